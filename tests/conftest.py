@@ -1,7 +1,5 @@
 """Fixtures that more than one test file uses."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import gc
@@ -10,9 +8,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import THOROUGH, n_counted
@@ -78,7 +74,7 @@ _ON_DISK = {"test_staging", "test_moves", "test_durability", "test_partition_sta
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Look for no garbage while thousands of tests are collected, and never again among them: it is an eighth less."""
     gc.disable()
     result = yield
@@ -87,18 +83,18 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure():
     """Let the interpreter find all when it ends, or extension modules complain of leaks."""
     gc.unfreeze()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     """Add --soak."""
     parser.addoption("--soak", action="store_true", help="run the tests that take hours, if -m does not rule them out")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Mark the tests of kernels, and begin with those that share a broker or a Spark, then with long files.
 
     Soaks are skipped unless --soak asks for them: an -m of the command line replaces the default one.
@@ -119,10 +115,10 @@ _EFFORT = {"THOROUGH", "N_INPUTS", "counted", "examples", "fuzz_inputs", "given"
 
 
 @functools.cache
-def _taking_more(path: Path) -> frozenset[str]:
+def _taking_more(path):
     """The names in a file that stand for more inputs in a thorough run: of tests, fixtures, helpers and constants."""
-    uses: dict[str, set[str]] = {}
-    found: set[str] = set()
+    uses = {}
+    found = set()
     for statement in ast.parse(path.read_text()).body:
         nodes = list(ast.walk(statement))
         if isinstance(statement, ast.ImportFrom):
@@ -137,43 +133,43 @@ def _taking_more(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def _rank(path: Path) -> int:
+def _rank(path):
     if {*path.parent.parts} & {*_SHARING}:
         return 0
     return 1 if str(path).endswith(_LONGEST) else 2
 
 
 @functools.cache
-def _shares(path: str) -> bool:
+def _shares(path):
     file = Path(path)
     text = (GOLDEN.parents[1] / file).read_text()
     return any(shared.search(text) for folder, shared in _SHARING.items() if folder in file.parts)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config, log):
     """Keep a file's tests, and files that share a broker or a Spark, in one of the processes that tests run in.
 
     xdist's own groups do that by a suffix of test ids, which pytest 9.2 does not hand on.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
             path = str(nodeid).partition("::")[0]
             return next((folder for folder in _SHARING if f"/{folder}/" in path and _shares(path)), path)
 
     return Scheduling(config, log)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart(session):
     """Note what the golden sets are."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[_SETS] = listing(GOLDEN)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session):
     """Fail if a test has written to the golden sets: later tests read something else then."""
     before = session.config.stash.get(_SETS, None)
     session.config.stash[_CHANGED] = [] if before is None else changed_files(before)
@@ -182,7 +178,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_call(item):
     """Note how many inputs a fuzzer takes."""
     before = n_counted()
     result = yield
@@ -192,9 +188,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+def pytest_make_collect_report(collector):
     """Skip files that import what is not installed.
 
     Every other process collects from the end: what one has rewritten for `assert`, the others find in the cache.
@@ -203,13 +197,13 @@ def pytest_make_collect_report(
     if isinstance(collector, pytest.Directory) and os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
         report.result.reverse()
     if report.failed:
-        call: Any = vars(report)["call"]
+        call = vars(report)["call"]
         skip_without_package(report, call.excinfo.value.__cause__)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(call):
     """Skip tests that import what is not installed."""
     report = yield
     if report.failed and call.excinfo:
@@ -218,7 +212,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+def pytest_terminal_summary(terminalreporter):
     """Say last, and loudly, what was not tested for want of Java, jars or packages; and count inputs."""
     yield
     passed = terminalreporter.stats.get("passed", [])
@@ -232,7 +226,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_wait_for_the_disk() -> Iterator[None]:
+def _no_wait_for_the_disk():
     """In a plain run an fsync only looks whether the descriptor is one: it takes long, and no power is cut here."""
     with pytest.MonkeyPatch.context() as patch:
         if not THOROUGH:
@@ -240,24 +234,24 @@ def _no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-def _fsync_nothing(descriptor: int) -> None:
+def _fsync_nothing(descriptor):
     os.fstat(descriptor)
 
 
 @pytest.fixture(scope="session")
-def log_dir() -> Path:
+def log_dir():
     """A small log dir as real brokers left it; not to be written to."""
     return shared_log_dir()
 
 
 @pytest.fixture
-def log_dir_copy(tmp_path: Path, log_dir: Path) -> Path:
+def log_dir_copy(tmp_path, log_dir):
     """The same, to damage."""
     return Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     """Three segments, in a log dir with recovery points that name the last."""
     target = tmp_path / "data" / "p-txn-now-0"
     shutil.copytree(partitions("k44_extra")["p-txn-now-0"], target)
@@ -266,11 +260,11 @@ def partition(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
+def run(capsys):
     """Call the command: exit code, stdout, stderr."""
     from kafkalog.cli import main
 
-    def call(*argv: object) -> tuple[int, str, str]:
+    def call(*argv):
         code = main([str(arg) for arg in argv])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -279,10 +273,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @pytest.fixture
-def run_lines(run: Any) -> Any:
+def run_lines(run):
     """The same with the lines of stdout."""
 
-    def call(*argv: object) -> tuple[int, list[str], str]:
+    def call(*argv):
         code, out, err = run(*argv)
         return code, out.splitlines(), err
 

@@ -17,9 +17,8 @@ import io
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from needs import Examples
@@ -44,35 +43,35 @@ class Block(NamedTuple):
     line: int
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks(page):
     text = page.read_text()
     return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in FENCE.finditer(text)]
 
 
-def named(pages: list[Path]) -> list[Any]:
+def named(pages):
     return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
 
 
 WITH_EXAMPLES = [page for page in PAGES if {block.language for block in blocks(page)} & {"pycon", "console"}]
 
 
-def run_session(text: str, names: dict[str, Any], where: str, line: int) -> None:
+def run_session(text, names, where, line):
     test = doctest.DocTestParser().get_doctest(text, names, where, where, line)
     runner = Examples(optionflags=FLAGS)
-    report: list[str] = []
+    report = []
     runner.run(test, out=report.append, clear_globs=False)
     names.update(test.globs)
     assert runner.failures == 0, "".join(report)
 
 
-def commands(text: str) -> Iterator[tuple[str, str]]:
+def commands(text):
     """The commands of a block and what each is shown to print."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         yield command, expected
 
 
-def run_command(command: str, expected: str) -> None:
+def run_command(command, expected):
     command, with_code, _ = command.partition("; echo $?")
     program, *arguments = shlex.split(command)
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
@@ -96,13 +95,11 @@ def run_command(command: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("page", named(WITH_EXAMPLES))
-def test_the_examples_of_a_page_print_what_is_shown(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_a_page_print_what_is_shown(page, tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    names = {}
     for block in blocks(page):
         if block.language == "pycon":
             run_session(block.text, names, page.name, block.line)
@@ -115,7 +112,7 @@ whole_parser = functools.cache(build_parser)
 
 
 @pytest.mark.parametrize("page", named(PAGES))
-def test_commands_and_code_that_are_only_shown_are_well_formed(page: Path) -> None:
+def test_commands_and_code_that_are_only_shown_are_well_formed(page):
     parser = whole_parser()
     for block in blocks(page):
         if block.language == "python":
@@ -134,7 +131,7 @@ def test_commands_and_code_that_are_only_shown_are_well_formed(page: Path) -> No
 
 
 @functools.cache
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     text = FENCE.sub("", page.read_text())
     titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
     slugs = {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
@@ -142,7 +139,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", named(PAGES))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     text = FENCE.sub("", page.read_text())
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
         path, _, anchor = target.partition("#")
@@ -154,21 +151,21 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
-def test_the_readme_is_short_and_its_two_commands_are_marked_for_ci() -> None:
+def test_the_readme_is_short_and_its_two_commands_are_marked_for_ci():
     readme = (ROOT / "README.md").read_text()
     assert readme.count("\n") < 160
     for mark in ("first command", "test command"):
         assert re.search(rf"<!-- {mark} -->\n```sh\n[^\n]+\n```", readme)
 
 
-def test_the_picture_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_is_what_the_commands_print(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
     terminal = importlib.import_module("terminal")
     drawn = terminal.drawn(terminal.recorded())
     assert (DOCS / "terminal.svg").read_text() == drawn, "run python docs/terminal.py"
 
 
-def test_the_picture_and_the_table_have_the_figures_of_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_and_the_table_have_the_figures_of_the_last_results(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
     speed = importlib.import_module("speed")
     assert (DOCS / "_static" / "speed.svg").read_text() == speed.drawn(), "run python docs/speed.py"
@@ -176,7 +173,7 @@ def test_the_picture_and_the_table_have_the_figures_of_the_last_results(monkeypa
     assert speed.markdown() in (DOCS / "benchmarks.md").read_text(), "run python docs/speed.py"
 
 
-def test_the_shell_commands_of_the_readme_run_in_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shell_commands_of_the_readme_run_in_a_clone(tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
     monkeypatch.chdir(tmp_path)
@@ -190,7 +187,7 @@ def test_the_shell_commands_of_the_readme_run_in_a_clone(tmp_path: Path, monkeyp
             assert main(arguments) == 0, line
 
 
-def test_every_page_is_reached_from_the_front_page() -> None:
+def test_every_page_is_reached_from_the_front_page():
     seen, left = set(), [DOCS / "index.md"]
     while left:
         page = left.pop()
@@ -202,7 +199,7 @@ def test_every_page_is_reached_from_the_front_page() -> None:
     assert seen >= {page for page in PAGES if page.is_relative_to(DOCS)}
 
 
-def test_every_reason_is_explained() -> None:
+def test_every_reason_is_explained():
     text = (DOCS / "errors.md").read_text().partition("## Reasons\n")[2]
     explained = re.findall(r"^\| `([a-z0-9_]+)` \|", text, re.MULTILINE)
     assert sorted(explained) == sorted(reason.value for reason in kafkalog.Reason)

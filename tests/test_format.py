@@ -1,7 +1,5 @@
 """Names of directories and files, as Kafka's own tests have them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kafkalog.format import (
@@ -31,7 +29,7 @@ ID = "c9eefd1639d646409599f16e98f3d811"
         (f"{'x' * 249}-2147483647", "x" * 249, 2147483647, None),
     ],
 )
-def test_partition_directories(name: str, topic: str, partition: int, kind: str | None) -> None:
+def test_partition_directories(name, topic, partition, kind):
     directory = parse_partition_directory(name)
     assert directory is not None
     assert directory.topic_partition == TopicPartition(topic, partition)
@@ -45,7 +43,7 @@ def test_partition_directories(name: str, topic: str, partition: int, kind: str 
         *("t-0.tmp", "snap", "lost+found", "a/b-0", "..-0", f"{'x' * 250}-0", "orders-1e3", "remote-log-index-cache"),
     ],
 )
-def test_what_is_no_partition_directory(name: str) -> None:
+def test_what_is_no_partition_directory(name):
     assert parse_partition_directory(name) is None
 
 
@@ -63,7 +61,7 @@ def test_what_is_no_partition_directory(name: str) -> None:
         ("-0000000000000000001.log", None),
     ],
 )
-def test_offsets_in_file_names(name: str, offset: int | None) -> None:
+def test_offsets_in_file_names(name, offset):
     assert parse_base_offset(name) == offset
 
 
@@ -82,16 +80,16 @@ def test_offsets_in_file_names(name: str, offset: int | None) -> None:
         *((name, False) for name in ("00000000000000000042-0000000001.checkpoint", "log", "index")),
     ],
 )
-def test_names_that_end_a_broker(name: str, is_fatal: bool) -> None:
+def test_names_that_end_a_broker(name, is_fatal):
     assert is_fatal_name(name) is is_fatal
 
 
-def test_names_written_are_ascii_and_read_back() -> None:
+def test_names_written_are_ascii_and_read_back():
     assert segment_file_name(430) == "00000000000000000430.log"
     assert segment_file_name(430, ".index") == "00000000000000000430.index"
     assert parse_base_offset(segment_file_name(2**62)) == 2**62
 
 
-def test_codec_names() -> None:
+def test_codec_names():
     assert [codec_name(codec) for codec in range(8)][:5] == ["none", "gzip", "snappy", "lz4", "zstd"]
     assert codec_name(6) == "unknown(6)"

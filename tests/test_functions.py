@@ -1,12 +1,8 @@
 """Helpers for `where=` and `extract=`: compiled, in Python, and the standard library say the same of any bytes."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import numba
 import numpy as np
@@ -32,27 +28,27 @@ QUICK_READS = ["read_u8", "read_i16_le", "read_u32_be", "read_i32_be", "read_i64
 """Each size, both orders of bytes: each takes a compilation."""
 
 
-def array(data: bytes) -> kfn.Bytes:
+def array(data):
     made = np.frombuffer(data, np.uint8)
     made.flags.writeable = False
     return made
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function):
     """The same function as a caller's compiled function calls it."""
     if function.__name__ not in _compiled:
         teach_numba()
         names = {2: "a, b", 3: "a, b, c"}[len(function.__code__.co_varnames[: function.__code__.co_argcount])]
-        scope: dict[str, Any] = {"function": function}
+        scope = {"function": function}
         exec(f"def call({names}):\n    return function({names})", scope)
         _compiled[function.__name__] = numba.njit(scope["call"], boundscheck=True, error_model="python")
     return _compiled[function.__name__]
 
 
-_compiled: dict[str, Callable[..., Any]] = {}
+_compiled = {}
 
 
-def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+def outcome(function, *arguments):
     """A result, or the kind of error."""
     try:
         result = function(*arguments)
@@ -65,7 +61,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     return result.item() if isinstance(result, np.generic) else result
 
 
-def both(function: Callable[..., Any], *arguments: Any) -> Any:
+def both(function, *arguments):
     """What a helper gives in Python and compiled, which is the same."""
     plain = outcome(function, *arguments)
     fast = outcome(compiled(function), *arguments)
@@ -78,13 +74,13 @@ def both(function: Callable[..., Any], *arguments: Any) -> Any:
     return plain
 
 
-def test_every_read_helper_is_tested() -> None:
+def test_every_read_helper_is_tested():
     assert {name for name in kfn.HELPERS if name.startswith("read_")} == {*READS, "read_uvarint"}
 
 
 @settings(max_examples=examples(300))
 @given(st.sampled_from(sorted(READS) if THOROUGH else QUICK_READS), st.binary(max_size=12), PLACES)
-def test_numbers_are_read_as_struct_reads_them_or_are_an_index_error(name: str, data: bytes, at: int) -> None:
+def test_numbers_are_read_as_struct_reads_them_or_are_an_index_error(name, data, at):
     result = both(kfn.HELPERS[name], array(data), at)
     size = struct.calcsize(READS[name])
     if not 0 <= at <= len(data) - size:
@@ -98,7 +94,7 @@ def test_numbers_are_read_as_struct_reads_them_or_are_an_index_error(name: str, 
 @given(BYTES, TEXTS, PLACES)
 @example(b"", b"", 0)
 @example(b"aaab", b"aab", -5)
-def test_searches_find_what_python_finds(data: bytes, text: bytes, start: int) -> None:
+def test_searches_find_what_python_finds(data, text, start):
     for known in (text, data[:2], data[1:3], data[-2:], data):
         assert both(kfn.starts_with, array(data), known) == data.startswith(known)
         assert both(kfn.ends_with, array(data), known) == data.endswith(known)
@@ -112,7 +108,7 @@ def test_searches_find_what_python_finds(data: bytes, text: bytes, start: int) -
 @example(b"\xff" * 8 + b"\x7f", 0)
 @example(b"\xff" * 9, 0)
 @example(b"\xff" * 9 + b"\1", 0)
-def test_variable_length_integers_end_in_time(data: bytes, at: int) -> None:
+def test_variable_length_integers_end_in_time(data, at):
     result = both(kfn.read_uvarint, array(data), at)
     if not 0 <= at < len(data):
         assert result is IndexError
@@ -138,7 +134,7 @@ FLOAT = re.compile(rb" *([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 @example(b"99999999999999999999", 0)
 @example(b"  +7", 0)
 @example(b"- 7", 0)
-def test_decimal_integers_are_read_as_int_reads_them(data: bytes, at: int) -> None:
+def test_decimal_integers_are_read_as_int_reads_them(data, at):
     result = both(kfn.parse_int, array(data), at)
     if at < 0:
         assert result is IndexError
@@ -178,7 +174,7 @@ def test_decimal_integers_are_read_as_int_reads_them(data: bytes, at: int) -> No
 @example(b"1.7976931348623157e308", 0)
 @example(b"0.000000000000000000017976931348623157e328", 0)
 @example(b"17976931348623157" + b"0" * 292, 0)
-def test_decimal_numbers_are_read_as_float_reads_them(data: bytes, at: int) -> None:
+def test_decimal_numbers_are_read_as_float_reads_them(data, at):
     result = both(kfn.parse_float, array(data), at)
     if at < 0:
         assert result is IndexError
@@ -199,7 +195,7 @@ def test_decimal_numbers_are_read_as_float_reads_them(data: bytes, at: int) -> N
         assert math.isclose(result, expected, rel_tol=1e-15, abs_tol=1e-322)
 
 
-def _power(text: bytes) -> int:
+def _power(text):
     """The power of ten behind all the digits."""
     number, _, exponent = text.lower().partition(b"e")
     return int(exponent or b"0") - len(number.partition(b".")[2])
@@ -210,7 +206,7 @@ HEADER = st.tuples(st.sampled_from([b"", b"a", b"ab", b"trace"]), st.one_of(st.n
 
 @settings(max_examples=examples(200))
 @given(st.lists(HEADER, max_size=4), st.sampled_from([b"", b"a", b"ab", b"nope"]), st.binary(max_size=4))
-def test_the_last_header_of_a_name_counts(headers: list[tuple[bytes, bytes | None]], name: bytes, rest: bytes) -> None:
+def test_the_last_header_of_a_name_counts(headers, name, rest):
     import builder
 
     data = b"".join(
@@ -224,7 +220,7 @@ def test_the_last_header_of_a_name_counts(headers: list[tuple[bytes, bytes | Non
 
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=30), st.integers(0, 5))
-def test_headers_that_are_none_are_errors_and_never_read_outside(data: bytes, n: int) -> None:
+def test_headers_that_are_none_are_errors_and_never_read_outside(data, n):
     given = kfn.Headers(array(data), n)
     assert both(kfn.has_header, given, b"a") in (True, False, IndexError, ValueError)
     result = both(kfn.get_header, given, b"a")
@@ -232,7 +228,7 @@ def test_headers_that_are_none_are_errors_and_never_read_outside(data: bytes, n:
 
 
 @pytest.mark.parametrize("bits", [0, 1, 0x3F800000, 0x7F800000, 0xFF800000, 0x80000000, 0x7FC00000])
-def test_bits_are_floats(bits: int) -> None:
+def test_bits_are_floats(bits):
     (expected,) = struct.unpack("<f", struct.pack("<I", bits))
     result = kfn.f32_of_bits(bits)
     assert result == expected or math.isnan(expected)

@@ -3,12 +3,8 @@
 Each guess works, or ends in an error that names the right call (the word after ``->``).
 """
 
-from __future__ import annotations
-
 import inspect
 import shlex
-from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -78,7 +74,7 @@ SPARK_JOBS = ("scan", "verify", "reindex")
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def names(tmp_path_factory):
     """A log dir with a few topics, and what the guesses call it and its parts."""
     tmp_path = tmp_path_factory.mktemp("names")
     directory = tmp_path / "log"
@@ -93,11 +89,11 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         yield {**places, "kafkalog": kafkalog, "pa": pa}
 
 
-def guesses(text: str) -> list[tuple[str, str]]:
+def guesses(text):
     return [(guess, word) for guess, _, word in (line.partition(" -> ") for line in text.strip().splitlines())]
 
 
-def is_right(guess: str, word: str, names: dict[str, Any]) -> bool:
+def is_right(guess, word, names):
     """Whether a guess works, or raises an error that holds the word."""
     try:
         eval(guess, dict(names))
@@ -108,14 +104,12 @@ def is_right(guess: str, word: str, names: dict[str, Any]) -> bool:
 
 @pytest.mark.filterwarnings("ignore::kafkalog.ConfigWarning")
 @pytest.mark.parametrize(("guess", "word"), guesses(PYTHON))
-def test_a_call_in_python_is_right_or_named(guess: str, word: str, names: dict[str, Any]) -> None:
+def test_a_call_in_python_is_right_or_named(guess, word, names):
     assert is_right(guess, word, names)
 
 
 @pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS))
-def test_a_command_is_right_or_named(
-    guess: str, word: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
     monkeypatch.chdir(names["out"])
     places = {"D": names["d"], "D/orders": names["d"] / "orders", "P": names["p"]}
     code = main([str(places.get(word, word)) for word in shlex.split(guess)[1:]])
@@ -125,7 +119,7 @@ def test_a_command_is_right_or_named(
     assert word in err
 
 
-def test_jobs_of_spark_have_the_names_and_options_of_the_functions() -> None:
+def test_jobs_of_spark_have_the_names_and_options_of_the_functions():
     for name in SPARK_JOBS:
         job, function = getattr(kafkalog.spark, name), getattr(kafkalog, name)
         there = inspect.signature(job).parameters
@@ -140,7 +134,7 @@ def test_jobs_of_spark_have_the_names_and_options_of_the_functions() -> None:
 @pytest.mark.parametrize(
     "module", ["operations.exporting.export", "operations.verifying", "records", "cli.reading.cat"]
 )
-def test_a_function_is_callable_whatever_was_imported_before(module: str) -> None:
+def test_a_function_is_callable_whatever_was_imported_before(module):
     import importlib
 
     importlib.import_module(f"kafkalog.{module}")
@@ -148,7 +142,7 @@ def test_a_function_is_callable_whatever_was_imported_before(module: str) -> Non
         assert callable(getattr(kafkalog, name))
 
 
-def test_completion_shows_what_users_call_and_nothing_else() -> None:
+def test_completion_shows_what_users_call_and_nothing_else():
     import kafkalog.operations.exporting.export
 
     shown = [name for name in dir(kafkalog) if not name.startswith("_")]

@@ -4,12 +4,8 @@ Headless Chromium showed log dirs, partitions, segments, scans, datasets and rep
 keys and filters stood there as text, and ran nothing.
 """
 
-from __future__ import annotations
-
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 from golden_sets import unpacked
@@ -24,37 +20,37 @@ ALLOWED = {"p", "table", "thead", "tbody", "tr", "th", "td", "pre"}
 class Reader(HTMLParser):
     """Collects tags, attributes, and the texts of cells."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[str] = []
-        self.attributes: set[tuple[str, str | None]] = set()
-        self.texts: list[str] = []
-        self.open: list[str] = []
+        self.tags = []
+        self.attributes = set()
+        self.texts = []
+        self.open = []
         self.feed(text)
         self.close()
         assert self.open == []
         assert set(self.tags) <= ALLOWED
         assert {name for name, _ in self.attributes} <= {"style"}
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.open.append(tag)
         self.attributes.update(attrs)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         assert all(one.isprintable() or one == "\n" for one in data)
         if data.strip():
             self.texts.append(data)
 
 
-def shown(value: Any) -> Reader:
+def shown(value):
     return Reader(value._repr_html_())
 
 
-def test_text_is_shown_and_never_markup() -> None:
+def test_text_is_shown_and_never_markup():
     read = Reader(html.table(HOSTILE, [HOSTILE], [[HOSTILE], [1], [None], ["x" * 10_000]], n_rows=70))
     assert read.texts[:3] == ["<script>alert(1)</script>&\"'\\u202e\\x1b[31m"] * 3
     assert read.texts[-1] == "and 66 more"
@@ -63,7 +59,7 @@ def test_text_is_shown_and_never_markup() -> None:
 
 
 @pytest.fixture
-def hostile(tmp_path: Path, log_dir: Path) -> Path:
+def hostile(tmp_path, log_dir):
     """A log dir whose path is markup; names of topics cannot be."""
     root = tmp_path / "<img src=x onerror=alert(1)>"
     root.mkdir()
@@ -75,7 +71,7 @@ def hostile(tmp_path: Path, log_dir: Path) -> Path:
     return root
 
 
-def test_everything_that_a_notebook_shows_is_escaped(hostile: Path, tmp_path: Path) -> None:
+def test_everything_that_a_notebook_shows_is_escaped(hostile, tmp_path):
     log_dir = kafkalog.open_log_dir(hostile)
     partition = log_dir["orders-0"]
     scan = kafkalog.scan(hostile, topics="orders", filters=[("key", "==", "<script>")])
@@ -111,7 +107,7 @@ def test_everything_that_a_notebook_shows_is_escaped(hostile: Path, tmp_path: Pa
     assert "no control batches" not in "".join(shown(kafkalog.batches(hostile)).texts)
 
 
-def test_a_log_dir_gives_the_partitions_of_a_topic(log_dir: Path) -> None:
+def test_a_log_dir_gives_the_partitions_of_a_topic(log_dir):
     opened = kafkalog.open_log_dir(log_dir)
     topic = opened["p-multi"]
     assert [key.partition for key in topic] == [0, 1, 2]
@@ -127,14 +123,14 @@ def test_a_log_dir_gives_the_partitions_of_a_topic(log_dir: Path) -> None:
     assert "p-multi-2" in completions
 
 
-def test_an_internal_topic_that_is_asked_for_is_read(tmp_path: Path) -> None:
+def test_an_internal_topic_that_is_asked_for_is_read(tmp_path):
     kafkalog.write_table({"value": [b"x"]}, tmp_path / "log", topic="__transaction_state", internal=True)
     opened = kafkalog.open_log_dir(tmp_path / "log")
     assert opened.count_rows() == 0
     assert opened["__transaction_state"].count_rows() == 1
 
 
-def test_what_topics_say_has_a_short_text_and_a_table() -> None:
+def test_what_topics_say_has_a_short_text_and_a_table():
     path = unpacked("k44")
     metadata, groups = kafkalog.metadata(path), kafkalog.groups(path)
     transactions = kafkalog.transactions(path, now="2026-11-21T08:00Z")
@@ -154,7 +150,7 @@ def test_what_topics_say_has_a_short_text_and_a_table() -> None:
     assert not any("_committed" in text for text in shown(groups).texts)
 
 
-def test_a_scan_shows_its_topics_and_filters(log_dir: Path) -> None:
+def test_a_scan_shows_its_topics_and_filters(log_dir):
     chosen = kafkalog.scan(log_dir, topics="p-multi", start_offset=3, filters="key == 'k'", columns=["offset"])
     for text in ("topics=['p-multi']", "start_offset=3", "key ==", "columns=['offset']"):
         assert text in repr(chosen)

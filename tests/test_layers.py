@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kafkalog"
 
 # each imports from those before it; names in one tuple stand side by side and do not import one another
-ORDER: tuple[tuple[str, ...], ...] = (
+ORDER = (
     ("_kernels",),
     ("format", "functions", "html", "text"),
     ("errors",),
@@ -106,32 +105,32 @@ class Import(NamedTuple):
 class ImportCollector(ast.NodeVisitor):
     """Every import of a module: in functions, in ``try``, and those for type checkers alone."""
 
-    def __init__(self) -> None:
-        self.imports: list[Import] = []
-        self._names: list[str] = []
+    def __init__(self):
+        self.imports = []
+        self._names = []
         self._functions = 0
         self._for_types = False
 
-    def _add(self, node: ast.stmt | ast.expr, target: str) -> None:
+    def _add(self, node, target):
         where = ".".join(self._names) if self._functions else ""
         self.imports.append(Import(node.lineno, target, where, self._for_types))
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def visit_Import(self, node):
         for alias in node.names:
             self._add(node, alias.name)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+    def visit_ImportFrom(self, node):
         if node.level:
             self._add(node, "." * node.level + (node.module or ""))
         for alias in node.names:
             self._add(node, f"{node.module}.{alias.name}")
 
-    def visit_Call(self, node: ast.Call) -> None:
+    def visit_Call(self, node):
         if ast.unparse(node.func) in ("__import__", "import_module", "importlib.import_module"):
             self._add(node, "importlib.import_module()")
         self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> None:
+    def visit_If(self, node):
         if ast.unparse(node.test) not in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             self.generic_visit(node)
             return
@@ -142,37 +141,37 @@ class ImportCollector(ast.NodeVisitor):
         for statement in node.orelse:
             self.visit(statement)
 
-    def _enter(self, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, functions: int) -> None:
+    def _enter(self, node, functions):
         self._names.append(node.name)
         self._functions += functions
         self.generic_visit(node)
         self._functions -= functions
         self._names.pop()
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+    def visit_ClassDef(self, node):
         self._enter(node, 0)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node):
         self._enter(node, 1)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+    def visit_AsyncFunctionDef(self, node):
         self._enter(node, 1)
 
 
 @cache
-def parsed(source: str) -> ast.Module:
+def parsed(source):
     return ast.parse(source)
 
 
 @cache
-def imports_of(source: str) -> list[Import]:
+def imports_of(source):
     collector = ImportCollector()
     collector.visit(parsed(source))
     return collector.imports
 
 
 @cache
-def modules() -> dict[str, Path]:
+def modules():
     """Every module by its dotted name below ``kafkalog``; a package's `__init__` by the package's name."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -181,13 +180,13 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def package_of(module: str) -> str:
+def package_of(module):
     """The entry of `ORDER` that a module below ``kafkalog`` belongs to; what is none of them is the front door."""
     first = module.partition(".")[0]
     return first if first in RANKS else "__init__"
 
 
-def module_of(target: str) -> str:
+def module_of(target):
     """The module that an imported dotted name stands in, below ``kafkalog``."""
     name = target.removeprefix("kafkalog").removeprefix(".")
     while name and name not in modules() and name.partition(".")[0] != "_kernels":
@@ -195,14 +194,14 @@ def module_of(target: str) -> str:
     return name or "__init__"
 
 
-def violations(module: str, source: str) -> list[str]:
+def violations(module, source):
     """What a module does against the rules; empty when nothing."""
     if package_of(module) == "__init__" != module:
         return [f"{module}: the order names no package {module.partition('.')[0]}"]
     return [f"{module}:{item.line}: {problem}" for item in imports_of(source) for problem in _problems(module, item)]
 
 
-def _problems(module: str, item: Import) -> Iterator[str]:
+def _problems(module, item):
     top = item.target.partition(".")[0]
     package = package_of(module)
     if not top:
@@ -229,7 +228,7 @@ def _problems(module: str, item: Import) -> Iterator[str]:
             yield f"imports {top} at module level"
 
 
-def circles(package: str) -> list[str]:
+def circles(package):
     """A circle of imports among the modules of a package, annotations included; empty when there is none."""
     inside = [name for name in modules() if package_of(name) == package]
     graph = {
@@ -249,7 +248,7 @@ def circles(package: str) -> list[str]:
     return []
 
 
-def _is_parent(package: str, module: str) -> bool:
+def _is_parent(package, module):
     """Whether a name is the package around a module: its `__init__` is imported with it in any case."""
     return module.startswith(package + ".")
 
@@ -257,11 +256,11 @@ def _is_parent(package: str, module: str) -> bool:
 CIMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+(c?import)\b|(c?import)[ \t]+([\w.]+))", re.MULTILINE)
 
 
-def kernels() -> list[Path]:
+def kernels():
     return sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")])
 
 
-def kernel_violations(kernel: str, source: str) -> list[str]:
+def kernel_violations(kernel, source):
     """The same for Cython: C's library and other kernels only, and nothing of Python's."""
     found = []
     for match in CIMPORT.finditer(source):
@@ -277,24 +276,24 @@ def kernel_violations(kernel: str, source: str) -> list[str]:
     return found
 
 
-def test_modules_import_from_packages_before_their_own_only() -> None:
+def test_modules_import_from_packages_before_their_own_only():
     found = ((name, violations(name, path.read_text())) for name, path in modules().items())
     assert [(name, one) for name, those in found for one in those] == []
 
 
 @pytest.mark.parametrize("package", sorted(RANKS))
-def test_no_package_has_a_circle_of_imports(package: str) -> None:
+def test_no_package_has_a_circle_of_imports(package):
     assert circles(package) == []
 
 
 @pytest.mark.parametrize("path", kernels(), ids=lambda path: path.name)
-def test_a_kernel_cimports_kernels_and_c_only(path: Path) -> None:
+def test_a_kernel_cimports_kernels_and_c_only(path):
     assert path.parent == PACKAGE / "_kernels"
     assert kernel_violations(path.stem, path.read_text()) == []
 
 
-def test_kernels_cimport_one_another_without_a_circle() -> None:
-    graph: dict[str, set[str]] = {}
+def test_kernels_cimport_one_another_without_a_circle():
+    graph = {}
     for path in kernels():
         targets = (match[1] or match[4] for match in CIMPORT.finditer(path.read_text()))
         below = {target.rpartition(".")[2] for target in targets if target.startswith("kafkalog._kernels.")}
@@ -302,7 +301,7 @@ def test_kernels_cimport_one_another_without_a_circle() -> None:
     TopologicalSorter(graph).prepare()
 
 
-def test_the_order_names_what_there_is() -> None:
+def test_the_order_names_what_there_is():
     there = {name.partition(".")[0] for name in modules()}
     assert sorted(RANKS) == sorted(there)
 
@@ -310,7 +309,7 @@ def test_the_order_names_what_there_is() -> None:
 @pytest.mark.parametrize(
     "package", [name for name, path in modules().items() if path.stem == "__init__" and name not in WITH_CODE_IN_INIT]
 )
-def test_a_package_says_what_is_in_it_and_does_nothing(package: str) -> None:
+def test_a_package_says_what_is_in_it_and_does_nothing(package):
     if package == "__init__":
         pytest.skip("the front door")
     path = modules()[package]
@@ -326,7 +325,7 @@ def test_a_package_says_what_is_in_it_and_does_nothing(package: str) -> None:
     assert sorted(named) == sorted(rooms)
 
 
-def test_lines_of_kernels_stay_short() -> None:
+def test_lines_of_kernels_stay_short():
     """As ruff sees to it in Python: C headers have no formatter."""
     files = (path for kind in ("*.h", "*.pxd", "*.pyx") for path in sorted((PACKAGE / "_kernels").glob(kind)))
     long = [
@@ -338,7 +337,7 @@ def test_lines_of_kernels_stay_short() -> None:
     assert long == []
 
 
-def test_constants_of_kernels_are_numbers() -> None:
+def test_constants_of_kernels_are_numbers():
     # of an expression Cython makes no code that checks overflow: it crashes, and so does the checked build
     found = []
     for path in kernels():
@@ -348,7 +347,7 @@ def test_constants_of_kernels_are_numbers() -> None:
     assert not found
 
 
-def test_the_front_door_names_nothing_above_itself() -> None:
+def test_the_front_door_names_nothing_above_itself():
     import kafkalog
 
     assert all(
@@ -356,7 +355,7 @@ def test_the_front_door_names_nothing_above_itself() -> None:
     )
 
 
-def test_no_package_has_the_name_of_a_public_function() -> None:
+def test_no_package_has_the_name_of_a_public_function():
     import kafkalog
 
     assert not set(kafkalog.__all__) & {path.stem for path in PACKAGE.iterdir()}
@@ -391,7 +390,7 @@ def test_no_package_has_the_name_of_a_public_function() -> None:
         ("scanning.scan", "import pandas as pd", "at module level"),
     ],
 )
-def test_a_module_against_the_rules_is_caught(module: str, source: str, problem: str) -> None:
+def test_a_module_against_the_rules_is_caught(module, source, problem):
     assert any(problem in found for found in violations(module, source))
 
 
@@ -399,12 +398,12 @@ WALKED = re.compile(r"^\|[^|]*\| `([\w/]+\.py)` `([\w.]+)` \|", re.MULTILINE)
 ROOM = re.compile(r"`([\w/]+(?:\.pyx?|/))`")
 
 
-def test_what_the_architecture_names_is_there() -> None:
+def test_what_the_architecture_names_is_there():
     text = (PACKAGE.parent / "docs" / "ARCHITECTURE.md").read_text()
     hops = WALKED.findall(text)
     assert len(hops) > 30
     for path, name in hops:
-        body: list[ast.stmt] = ast.parse((PACKAGE / path).read_text()).body
+        body = ast.parse((PACKAGE / path).read_text()).body
         for part in name.split("."):
             found = [node for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == part]
             assert found, f"{path} has no {name}"

@@ -1,7 +1,5 @@
 """The package as it arrives: what it ships, what it shows, and that its examples are true."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib
@@ -42,44 +40,44 @@ CYTHONS = "_cyutility"
 """Cython's own code, which the kernels share."""
 
 
-def has_examples(module: str) -> bool:
+def has_examples(module):
     """Whether a `>>>` is in its source."""
     path = ROOT.joinpath(*module.split("."))
     sources = (path.with_suffix(".py"), path.with_suffix(".pyx"), path / "__init__.py")
     return any(">>>" in source.read_text() for source in sources if source.exists())
 
 
-def loaded_after(statement: str, *names: str) -> list[str]:
+def loaded_after(statement, *names):
     """Which of these modules a fresh interpreter has loaded after a statement."""
     program = f"{statement}\nimport json, sys\nprint(json.dumps([n for n in {names!r} if n in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return list(json.loads(done.stdout))
 
 
-def test_the_types_are_shipped() -> None:
+def test_the_types_are_shipped():
     assert files("kafkalog").joinpath("py.typed").is_file()
     shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     assert "py.typed" in shipped["kafkalog"]
     assert "*.pyi" in shipped["kafkalog"]
 
 
-def test_the_version_is_the_one_in_pyproject() -> None:
+def test_the_version_is_the_one_in_pyproject():
     assert kafkalog.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
-def test_every_kernel_is_built() -> None:
+def test_every_kernel_is_built():
     assert KERNELS
     assert {f"kafkalog._kernels.{name}" for name in KERNELS} <= set(MODULES)
 
 
-def test_a_source_distribution_holds_what_the_build_reads() -> None:
+def test_a_source_distribution_holds_what_the_build_reads():
     manifest = (ROOT / "MANIFEST.in").read_text()
     for pattern in ("*.pyx", "*.pxd", "*.h", "__init__.pyi"):
         assert pattern in manifest
 
 
 @pytest.mark.parametrize("name", kafkalog.__all__)
-def test_a_public_name_resolves_and_says_what_it_is(name: str) -> None:
+def test_a_public_name_resolves_and_says_what_it_is(name):
     value = getattr(kafkalog, name)
     # a class inherits a docstring, a named tuple and a dataclass get one that says nothing
     text = vars(value).get("__doc__") if isinstance(value, type) else value.__doc__
@@ -90,7 +88,7 @@ def test_a_public_name_resolves_and_says_what_it_is(name: str) -> None:
             assert inspect.getdoc(attribute), f"{name}.{member}"
 
 
-def test_the_public_names_are_those_of_the_stub() -> None:
+def test_the_public_names_are_those_of_the_stub():
     stub = (ROOT / "kafkalog" / "__init__.pyi").read_text()
     listed = [name.asname for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom) for name in node.names]
     assert sorted(listed) == kafkalog.__all__
@@ -99,7 +97,7 @@ def test_the_public_names_are_those_of_the_stub() -> None:
         kafkalog.nonsense  # noqa: B018
 
 
-def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
+def test_importing_kafkalog_loads_neither_numpy_nor_arrow():
     heavy = ("numpy", "pyarrow", "pandas", "tqdm", "dataclasses", "kafkalog.format", "kafkalog.storage.source")
     assert loaded_after("import kafkalog", *heavy) == []
     assert loaded_after("import kafkalog.cli", "pyarrow", "pandas", "tqdm") == []
@@ -108,7 +106,7 @@ def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
 
 
 @pytest.mark.slow
-def test_reading_does_not_load_numpys_masked_arrays() -> None:
+def test_reading_does_not_load_numpys_masked_arrays():
     log_dir = str(ROOT / "tests" / "golden" / "log_dir" / "p-multi-0")
     reading = f"import kafkalog; kafkalog.read_numpy({log_dir!r}); list(kafkalog.scan({log_dir!r}).to_reader())"
     assert loaded_after(reading, "numpy.ma") == []
@@ -119,7 +117,7 @@ def test_reading_does_not_load_numpys_masked_arrays() -> None:
     )
 
 
-def test_no_module_takes_the_place_of_a_public_name() -> None:
+def test_no_module_takes_the_place_of_a_public_name():
     for name in MODULES:
         importlib.import_module(name)
     for name in kafkalog.__all__:
@@ -129,28 +127,28 @@ def test_no_module_takes_the_place_of_a_public_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kafkalog.scan", "kafkalog.open"])
-def test_nor_where_all_modules_were_imported_first(name: str) -> None:
+def test_nor_where_all_modules_were_imported_first(name):
     program = "import importlib\nfor name in {}: importlib.import_module(name)\nimport kafkalog\nassert callable({})"
     subprocess.run([sys.executable, "-c", program.format(MODULES, name)], check=True)
 
 
 @pytest.mark.parametrize("name", sorted(filter(has_examples, ["kafkalog", *MODULES])))
-def test_the_examples_in_docstrings_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_in_docstrings_are_true(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     module = importlib.import_module(name)
     names = {**vars(module), "kafkalog": kafkalog, "np": np}
     tests = doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs=names)
     runner = Examples(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    report: list[str] = []
+    report = []
     for test in tests:
         runner.run(test, out=report.append)
     assert runner.failures == 0, "".join(report)
     assert name not in WITH_EXAMPLES or runner.tries > 0
 
 
-def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch):
     setuptools = pytest.importorskip("setuptools")
-    told: dict[str, list[str]] = {}
+    told = {}
     monkeypatch.setattr(setuptools, "setup", told.update)
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py")
@@ -158,10 +156,10 @@ def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch: py
     entry = "kafkalog.spark.pyspark_kafkalog"
     assert {*folders} - {entry} | {"pyspark_kafkalog"} == {*told["packages"]}
     assert entry in folders
-    assert {one.name for one in told["ext_modules"]} == {f"kafkalog._kernels.{name}" for name in [CYTHONS, *KERNELS]}  # type: ignore[attr-defined]
+    assert {one.name for one in told["ext_modules"]} == {f"kafkalog._kernels.{name}" for name in [CYTHONS, *KERNELS]}
 
 
-def test_a_source_folder_without_kernels_says_what_to_do(tmp_path: Path) -> None:
+def test_a_source_folder_without_kernels_says_what_to_do(tmp_path):
     shutil.copytree(ROOT / "kafkalog", tmp_path / "kafkalog", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     command = [sys.executable, "-c", "import kafkalog"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -173,7 +171,7 @@ def test_a_source_folder_without_kernels_says_what_to_do(tmp_path: Path) -> None
     assert f"`pip install -e .` in {tmp_path}," in last
 
 
-def test_building_without_a_compiler_says_what_is_missing_before_anything_is_translated() -> None:
+def test_building_without_a_compiler_says_what_is_missing_before_anything_is_translated():
     pytest.importorskip("setuptools")
     environment = {**os.environ, "CC": "no-such-compiler -O2"}
     command = [sys.executable, "setup.py", "-q", "build_ext"]

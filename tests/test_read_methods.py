@@ -1,25 +1,20 @@
 """The functions that read, as methods of a log dir, a partition and a segment."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import kafkalog
 
 
 @pytest.fixture(params=["log dir", "partition", "segment"])
-def target(request: pytest.FixtureRequest, log_dir: Path) -> Any:
+def target(request, log_dir):
     opened = kafkalog.open(log_dir)
     assert isinstance(opened, kafkalog.LogDir)
     partition = opened["p-multi", 0]
     return {"log dir": opened, "partition": partition, "segment": partition.segments[0]}[request.param]
 
 
-def test_records_are_those_of_the_functions(target: Any) -> None:
-    options: dict[str, Any] = {"columns": ["offset", "value"], "end_offset": 30}
+def test_records_are_those_of_the_functions(target):
+    options = {"columns": ["offset", "value"], "end_offset": 30}
     table = kafkalog.read_table(target, **options)
     assert len(table) > 20
     assert target.to_table(**options).equals(table)
@@ -34,7 +29,7 @@ def test_records_are_those_of_the_functions(target: Any) -> None:
     assert [record.offset for record in target.cat(end_offset=30)] == table["offset"].to_pylist()
 
 
-def test_facts_are_those_of_the_functions(target: Any) -> None:
+def test_facts_are_those_of_the_functions(target):
     assert target.ls() == kafkalog.ls(target)
     found = target.lookup(offset=5)
     assert found
@@ -45,13 +40,13 @@ def test_facts_are_those_of_the_functions(target: Any) -> None:
         assert [one.as_dict() for one in target.epochs()] == [one.as_dict() for one in kafkalog.epochs(target)]
 
 
-def test_completion_shows_public_names_alone(target: Any) -> None:
+def test_completion_shows_public_names_alone(target):
     shown = dir(target)
     assert {"scan", "verify", "path" if not isinstance(target, kafkalog.LogDir) else "paths"} <= set(shown)
     assert not [name for name in shown if name.startswith("_")]
 
 
-def test_a_notebook_shows_a_row_for_each_segment(log_dir: Path) -> None:
+def test_a_notebook_shows_a_row_for_each_segment(log_dir):
     partition = kafkalog.Partition(log_dir / "p-txn-0")
     shown = partition._repr_html_()
     assert len(partition.segments) > 1

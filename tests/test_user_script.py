@@ -1,7 +1,5 @@
 """A user's script: the Python of README and the tutorial, and the calls of a first day, passes strict type checkers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -42,7 +40,7 @@ print(kafkalog.load("orders.parquet", "log", dry_run=True).n_records, kafkalog.b
 """
 
 
-def script() -> str:
+def script():
     """The sessions of the pages, and the calls of a first day, as one script."""
     lines = ["import kafkalog"]
     for page in PAGES:
@@ -56,13 +54,13 @@ def script() -> str:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(script())
     return path
 
 
-def test_mypy_is_content_with_the_script(path: Path) -> None:
+def test_mypy_is_content_with_the_script(path):
     pytest.importorskip("mypy")
     settings = path.with_name("mypy.ini")
     # as for an installed package, only what is in the script counts
@@ -76,7 +74,7 @@ def test_mypy_is_content_with_the_script(path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_pyright_is_content_with_the_script(path: Path) -> None:
+def test_pyright_is_content_with_the_script(path):
     if shutil.which("pyright") is None:
         pytest.skip("pyright is not installed: pip install pyright")
     settings = {"include": [path.name], "reportMissingModuleSource": False}

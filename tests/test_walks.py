@@ -1,14 +1,9 @@
 """The walks of a batch in ARCHITECTURE.md are those that Python takes: each function is called, in that order."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +14,7 @@ PACKAGE = Path(kafkalog.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "ARCHITECTURE.md"
 
 
-def documented(title: str) -> tuple[list[tuple[str, str]], int, int]:
+def documented(title):
     """File and name of each step of a walk, and how many calls and functions the page says there are at most."""
     section = PAGE.read_text().split(f"### {title}", 1)[1].split("\n##", 1)[0]
     steps = re.findall(r"^\| \d+ \| `([\w/.]+)` `([\w.]+)` \|", section, re.MULTILINE)
@@ -28,11 +23,11 @@ def documented(title: str) -> tuple[list[tuple[str, str]], int, int]:
     return steps, int(counts[1].replace(",", "")), int(counts[2])
 
 
-def traced(walk: Callable[[], Any]) -> list[tuple[str, str]]:
+def traced(walk):
     """File and name of each function of the package that is called or resumed, in all threads."""
-    calls: list[tuple[str, str]] = []
+    calls = []
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
+    def note(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
             calls.append((code.co_filename.removeprefix(f"{PACKAGE}/"), code.co_qualname))
@@ -44,24 +39,24 @@ def traced(walk: Callable[[], Any]) -> list[tuple[str, str]]:
         walk()
     finally:
         sys.setprofile(before)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return calls
 
 
-def read(log_dir: Path, _: Path) -> None:
+def read(log_dir, _):
     assert kafkalog.scan(log_dir / "p-multi-0", threads=1).to_reader().read_all().num_rows
 
 
-def write(_: Path, out: Path) -> None:
+def write(_, out):
     table = pa.table({"topic": ["t", "t"], "partition": [0, 0], "key": [b"a", b"b"], "value": [b"1", b"2"]})
     kafkalog.write_table(table, out / "written")
 
 
-def verify(_: Path, out: Path) -> None:
+def verify(_, out):
     assert not kafkalog.verify(out / "p-multi-0").ok
 
 
-def damaged(log_dir: Path, out: Path) -> None:
+def damaged(log_dir, out):
     source = log_dir / "p-multi-0"
     (out / source.name).mkdir()
     for path in source.iterdir():
@@ -76,9 +71,7 @@ def damaged(log_dir: Path, out: Path) -> None:
 @pytest.mark.parametrize(
     ("title", "walk"), [("Read: ", read), ("Write: ", write), ("Verify: ", verify)], ids=["read", "write", "verify"]
 )
-def test_a_walk_takes_the_steps_of_the_page(
-    title: str, walk: Callable[[Path, Path], None], log_dir: Path, tmp_path: Path
-) -> None:
+def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, tmp_path):
     steps, most_calls, most_functions = documented(title)
     assert len(steps) > 5
     damaged(log_dir, tmp_path)
@@ -86,7 +79,7 @@ def test_a_walk_takes_the_steps_of_the_page(
         out = tmp_path / name
         out.mkdir()
         damaged(log_dir, out)
-        calls = traced(lambda out=out: walk(log_dir, out))  # type: ignore[misc]
+        calls = traced(lambda out=out: walk(log_dir, out))
     rest = iter(calls)
     # a generator is called each time that it is resumed
     missed = next((step for step in steps if step not in rest), None)

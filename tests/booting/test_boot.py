@@ -1,7 +1,5 @@
 """A log dir becomes a directory on which a broker starts; what would lose something is refused, with the next step."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -18,8 +16,6 @@ from faults import is_killed_at
 from golden_sets import LOG_DIR, shared_log_dir, unpacked
 
 import kafkalog
-from kafkalog.booting.report import BootReport
-from kafkalog.booting.topics import TopicPlan
 from kafkalog.cli.app import main
 from kafkalog.errors import (
     CorruptionError,
@@ -31,7 +27,7 @@ from kafkalog.errors import (
     UnsafePathError,
 )
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
-from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import BROKER, TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.broker_lock import hold_locks
@@ -40,7 +36,7 @@ from kafkalog.writing.partition_writer import PartitionWriter
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-def metadata(out: Path, node: str = "") -> ClusterMetadata:
+def metadata(out, node=""):
     """The cluster that a broker finds there."""
     found = read_cluster_metadata(out / node / "data", with_credentials=True)
     assert found is not None
@@ -48,26 +44,26 @@ def metadata(out: Path, node: str = "") -> ClusterMetadata:
     return found
 
 
-def plan(report: BootReport, topic: str) -> TopicPlan:
+def plan(report, topic):
     return next(one for one in report.topics if one.name == topic)
 
 
-def sums(root: Path) -> dict[str, str]:
+def sums(root):
     return {str(path.relative_to(root)): digest(path) for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def digest(path: Path) -> str:
+def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def make(root: Path, topic: str = "orders", n: int = 30, partitions: int = 1) -> Path:
+def make(root, topic="orders", n=30, partitions=1):
     """A log dir with records of a topic."""
     table = {"key": [b"%d" % i for i in range(n)], "value": [b"v%d" % i for i in range(n)]}
     kafkalog.write_table({**table, "timestamp": [1000 + i for i in range(n)]}, root, topic=topic, partitions=partitions)
     return root
 
 
-def test_a_broker_starts_on_it_and_finds_all_records(tmp_path: Path) -> None:
+def test_a_broker_starts_on_it_and_finds_all_records(tmp_path):
     before = sums(shared_log_dir())
     out = tmp_path / "out"
     report = kafkalog.boot(shared_log_dir(), out)
@@ -88,7 +84,7 @@ def test_a_broker_starts_on_it_and_finds_all_records(tmp_path: Path) -> None:
     assert read_offset_checkpoint(out / "data" / "log-start-offset-checkpoint") == starts
 
 
-def test_topics_keep_their_ids_and_nothing_is_deleted(tmp_path: Path) -> None:
+def test_topics_keep_their_ids_and_nothing_is_deleted(tmp_path):
     kafkalog.boot(shared_log_dir(), tmp_path / "out")
     cluster = metadata(tmp_path / "out")
     for name in kafkalog.open(shared_log_dir()).topics:
@@ -104,7 +100,7 @@ def test_topics_keep_their_ids_and_nothing_is_deleted(tmp_path: Path) -> None:
     assert "offsets.retention.minutes=2147483647" in properties
 
 
-def test_partitions_have_no_leader_but_the_latest_epoch(tmp_path: Path) -> None:
+def test_partitions_have_no_leader_but_the_latest_epoch(tmp_path):
     report = kafkalog.boot(shared_log_dir(), tmp_path / "out")
     cluster = metadata(tmp_path / "out")
     rows = {(row.topic, row.partition): row for row in report.partitions}
@@ -117,7 +113,7 @@ def test_partitions_have_no_leader_but_the_latest_epoch(tmp_path: Path) -> None:
         assert row.leader_epoch == max([0, *epochs.tolist()])
 
 
-def test_settings_groups_and_ids_of_the_old_cluster_go_along(tmp_path: Path) -> None:
+def test_settings_groups_and_ids_of_the_old_cluster_go_along(tmp_path):
     source = unpacked("k44")
     old = read_cluster_metadata(source)
     assert old is not None
@@ -145,7 +141,7 @@ def test_settings_groups_and_ids_of_the_old_cluster_go_along(tmp_path: Path) -> 
     assert ("p-txn", 0, 426) in hanging
 
 
-def test_the_files_of_zookeeper_times_get_ids(tmp_path: Path) -> None:
+def test_the_files_of_zookeeper_times_get_ids(tmp_path):
     report = kafkalog.boot(unpacked("k28"), tmp_path / "out")
     assert report.ok
     assert report.metadata is None
@@ -156,14 +152,14 @@ def test_the_files_of_zookeeper_times_get_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("release", "level"), [("3.9", 21), ("4.0", 25), ("4.2", 25), ("4.4", 30)])
-def test_each_release_gets_levels_that_it_knows(tmp_path: Path, release: str, level: int) -> None:
+def test_each_release_gets_levels_that_it_knows(tmp_path, release, level):
     kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", release=release)
     features = metadata(tmp_path / "out").features
     assert features["metadata.version"] == level
     assert ("group.version" in features) == (release != "3.9")
 
 
-def test_retention_is_carried_over_where_that_is_wanted(tmp_path: Path) -> None:
+def test_retention_is_carried_over_where_that_is_wanted(tmp_path):
     report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", retention="as-was")
     assert metadata(tmp_path / "out").settings.get((TOPIC, "orders")) is None
     assert [finding for finding in report.findings.rows if "retention deletes" in finding.detail]
@@ -171,7 +167,7 @@ def test_retention_is_carried_over_where_that_is_wanted(tmp_path: Path) -> None:
     assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {"retention.ms": "5000"}
 
 
-def test_the_report_ends_with_the_next_commands(tmp_path: Path) -> None:
+def test_the_report_ends_with_the_next_commands(tmp_path):
     out = tmp_path / "out"
     report = kafkalog.boot(make(tmp_path / "log"), out, listeners=["10.0.0.7:19092"], settings={"orders": {"a.b": "1"}})
     written = json.loads((out / "report.json").read_text())
@@ -185,7 +181,7 @@ def test_the_report_ends_with_the_next_commands(tmp_path: Path) -> None:
     assert "listeners=PLAINTEXT://10.0.0.7:19092,CONTROLLER://10.0.0.7:19093" in (out / "server.properties").read_text()
 
 
-def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path: Path) -> None:
+def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
     source = make(tmp_path / "log", partitions=3)
     for name in ("orders-1", "orders-2"):
         shutil.rmtree(source / name)
@@ -204,7 +200,7 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path: Pa
     assert plan(report, "orders").missing == {1: 0, 2: 0}
 
 
-def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path: Path) -> None:
+def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     topic_id = f"{'A' * 21}Q"
     (source / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
@@ -218,7 +214,7 @@ def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_end
     assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
 
 
-def test_topics_of_a_log_dir_of_which_only_a_partition_is_named_are_not_missing(tmp_path: Path) -> None:
+def test_topics_of_a_log_dir_of_which_only_a_partition_is_named_are_not_missing(tmp_path):
     report = kafkalog.boot(unpacked("k44") / "p-multi-0", tmp_path / "out")
     assert plan(report, "p-multi").missing == {1: 0, 2: 0}
     assert {one.name for one in report.topics if not one.is_internal} == {"p-multi"}
@@ -226,7 +222,7 @@ def test_topics_of_a_log_dir_of_which_only_a_partition_is_named_are_not_missing(
     assert len(report.topics) > 30
 
 
-def test_a_file_has_what_no_metadata_log_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_has_what_no_metadata_log_has(tmp_path, capsys):
     source = tmp_path / "source"
     source.mkdir()
     for name in ("p-multi-0", "p-compact-0", "p-default-0", "__consumer_offsets-1", "__transaction_state-0"):
@@ -247,7 +243,7 @@ def test_a_file_has_what_no_metadata_log_has(tmp_path: Path, capsys: pytest.Capt
     assert plan(report, "p-compact").origins["cleanup.policy"] == "settings file"
 
 
-def test_a_file_of_settings_by_topic(tmp_path: Path) -> None:
+def test_a_file_of_settings_by_topic(tmp_path):
     source, file = make(tmp_path / "log"), tmp_path / "settings.json"
     file.write_text('{"ord*": {"retention.ms": 5000,\n"preallocate": true}, "gone": {}}')
     arguments = ["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--settings", str(file)]
@@ -267,7 +263,7 @@ def test_a_file_of_settings_by_topic(tmp_path: Path) -> None:
             kafkalog.boot(source, tmp_path / "more", settings_file=file)
 
 
-def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path: Path) -> None:
+def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path):
     source = make(tmp_path / "log")
     commits = tmp_path / "commits.csv"
     commits.write_text("group,topic,partition,offset\nbilling,orders,2000000000,99\n")
@@ -275,7 +271,7 @@ def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path: Path) -> None:
         kafkalog.boot(source, tmp_path / "out", groups=commits)
 
 
-def test_links_out_of_the_source_are_named(tmp_path: Path) -> None:
+def test_links_out_of_the_source_are_named(tmp_path):
     source = make(tmp_path / "log")
     (source / "orders-0").rename(tmp_path / "orders-0")
     (source / "orders-0").symlink_to(tmp_path / "orders-0")
@@ -283,7 +279,7 @@ def test_links_out_of_the_source_are_named(tmp_path: Path) -> None:
         kafkalog.boot(source, tmp_path / "out")
 
 
-def test_the_last_producer_id_leaves_none(tmp_path: Path) -> None:
+def test_the_last_producer_id_leaves_none(tmp_path):
     (tmp_path / "log").mkdir()
     with PartitionWriter(tmp_path / "log" / "orders-0", producer=(2**63 - 1, 0)) as writer:
         writer.append({"value": [b"x"]})
@@ -291,7 +287,7 @@ def test_the_last_producer_id_leaves_none(tmp_path: Path) -> None:
         kafkalog.boot(tmp_path / "log", tmp_path / "out")
 
 
-def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path: Path) -> None:
+def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path):
     sources = []
     for number, (epoch, n) in enumerate([(3, 2), (2, 6)], 1):
         source = tmp_path / f"broker-{number}"
@@ -312,7 +308,7 @@ def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path: Path) ->
     ]
 
 
-def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path: Path) -> None:
+def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path):
     commits = tmp_path / "commits.csv"
     commits.write_text("group,topic,partition,offset\nbilling,orders,4,99\nbilling,orders,0,7\n")
     report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", groups=commits)
@@ -324,13 +320,13 @@ def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path: Path) -
     ]
 
 
-def test_a_second_source_adds_its_partitions(tmp_path: Path) -> None:
+def test_a_second_source_adds_its_partitions(tmp_path):
     one, other = make(tmp_path / "a"), make(tmp_path / "b", "payments")
     kafkalog.boot([one, other / "payments-0"], tmp_path / "out")
     assert sorted(kafkalog.open(tmp_path / "out" / "data").topics)[-2:] == ["orders", "payments"]
 
 
-def test_copies_that_are_equal_are_one_and_others_are_refused(tmp_path: Path) -> None:
+def test_copies_that_are_equal_are_one_and_others_are_refused(tmp_path):
     one = make(tmp_path / "a")
     shutil.copytree(one, tmp_path / "b")
     report = kafkalog.boot([one, tmp_path / "b"], tmp_path / "same")
@@ -345,7 +341,7 @@ def test_copies_that_are_equal_are_one_and_others_are_refused(tmp_path: Path) ->
     assert [row.source for row in report.partitions] == [str(longer / "orders-0")]
 
 
-def test_damage_is_refused_and_nothing_appears(tmp_path: Path) -> None:
+def test_damage_is_refused_and_nothing_appears(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     path = next((source / "orders-1").glob("*.log"))
     data = bytearray(path.read_bytes())
@@ -361,7 +357,7 @@ def test_damage_is_refused_and_nothing_appears(tmp_path: Path) -> None:
     assert kafkalog.boot(tmp_path / "saved", tmp_path / "out").ok
 
 
-def test_a_torn_tail_is_cut_as_a_broker_cuts_it(tmp_path: Path) -> None:
+def test_a_torn_tail_is_cut_as_a_broker_cuts_it(tmp_path):
     source = make(tmp_path / "log")
     path = next((source / "orders-0").glob("*.log"))
     whole = path.read_bytes()
@@ -372,14 +368,14 @@ def test_a_torn_tail_is_cut_as_a_broker_cuts_it(tmp_path: Path) -> None:
     assert path.read_bytes() == whole + whole[:40]
 
 
-def test_a_held_lock_is_refused(tmp_path: Path) -> None:
+def test_a_held_lock_is_refused(tmp_path):
     source = make(tmp_path / "log")
     (source / ".lock").touch()
     with hold_locks([source]), pytest.raises(UnsafePathError, match="stop it first"):
         kafkalog.boot(source, tmp_path / "out")
 
 
-def test_a_directory_that_is_no_partition_is_refused_or_left_out(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_partition_is_refused_or_left_out(tmp_path):
     (tmp_path / "nothing").mkdir()
     with pytest.raises(NotKafkaError, match="name a log dir"):
         kafkalog.boot(tmp_path / "nothing", tmp_path / "out")
@@ -393,7 +389,7 @@ def test_a_directory_that_is_no_partition_is_refused_or_left_out(tmp_path: Path)
     assert not (tmp_path / "out" / "data" / "lost+found").exists()
 
 
-def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_path: Path) -> None:
+def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     whole = kafkalog.boot(source, tmp_path / "whole")
     for number in (0, 1):
@@ -416,7 +412,7 @@ def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_p
     assert ends == {(one.topic, one.partition): one.log_end_offset for one in whole.partitions}
 
 
-def test_a_named_cluster_id_joins_log_dirs_that_were_formatted_again(tmp_path: Path) -> None:
+def test_a_named_cluster_id_joins_log_dirs_that_were_formatted_again(tmp_path):
     for name in ("a", "b"):
         kafkalog.write_table({"value": [b"1"]}, tmp_path / name, topic=name)
         cluster = f"{name.upper() * 21}A"
@@ -429,7 +425,7 @@ def test_a_named_cluster_id_joins_log_dirs_that_were_formatted_again(tmp_path: P
     assert [one.path for one in report.findings.rows if one.reason is Reason.UNSAFE_PATH] == [str(tmp_path / "b")]
 
 
-def test_directories_of_another_topic_of_that_name_are_refused(tmp_path: Path) -> None:
+def test_directories_of_another_topic_of_that_name_are_refused(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     ids = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
     for number, topic_id in enumerate(ids):
@@ -445,7 +441,7 @@ def test_directories_of_another_topic_of_that_name_are_refused(tmp_path: Path) -
 @pytest.mark.parametrize(
     "setting", [("segment.bytes", "1000"), ("retention.ms", "-5"), ("cleanup.policy", "rubbish"), ("preallocate", "x")]
 )
-def test_a_setting_with_which_no_broker_starts_is_refused(tmp_path: Path, setting: tuple[str, str]) -> None:
+def test_a_setting_with_which_no_broker_starts_is_refused(tmp_path, setting):
     name, value = setting
     with pytest.raises(UnsafePathError) as refused:
         kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", settings={"orders": {name: value}})
@@ -453,7 +449,7 @@ def test_a_setting_with_which_no_broker_starts_is_refused(tmp_path: Path, settin
     assert not (tmp_path / "out").exists()
 
 
-def test_small_segments_are_fine_before_4_0(tmp_path: Path) -> None:
+def test_small_segments_are_fine_before_4_0(tmp_path):
     settings = {"orders": {"segment.bytes": 1000, "preallocate": True}}
     assert kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", release="3.9", settings=settings).ok
     assert metadata(tmp_path / "out").settings[2, "orders"].items() >= {
@@ -462,7 +458,7 @@ def test_small_segments_are_fine_before_4_0(tmp_path: Path) -> None:
     }
 
 
-def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path: Path) -> None:
+def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path):
     source = make(tmp_path / "log")
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputExistsError):
@@ -485,13 +481,13 @@ def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path: Path) -> N
         ({"topics": "absent"}, "absent"),
     ],
 )
-def test_options_are_checked(tmp_path: Path, options: dict[str, object], words: str) -> None:
+def test_options_are_checked(tmp_path, options, words):
     with pytest.raises(ValueError, match=words):
-        kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", **options)  # type: ignore[arg-type]
+        kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
-def test_any_path_is_the_one_in_the_settings(tmp_path: Path) -> None:
+def test_any_path_is_the_one_in_the_settings(tmp_path):
     source = make(tmp_path / "log")
     out = tmp_path / "Größe \\ 配 \U0001f600"
     report = kafkalog.boot(source, out)
@@ -503,7 +499,7 @@ def test_any_path_is_the_one_in_the_settings(tmp_path: Path) -> None:
         kafkalog.boot(source, tmp_path / "a,b")
 
 
-def test_hard_links_share_sealed_segments_only(tmp_path: Path) -> None:
+def test_hard_links_share_sealed_segments_only(tmp_path):
     source = LOG_DIR / "p-txn-0"
     shutil.copytree(source, tmp_path / "p-txn-0")
     kafkalog.boot(tmp_path / "p-txn-0", tmp_path / "out", copy="hardlink")
@@ -514,14 +510,14 @@ def test_hard_links_share_sealed_segments_only(tmp_path: Path) -> None:
     assert linked == logs[:-1]
 
 
-def test_blocks_are_shared_only_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_shared_only_where_the_file_system_can(tmp_path, monkeypatch):
     source = make(tmp_path / "log")
 
-    def clone(target: int, request: int, descriptor: int) -> None:
+    def clone(target, request, descriptor):
         assert request == 0x40049409
         os.write(target, os.pread(descriptor, 2**20, 0))
 
-    def cannot(*arguments: object) -> None:
+    def cannot(*arguments):
         raise OSError(95, "not supported")
 
     monkeypatch.setattr("fcntl.ioctl", cannot)
@@ -533,7 +529,7 @@ def test_blocks_are_shared_only_where_the_file_system_can(tmp_path: Path, monkey
     assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path):
     told = kafkalog.boot(unpacked("k44"), tmp_path / "out", dry_run=True, cluster_id="x")
     assert not any(tmp_path.iterdir())
     made = kafkalog.boot(unpacked("k44"), tmp_path / "out", cluster_id="x")
@@ -543,7 +539,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     assert (told.is_written, made.is_written) == (False, True)
 
 
-def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path: Path) -> None:
+def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path):
     sources = []
     for number, n in ((1, 30), (2, 40), (3, 20)):
         source = make(tmp_path / f"broker-{number}", n=n)
@@ -567,7 +563,7 @@ def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path: Path) ->
         assert kafkalog.preflight(tmp_path / "out" / f"node-{number}" / "data").verdict == "starts"
 
 
-def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_path: Path) -> None:
+def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_path):
     source = unpacked("k44")
     kafkalog.boot(source, tmp_path / "out", node_id=7)
     new, old = metadata(tmp_path / "out"), read_cluster_metadata(source)
@@ -576,7 +572,7 @@ def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_pat
     assert (BROKER, "1") not in new.settings
 
 
-def test_the_command_prints_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_report(tmp_path, capsys):
     source = make(tmp_path / "log")
     assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--set", "orders:cleanup.policy=compact"]) == 0
     printed = capsys.readouterr().out
@@ -591,11 +587,11 @@ def test_the_command_prints_the_report(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
-def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path: Path) -> None:
+def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     before, out = sums(source), tmp_path / "out"
 
-    def act() -> None:
+    def act():
         kafkalog.boot(source, out, threads=1)
 
     act()
@@ -617,11 +613,11 @@ def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path: Path) -> 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 @pytest.mark.parametrize("n", [10, pytest.param(200, marks=pytest.mark.slow)])
-def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path: Path, n: int) -> None:
+def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path, n):
     source, out, rng = make(tmp_path / "log", partitions=3), tmp_path / "out", random.Random(n)
     before = sums(source)
 
-    def act(seconds: float | None = None) -> float:
+    def act(seconds=None):
         """Boot in a fork that is killed after some time."""
         began, child = time.monotonic(), os.fork()
         if not child:
@@ -653,7 +649,7 @@ def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 20_000, 6)))
-def test_sources_with_any_fault_are_refused_or_become_a_log_dir_that_starts(tmp_path: Path, seed: int) -> None:
+def test_sources_with_any_fault_are_refused_or_become_a_log_dir_that_starts(tmp_path, seed):
     rng, source = random.Random(seed), tmp_path / "source"
     source.mkdir()
     for name in ("p-txn-0", "p-delrec-0", "__consumer_offsets-0", "__cluster_metadata-0"):
@@ -679,7 +675,7 @@ def test_sources_with_any_fault_are_refused_or_become_a_log_dir_that_starts(tmp_
     assert sums(source) == before
 
 
-def fault(rng: random.Random, path: Path) -> None:
+def fault(rng, path):
     """Do something to a file that happens to files."""
     data, kind = bytearray(path.read_bytes()), rng.randrange(5)
     if kind == 0:

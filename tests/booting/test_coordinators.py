@@ -1,9 +1,6 @@
 """Committed offsets from files, and the partition that a group belongs to."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pytest
 from golden_sets import unpacked
@@ -24,7 +21,7 @@ from kafkalog.cli.app import main
 from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
 
 
-def test_the_hash_is_javas() -> None:
+def test_the_hash_is_javas():
     # String.hashCode() of these is 0, -2^31, and that of surrogate pairs
     assert coordinator_partition("", 50) == 0
     assert coordinator_partition("polygenelubricants", 50) == 0
@@ -32,7 +29,7 @@ def test_the_hash_is_javas() -> None:
 
 
 @pytest.mark.parametrize("name", ["k44", "k28"])
-def test_a_count_is_found_by_which_every_name_lies_where_it_was(name: str) -> None:
+def test_a_count_is_found_by_which_every_name_lies_where_it_was(name):
     sources = Sources.find([unpacked(name)])
     state = CoordinatorState.read([some[0] for some in sources.copies.values()], DEFAULT_LIMITS)
     for topic, names in state.names.items():
@@ -41,7 +38,7 @@ def test_a_count_is_found_by_which_every_name_lies_where_it_was(name: str) -> No
         assert any(names.values())
 
 
-def test_few_directories_of_fifty_are_known_by_their_groups() -> None:
+def test_few_directories_of_fifty_are_known_by_their_groups():
     state = CoordinatorState()
     names = [f"group-{number}" for number in range(200)]
     for n in (50, 12):
@@ -50,7 +47,7 @@ def test_few_directories_of_fifty_are_known_by_their_groups() -> None:
         assert state.n_partitions("__consumer_offsets", 8) == n
 
 
-def test_files_of_both_kinds_are_read(tmp_path: Path) -> None:
+def test_files_of_both_kinds_are_read(tmp_path):
     lines = tmp_path / "commits.jsonl"
     lines.write_text(
         '{"group": "a", "topic": "orders", "partition": 0, "offset": 5, "leader_epoch": 2, "metadata": "x\\u2028y"}\n'
@@ -84,7 +81,7 @@ def test_files_of_both_kinds_are_read(tmp_path: Path) -> None:
         ('{"group": "a", "topic": "t", "partition": 0, "offset": 1, "commit_timestamp": "then"}', "commit_timestamp"),
     ],
 )
-def test_a_line_that_is_no_commit_is_an_error(tmp_path: Path, line: str, words: str) -> None:
+def test_a_line_that_is_no_commit_is_an_error(tmp_path, line, words):
     path = tmp_path / "commits.jsonl"
     path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' + line + "\n")
     with pytest.raises(NotKafkaError, match="line 2") as refused:
@@ -93,7 +90,7 @@ def test_a_line_that_is_no_commit_is_an_error(tmp_path: Path, line: str, words: 
     assert refused.value.path == str(path)
 
 
-def test_two_offsets_of_one_group_and_partition_are_an_error(tmp_path: Path) -> None:
+def test_two_offsets_of_one_group_and_partition_are_an_error(tmp_path):
     path = tmp_path / "commits.jsonl"
     path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' * 2)
     with pytest.raises(NotKafkaError, match="two offsets"):
@@ -102,7 +99,7 @@ def test_two_offsets_of_one_group_and_partition_are_an_error(tmp_path: Path) -> 
         read_commits_file(tmp_path / "absent.csv")
 
 
-def test_commits_that_are_written_are_read_again(tmp_path: Path) -> None:
+def test_commits_that_are_written_are_read_again(tmp_path):
     rng = random.Random(5)
     commits = [
         Commit(
@@ -132,7 +129,7 @@ def test_commits_that_are_written_are_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["offsets.jsonl", "offsets.csv"])
-def test_the_command_writes_a_file_that_boot_takes(tmp_path: Path, name: str) -> None:
+def test_the_command_writes_a_file_that_boot_takes(tmp_path, name):
     source, path = unpacked("k44"), tmp_path / name
     assert main(["groups", str(source), "-o", str(path), "-q"]) == 0
     wanted = commits_of(kafkalog.groups(source))
@@ -146,7 +143,7 @@ def test_the_command_writes_a_file_that_boot_takes(tmp_path: Path, name: str) ->
     assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
-def test_any_text_survives_a_file(tmp_path: Path) -> None:
+def test_any_text_survives_a_file(tmp_path):
     commits = [
         Commit(f'g"{text}', "orders", number, number, 3, text)
         for number, text in enumerate(["a,b", "a\r\nb", 'say "no"', "\u2028", "\N{GRINNING FACE}", " x "])

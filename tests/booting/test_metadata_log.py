@@ -1,9 +1,5 @@
 """The snapshot of a new metadata log, and the settings that a release takes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from kafkalog.booting.metadata_log import Voter, control, control_batch, encode_snapshot, snapshot_name
@@ -20,7 +16,7 @@ from kafkalog.survey.startup_root import root_problems
 VOTER = Voter(1, "abcdefghijklmnopqrstuw", "127.0.0.1", 9093)
 
 
-def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command() -> None:
+def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command():
     kinds = ControlRecordType
     records = [
         control(kinds.SNAPSHOT_HEADER, "SnapshotHeaderRecord", lastContainedLogTimestamp=1),
@@ -30,7 +26,7 @@ def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command() -> None:
     assert len(control_batch(0, records, 1, 0)) == 166
 
 
-def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_snapshot_is_read_as_it_was_written(tmp_path):
     records = [encode_metadata_record("FeatureLevel", 0, name="metadata.version", featureLevel=30)]
     for number in range(3000):
         records.append(encode_metadata_record("Topic", 0, name=f"topic-{number}", topicId=new_id()))
@@ -48,12 +44,12 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert root_problems([tmp_path]) == []
 
 
-def test_the_offset_of_a_snapshot_is_never_0() -> None:
+def test_the_offset_of_a_snapshot_is_never_0():
     # one at 0 is not replayed, and all topics would be strays
     assert snapshot_name(0) == "00000000000000000001-0000000001.checkpoint"
 
 
-def test_credentials_quotas_and_acls_are_carried_with_all_of_their_fields(tmp_path: Path) -> None:
+def test_credentials_quotas_and_acls_are_carried_with_all_of_their_fields(tmp_path):
     old = ClusterMetadata(with_credentials=True)
     scram = {"salt": b"salt", "storedKey": b"key", "serverKey": b"other", "iterations": 4096}
     acl = {"id": new_id(), "resourceType": 2, "resourceName": "orders", "patternType": 3, "principal": "User:alice"}
@@ -86,7 +82,7 @@ def test_credentials_quotas_and_acls_are_carried_with_all_of_their_fields(tmp_pa
 
 
 @pytest.mark.parametrize("release", TARGETS)
-def test_settings_are_checked_for_the_release(release: str) -> None:
+def test_settings_are_checked_for_the_release(release):
     target = TARGETS[release]
     assert target.setting_problem("message.format.version", "0.9.0") == ""
     assert target.setting_problem("internal.segment.bytes", "1000") == ""
@@ -94,6 +90,6 @@ def test_settings_are_checked_for_the_release(release: str) -> None:
     assert target.setting_problem("min.cleanable.dirty.ratio", "2")
 
 
-def test_a_partition_without_snapshots_has_no_producers(tmp_path: Path) -> None:
+def test_a_partition_without_snapshots_has_no_producers(tmp_path):
     (tmp_path / "00000000000000000000.snapshot").write_bytes(b"torn")
     assert highest_producer_id(tmp_path) == -1

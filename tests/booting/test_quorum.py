@@ -1,7 +1,5 @@
 """One survivor of a quorum of controllers becomes the only voter."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -19,7 +17,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks
 
 
-def survivor(root: Path, tail: bytes = b"") -> Path:
+def survivor(root, tail=b""):
     """The log dir of node 2 of a quorum of three, whose leader has written a batch after the snapshot."""
     kafkalog.write_table({"value": [b"x"]}, root / "log", topic="orders")
     kafkalog.boot(root / "log", root / "out", nodes=3)
@@ -34,7 +32,7 @@ def survivor(root: Path, tail: bytes = b"") -> Path:
     return data
 
 
-def sums(root: Path) -> dict[str, str]:
+def sums(root):
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")
@@ -43,7 +41,7 @@ def sums(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("tail", [b"", b"\0" * 40])
-def test_a_batch_names_it_the_only_voter(tmp_path: Path, tail: bytes) -> None:
+def test_a_batch_names_it_the_only_voter(tmp_path, tail):
     data = survivor(tmp_path, tail)
     before = sums(data)
     told = rescue_quorum(data, dry_run=True)
@@ -69,7 +67,7 @@ def test_a_batch_names_it_the_only_voter(tmp_path: Path, tail: bytes) -> None:
     assert kafkalog.verify(data / "__cluster_metadata-0").ok
 
 
-def test_a_static_quorum_needs_another_setting_only() -> None:
+def test_a_static_quorum_needs_another_setting_only():
     before = sums(unpacked("k44"))
     found = rescue_quorum(unpacked("k44"))
     assert not found.is_dynamic
@@ -78,7 +76,7 @@ def test_a_static_quorum_needs_another_setting_only() -> None:
     assert sums(unpacked("k44")) == before
 
 
-def test_what_cannot_be_rescued_says_what_to_do(tmp_path: Path) -> None:
+def test_what_cannot_be_rescued_says_what_to_do(tmp_path):
     data = survivor(tmp_path)
     with pytest.raises(NotKafkaError, match=r"metadata\.log\.dir"):
         rescue_quorum(tmp_path / "log", dry_run=True)
@@ -101,7 +99,7 @@ def test_what_cannot_be_rescued_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "backup").exists()
 
 
-def test_what_else_stops_the_start_is_a_step(tmp_path: Path) -> None:
+def test_what_else_stops_the_start_is_a_step(tmp_path):
     data = survivor(tmp_path)
     assert rescue_quorum(data, dry_run=True).problems == []
     (data / "__cluster_metadata-0" / "quorum-state").write_bytes(bytes(100))
@@ -114,7 +112,7 @@ def test_what_else_stops_the_start_is_a_step(tmp_path: Path) -> None:
     ]
 
 
-def test_a_running_node_is_left_alone(tmp_path: Path) -> None:
+def test_a_running_node_is_left_alone(tmp_path):
     data = survivor(tmp_path)
     (data / ".lock").touch()
     before = sums(data)
@@ -123,7 +121,7 @@ def test_a_running_node_is_left_alone(tmp_path: Path) -> None:
     assert sums(data) == before
 
 
-def test_the_command_says_what_is_lost_and_what_is_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_lost_and_what_is_next(tmp_path, capsys):
     data = survivor(tmp_path)
     assert main(["boot", str(data), "--rescue-quorum", "--dry-run", "-q"]) == 0
     printed = capsys.readouterr().out

@@ -1,7 +1,5 @@
 """The command line, run as a user runs it: output, streams, exit codes, help."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -11,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,38 +27,38 @@ from kafkalog.cli.text import quote_bytes
 COMMANDS = ("ls", "cat", "batches")
 
 
-def process(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
+def process(*argv, **options):
     return subprocess.run(
         [sys.executable, "-m", "kafkalog", *map(str, argv)], capture_output=True, text=True, timeout=200, **options
     )
 
 
-def unquote(text: str) -> bytes | None:
+def unquote(text):
     """What `quote_bytes` wrote, read back by other means."""
     if text == "null":
         return None
     named = {"n": b"\n", "r": b"\r", "t": b"\t", '"': b'"', "\\": b"\\"}
 
-    def back(match: re.Match[bytes]) -> bytes:
+    def back(match):
         escaped = match[1].decode()
         return named[escaped] if escaped in named else bytes([int(escaped[1:], 16)])
 
     return re.sub(rb'\\(x[0-9a-f]{2}|[nrt"\\])', back, text[1:-1].encode())
 
 
-def expected_rows(path: Path, **options: Any) -> list[dict[str, Any]]:
+def expected_rows(path, **options):
     table = kafkalog.read_table(path, **options)
     return [{**row, "timestamp": ms} for row, ms in zip(table.to_pylist(), milliseconds(table), strict=True)]
 
 
-def milliseconds(table: Any) -> list[int | None]:
+def milliseconds(table):
     return list(table["timestamp"].cast("int64").to_pylist())
 
 
-def from_json(line: str) -> dict[str, Any]:
+def from_json(line):
     """A record of --json as `to_pylist` has it."""
 
-    def decode(value: str | None) -> bytes | None:
+    def decode(value):
         return None if value is None else base64.b64decode(value, validate=True)
 
     row = json.loads(line)
@@ -73,7 +69,7 @@ def from_json(line: str) -> dict[str, Any]:
 # help, usage
 
 
-def test_help_and_version_are_quick_and_import_no_arrays() -> None:
+def test_help_and_version_are_quick_and_import_no_arrays():
     code = "import sys\nfrom kafkalog.cli import main\ncode = main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
     for argv, word in (
         (["--help"], "on-disk log"),
@@ -119,7 +115,7 @@ def test_help_and_version_are_quick_and_import_no_arrays() -> None:
         (["export", "LOG_DIR", "--to", "csv"], "no option --to; did you mean --format?"),
     ],
 )
-def test_wrong_usage_is_2_and_prints_nothing(run_lines: Any, log_dir: Path, argv: list[str], message: str) -> None:
+def test_wrong_usage_is_2_and_prints_nothing(run_lines, log_dir, argv, message):
     code, out, err = run_lines(*[str(log_dir) if arg == "LOG_DIR" else arg for arg in argv])
     assert (code, out) == (2, [])
     assert message in err
@@ -129,7 +125,7 @@ def test_wrong_usage_is_2_and_prints_nothing(run_lines: Any, log_dir: Path, argv
 # ls
 
 
-def test_ls_json_agrees_with_the_library_and_the_checkpoints(run_lines: Any, log_dir: Path) -> None:
+def test_ls_json_agrees_with_the_library_and_the_checkpoints(run_lines, log_dir):
     code, out, err = run_lines("ls", log_dir, "--json")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out]
@@ -162,7 +158,7 @@ def test_ls_json_agrees_with_the_library_and_the_checkpoints(run_lines: Any, log
     assert (formats["p-v0v1v2-mixed"], formats["p-v1-lz4"], formats["p-txn"]) == ([0, 1, 2], [1], [2])
 
 
-def test_ls_text_has_a_line_a_partition_and_a_total(run_lines: Any, log_dir: Path) -> None:
+def test_ls_text_has_a_line_a_partition_and_a_total(run_lines, log_dir):
     code, out, err = run_lines("ls", log_dir)
     assert (code, err) == (0, "")
     assert " ".join(out[0].split()) == "PARTITION SEGMENTS BYTES START END RECORDS FIRST LAST FORMATS CODECS"
@@ -184,7 +180,7 @@ def test_ls_text_has_a_line_a_partition_and_a_total(run_lines: Any, log_dir: Pat
     assert len({line.rindex("  ") for line in out[:-1]}) == 1
 
 
-def test_ls_segments(run_lines: Any, log_dir: Path) -> None:
+def test_ls_segments(run_lines, log_dir):
     code, out, _ = run_lines("ls", "-s", "--json", log_dir / "p-txn-0")
     rows = [json.loads(line) for line in out]
     partition = kafkalog.open(log_dir / "p-txn-0")
@@ -198,7 +194,7 @@ def test_ls_segments(run_lines: Any, log_dir: Path) -> None:
     assert [line.split()[1] for line in out[1:-1]] == [segment.path.name for segment in partition.segments]
 
 
-def test_ls_selects_topics_and_partitions(run_lines: Any, log_dir: Path) -> None:
+def test_ls_selects_topics_and_partitions(run_lines, log_dir):
     _, out, _ = run_lines("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
     assert [line.split()[0] for line in out[1:-1]] == ["p-compact-0", "p-multi-0", "p-multi-2", "p-txn-0"]
 
@@ -206,20 +202,20 @@ def test_ls_selects_topics_and_partitions(run_lines: Any, log_dir: Path) -> None
 @pytest.mark.parametrize(
     "command", [["ls"], ["verify"], ["cat"], ["epochs"], ["producers"], ["index-stats"], ["lookup", "--offset", 0]]
 )
-def test_a_partition_number_that_is_not_there_is_refused(run_lines: Any, log_dir: Path, command: list[Any]) -> None:
+def test_a_partition_number_that_is_not_there_is_refused(run_lines, log_dir, command):
     code, out, err = run_lines(*command, log_dir, "-t", "p-multi", "-p", "0,9")
     assert (code, out) == (2, [])
     assert "no partition 9 here; there are 0, 1, 2" in err
 
 
-def test_ls_takes_a_file_and_several_paths(run_lines: Any, log_dir: Path) -> None:
+def test_ls_takes_a_file_and_several_paths(run_lines, log_dir):
     code, out, _ = run_lines("ls", log_dir / "p-txn-0" / "00000000000000000304.log")
     assert (code, out[1].split()[:5]) == (0, ["p-txn-0", "1", "13,602", "304", "430"])
     code, out, _ = run_lines("ls", log_dir / "p-multi-1", log_dir / "p-multi-0")
     assert [line.split()[0] for line in out[1:-1]] == ["p-multi-0", "p-multi-1"]
 
 
-def test_ls_lists_directories_set_apart_below(run_lines: Any, log_dir_copy: Path) -> None:
+def test_ls_lists_directories_set_apart_below(run_lines, log_dir_copy):
     name = "p-multi-1.c9eefd1639d646409599f16e98f3d811-delete"
     (log_dir_copy / "p-multi-1").rename(log_dir_copy / name)
     code, out, _ = run_lines("ls", log_dir_copy)
@@ -231,7 +227,7 @@ def test_ls_lists_directories_set_apart_below(run_lines: Any, log_dir_copy: Path
     assert [json.loads(line)["kind"] for line in out] == [None, None, "delete"]
 
 
-def test_a_torn_tail_is_a_note_for_the_verbose(run_lines: Any, log_dir_copy: Path) -> None:
+def test_a_torn_tail_is_a_note_for_the_verbose(run_lines, log_dir_copy):
     log = log_dir_copy / "p-multi-2" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-5])
     for known in (*log_dir_copy.glob("*-checkpoint"), *(log_dir_copy / "p-multi-2").glob("*.snapshot")):
@@ -244,7 +240,7 @@ def test_a_torn_tail_is_a_note_for_the_verbose(run_lines: Any, log_dir_copy: Pat
         assert "partial_tail" in err
 
 
-def test_ls_survives_odd_names(run_lines: Any, tmp_path: Path, log_dir: Path) -> None:
+def test_ls_survives_odd_names(run_lines, tmp_path, log_dir):
     odd = tmp_path / os.fsdecode(b"a\xff\nb")
     shutil.copytree(log_dir / "p-multi-1", odd)
     code, out, _ = run_lines("ls", odd)
@@ -262,9 +258,7 @@ def test_ls_survives_odd_names(run_lines: Any, tmp_path: Path, log_dir: Path) ->
     ],
     ids=lambda command: command[0],
 )
-def test_a_partition_without_segments_is_read_as_an_empty_one_with_a_note(
-    run: Any, tmp_path: Path, command: list[Any]
-) -> None:
+def test_a_partition_without_segments_is_read_as_an_empty_one_with_a_note(run, tmp_path, command):
     empty = tmp_path / "empty-0"
     empty.mkdir()
     code, _, err = run(*command, empty)
@@ -275,7 +269,7 @@ def test_a_partition_without_segments_is_read_as_an_empty_one_with_a_note(
 # cat
 
 
-def test_cat_json_is_the_default_scan(run_lines: Any, log_dir: Path) -> None:
+def test_cat_json_is_the_default_scan(run_lines, log_dir):
     code, out, err = run_lines("cat", log_dir, "--json")
     assert (code, err) == (0, "")
     assert list(json.loads(out[0])) == [
@@ -291,7 +285,7 @@ def test_cat_json_is_the_default_scan(run_lines: Any, log_dir: Path) -> None:
     assert [from_json(line) for line in out] == expected_rows(log_dir)
 
 
-def test_cat_json_encodings(run_lines: Any, log_dir: Path) -> None:
+def test_cat_json_encodings(run_lines, log_dir):
     rows = expected_rows(log_dir, topics=["p-txn", "p-headers"])
     _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
     for line, row in zip(map(json.loads, out), rows, strict=True):
@@ -311,7 +305,7 @@ def test_cat_json_encodings(run_lines: Any, log_dir: Path) -> None:
     assert kinds == {str, dict, type(None)}
 
 
-def test_cat_text_can_be_read_back(run_lines: Any, log_dir: Path) -> None:
+def test_cat_text_can_be_read_back(run_lines, log_dir):
     _, out, _ = run_lines("cat", log_dir)
     rows = expected_rows(log_dir)
     quoted = r'(null|"(?:[^"\\]|\\.)*")'
@@ -325,7 +319,7 @@ def test_cat_text_can_be_read_back(run_lines: Any, log_dir: Path) -> None:
         assert bool(match[7]) == bool(row["headers"])
 
 
-def test_cat_text_of_chosen_columns(run_lines: Any, log_dir: Path) -> None:
+def test_cat_text_of_chosen_columns(run_lines, log_dir):
     _, out, _ = run_lines(
         "cat", log_dir / "p-v1-lz4-0", "--columns", "offset,timestamp_type,compression,is_control", "-n", 1
     )
@@ -334,7 +328,7 @@ def test_cat_text_of_chosen_columns(run_lines: Any, log_dir: Path) -> None:
     assert out == ["partition=0"]
 
 
-def test_cat_names_transaction_markers(run_lines: Any, log_dir: Path) -> None:
+def test_cat_names_transaction_markers(run_lines, log_dir):
     _, out, _ = run_lines("cat", log_dir / "p-txn-0", "--include-control")
     table = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset", "key", "is_control"], include_control=True)
     names = {row["offset"]: "COMMIT" if row["key"][3] else "ABORT" for row in table.to_pylist() if row["is_control"]}
@@ -347,8 +341,8 @@ def test_cat_names_transaction_markers(run_lines: Any, log_dir: Path) -> None:
     assert out == ["@14  control=COMMIT coordinator_epoch=0"]
 
 
-def test_cat_ranges(run_lines: Any, log_dir: Path) -> None:
-    def offsets(*argv: object) -> list[int]:
+def test_cat_ranges(run_lines, log_dir):
+    def offsets(*argv):
         code, out, err = run_lines("cat", log_dir / "p-multi-0", "--columns", "offset", "--json", *argv)
         assert code == 0
         assert bool(err) is (not out and "-n" not in argv)  # a note if nothing matches
@@ -360,14 +354,14 @@ def test_cat_ranges(run_lines: Any, log_dir: Path) -> None:
     table = kafkalog.read_table(log_dir / "p-multi-0", columns=["offset", "timestamp"])
     stamp = milliseconds(table)[7]
     assert stamp is not None
-    want = [row for row, time in zip(table["offset"].to_pylist(), milliseconds(table), strict=True) if time >= stamp]  # type: ignore[operator]
+    want = [row for row, time in zip(table["offset"].to_pylist(), milliseconds(table), strict=True) if time >= stamp]
     assert offsets("--start-timestamp", stamp) == want
     assert offsets("--start-timestamp", table["timestamp"][7].as_py().isoformat()) == want
     assert len(offsets("--end-timestamp", "2023-11-14T23:13:20+01:00")) == 0
     assert offsets("--threads", 1) == offsets()
 
 
-def test_cat_explains_what_it_would_read(run_lines: Any, log_dir: Path) -> None:
+def test_cat_explains_what_it_would_read(run_lines, log_dir):
     options = ["cat", log_dir, "-t", "p-multi", "--start-offset", "110", "--filter", "key == k1", "--explain"]
     code, lines, err = run_lines(*options)
     assert (code, err) == (0, "")
@@ -382,7 +376,7 @@ def test_cat_explains_what_it_would_read(run_lines: Any, log_dir: Path) -> None:
     assert 0 < found["n_bytes_read"] < found["n_bytes"]
 
 
-def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines: Any, log_dir: Path) -> None:
+def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines, log_dir):
     committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
     argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")
     code, out, err = run_lines(*argv)
@@ -394,7 +388,7 @@ def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines: Any,
 
 
 @pytest.fixture
-def damaged(log_dir_copy: Path) -> Path:
+def damaged(log_dir_copy):
     """A partition with a wrong checksum in its fourth batch."""
     partition = log_dir_copy / "p-multi-0"
     segment = kafkalog.Segment(partition / "00000000000000000000.log")
@@ -402,7 +396,7 @@ def damaged(log_dir_copy: Path) -> Path:
     return partition
 
 
-def test_cat_ends_at_damage_after_the_records_before_it(run_lines: Any, damaged: Path) -> None:
+def test_cat_ends_at_damage_after_the_records_before_it(run_lines, damaged):
     code, out, err = run_lines("cat", damaged)
     first = int(kafkalog.Segment(damaged / "00000000000000000000.log").batches.base_offset[3])
     assert code == 1
@@ -413,7 +407,7 @@ def test_cat_ends_at_damage_after_the_records_before_it(run_lines: Any, damaged:
     assert run_lines("cat", damaged, "-n", 2)[0] == 0
 
 
-def test_cat_skips_damage_and_prints_the_rest(run_lines: Any, damaged: Path, log_dir: Path) -> None:
+def test_cat_skips_damage_and_prints_the_rest(run_lines, damaged, log_dir):
     batches = kafkalog.Segment(damaged / "00000000000000000000.log").batches
     lost = range(int(batches.base_offset[3]), int(batches.last_offset[3]) + 1)
     whole = run_lines("cat", log_dir / "p-multi-0")[1]
@@ -428,7 +422,7 @@ def test_cat_skips_damage_and_prints_the_rest(run_lines: Any, damaged: Path, log
     assert (code, len(out), err) == (0, len(whole), "")
 
 
-def test_exit_code_3_when_it_cannot_be_read(run_lines: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_exit_code_3_when_it_cannot_be_read(run_lines, log_dir, tmp_path):
     for command in COMMANDS:
         code, out, err = run_lines(command, tmp_path / "nope")
         assert (code, out) == (3, [])
@@ -442,7 +436,7 @@ def test_exit_code_3_when_it_cannot_be_read(run_lines: Any, log_dir: Path, tmp_p
     assert (code, len(out), err.count("\n")) == (3, 12, 1)
 
 
-def test_quiet_verify_shows_nothing_unless_something_is_damaged(run_lines: Any, log_dir_copy: Path) -> None:
+def test_quiet_verify_shows_nothing_unless_something_is_damaged(run_lines, log_dir_copy):
     assert run_lines("verify", "-q", log_dir_copy) == (0, [], "")
     log = log_dir_copy / "p-multi-1" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-1] + b"?")
@@ -458,8 +452,8 @@ def test_quiet_verify_shows_nothing_unless_something_is_damaged(run_lines: Any, 
     ["ls", "verify", "producers", "cat --on-corruption skip", "batches --on-corruption skip", "reindex --dry-run"],
 )
 def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_gone_through(
-    run_lines: Any, log_dir_copy: Path, command: str
-) -> None:
+    run_lines, log_dir_copy, command
+):
     argv = command.split()
     (log_dir_copy / "p-txn-0" / f"{0:020d}.index").unlink()  # something for all commands to say
     dangling = log_dir_copy / "p-multi-0" / f"{9999:020d}.log"
@@ -479,9 +473,7 @@ def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_g
 @pytest.mark.parametrize(
     "command", ["ls", "verify", "producers", "cat", "batches", "reindex --dry-run", "ls LOG_DIR/p-multi-0"]
 )
-def test_links_that_lead_in_a_circle_leave_the_other_partitions(
-    run_lines: Any, log_dir_copy: Path, command: str
-) -> None:
+def test_links_that_lead_in_a_circle_leave_the_other_partitions(run_lines, log_dir_copy, command):
     for name in ("circle", "p-circle-0"):
         (log_dir_copy / name).symlink_to(log_dir_copy / name)
     (log_dir_copy / "p-multi-1" / f"{9999:020d}.log").symlink_to(f"{9999:020d}.log")
@@ -497,13 +489,13 @@ def test_links_that_lead_in_a_circle_leave_the_other_partitions(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_exit_code_3_without_permission(run_lines: Any, log_dir_copy: Path) -> None:
+def test_exit_code_3_without_permission(run_lines, log_dir_copy):
     (log_dir_copy / "p-multi-1").chmod(0)
     for command in COMMANDS:
         assert run_lines(command, log_dir_copy)[0] == 3
 
 
-def test_exit_code_4_for_an_unknown_codec(run_lines: Any, log_dir_copy: Path) -> None:
+def test_exit_code_4_for_an_unknown_codec(run_lines, log_dir_copy):
     log = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
     flip(log, 22, 0x05)
     code, _, err = run_lines("cat", log, "--no-check-crcs")
@@ -511,7 +503,7 @@ def test_exit_code_4_for_an_unknown_codec(run_lines: Any, log_dir_copy: Path) ->
     assert err.startswith("kafkalog: unsupported: ")
 
 
-def test_exit_code_5_names_the_limit(run_lines: Any, log_dir: Path) -> None:
+def test_exit_code_5_names_the_limit(run_lines, log_dir):
     for command in COMMANDS:
         code, _, err = run_lines(command, log_dir, "--limits", "max_segment_bytes=1K")
         assert code == 5
@@ -521,8 +513,8 @@ def test_exit_code_5_names_the_limit(run_lines: Any, log_dir: Path) -> None:
     assert "--limits max_headers_per_record=N" in err
 
 
-def test_exit_code_70_asks_for_a_report(run_lines: Any, log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> Iterator[object]:
+def test_exit_code_70_asks_for_a_report(run_lines, log_dir, monkeypatch):
+    def broken(*_):
         raise KeyError("here")
 
     monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", broken)
@@ -533,7 +525,7 @@ def test_exit_code_70_asks_for_a_report(run_lines: Any, log_dir: Path, monkeypat
     assert "Traceback" in run_lines("cat", log_dir, "-v")[2]
 
 
-def test_the_worst_exit_code_wins() -> None:
+def test_the_worst_exit_code_wins():
     order = [70, 7, 6, 3, 1, 5, 4, 0]
     for number, code in enumerate(order):
         assert worst(order[number:]) == code
@@ -541,8 +533,8 @@ def test_the_worst_exit_code_wins() -> None:
     assert worst([]) == 0
 
 
-def test_findings_have_exit_codes() -> None:
-    def code(reason: str, damage: bool = True) -> int:
+def test_findings_have_exit_codes():
+    def code(reason, damage=True):
         return exit_of_finding(kafkalog.Finding(kafkalog.Reason(reason), damage=damage))
 
     assert [code("crc_mismatch"), code("batch_too_large"), code("file_changed"), code("unknown_codec")] == [1, 5, 3, 4]
@@ -556,9 +548,7 @@ def test_findings_have_exit_codes() -> None:
         *("compact SMALL -t p-compact -o OUT", "salvage SMALL -o OUT", "report SMALL", "convert SMALL -o OUT"),
     ],
 )
-def test_long_commands_show_how_far_they_are(
-    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_commands_show_how_far_they_are(words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Console, "shows_progress", True)
     monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", -1)
     places = {"SMALL": str(shared_log_dir()), "OUT": str(tmp_path / "out")}
@@ -566,7 +556,7 @@ def test_long_commands_show_how_far_they_are(
     assert re.search(r"\d+%\|", capsys.readouterr().err)
 
 
-def test_progress_is_shown_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_after_a_second_only(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("kafkalog.cli.console.time.time", lambda: now[0])
     progress = Progress(100, "headers", enabled=True)
@@ -585,14 +575,14 @@ def test_progress_is_shown_after_a_second_only(monkeypatch: pytest.MonkeyPatch) 
     assert not hidden.is_shown
 
 
-def test_control_records_in_words() -> None:
+def test_control_records_in_words():
     assert control_text(b"\0\0\0\0", b"\0\0\0\0\0\5") == "control=ABORT coordinator_epoch=5"
     assert control_text(b"\0\0\0\2", b"x") == 'control=LEADER_CHANGE value="x"'
     assert control_text(b"\0\0\0\x63", None) == 'control=UNKNOWN key="\\x00\\x00\\x00c" value=null'
     assert control_text(None, b"") == 'control=UNKNOWN key=null value=""'
 
 
-def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flood_of_damage_is_counted(capsys):
     console = Console()
     console.findings([kafkalog.Finding(kafkalog.Reason.CRC_MISMATCH, path="x")] * 70)
     console.unkept_findings(1000)
@@ -606,7 +596,7 @@ def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> Non
 # processes
 
 
-def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
+def test_a_closed_pipe_ends_quietly_with_141(log_dir):
     reader, writer = os.pipe()
     os.close(reader)
     for argv in ["cat", str(log_dir)], ["--help"]:
@@ -619,7 +609,7 @@ def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", thinned(COMMANDS, 3))
-def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
+def test_a_full_disk_is_7(log_dir, command):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "kafkalog", command, str(log_dir)],
@@ -634,13 +624,13 @@ def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
-def test_without_stderr_the_exit_code_still_tells(stderr: str) -> None:
+def test_without_stderr_the_exit_code_still_tells(stderr):
     command = f"{shlex.quote(sys.executable)} -m kafkalog ls /nonexistent {stderr}"
     done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, timeout=200)
     assert (done.returncode, done.stdout) == (3, b""), "nothing that is meant for stderr goes to stdout"
 
 
-def test_ctrl_c_is_130_without_a_traceback(log_dir: Path) -> None:
+def test_ctrl_c_is_130_without_a_traceback(log_dir):
     reader, writer = os.pipe()  # nobody empties it, so that the process is at work until it is interrupted
     child = subprocess.Popen(
         [sys.executable, "-m", "kafkalog", "cat", str(log_dir)], stdout=writer, stderr=subprocess.PIPE, text=True
@@ -654,9 +644,7 @@ def test_ctrl_c_is_130_without_a_traceback(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_a_signal_that_comes_where_python_ignores_exceptions_ends_a_command(
-    log_dir: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_that_comes_where_python_ignores_exceptions_ends_a_command(log_dir, number, code):
     program = f"""
 import signal, sys, threading
 from kafkalog.cli import app
@@ -678,7 +666,7 @@ sys.exit(app.main(["ls", sys.argv[1]]))
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_the_module_and_the_command_are_the_same(log_dir: Path) -> None:
+def test_the_module_and_the_command_are_the_same(log_dir):
     done = process("ls", log_dir / "p-multi-0")
     assert done.returncode == 0
     assert done.stdout.splitlines()[1].startswith("p-multi-0 ")
@@ -688,7 +676,7 @@ def test_the_module_and_the_command_are_the_same(log_dir: Path) -> None:
         assert again.stdout == done.stdout
 
 
-def test_json_is_utf8_whatever_the_locale(log_dir: Path, run: Any) -> None:
+def test_json_is_utf8_whatever_the_locale(log_dir, run):
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     argv = ["cat", log_dir, "-t", "p-headers", "--json", "--encoding", "utf8"]
     done = process(*argv, env=env, encoding="utf-8")
@@ -714,28 +702,26 @@ def test_json_is_utf8_whatever_the_locale(log_dir: Path, run: Any) -> None:
         ("a\u202eb\u2028".encode(), r'"a\xe2\x80\xaeb\xe2\x80\xa8"'),
     ],
 )
-def test_bytes_are_shown_so_that_they_can_be_read_back(value: bytes | None, text: str) -> None:
+def test_bytes_are_shown_so_that_they_can_be_read_back(value, text):
     assert quote_bytes(value) == text
     assert unquote(text) == value
     assert text.isprintable()
 
 
-def test_every_byte_survives_quoting() -> None:
+def test_every_byte_survives_quoting():
     for value in (bytes(range(256)), bytes(range(128)), "".join(map(chr, range(0x3000))).encode()):
         assert unquote(quote_bytes(value)) == value
 
 
-def test_long_values_are_cut_at_a_character() -> None:
+def test_long_values_are_cut_at_a_character():
     assert quote_bytes(b"x" * 10, limit=10) == f'"{"x" * 10}"'
     assert quote_bytes("ééé".encode(), limit=3) == '"é"... (6 bytes)'
     assert quote_bytes(b"\x80" * 2000, limit=2) == r'"\x80\x80"... (2,000 bytes)'
 
 
 @pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 8 failed"), OSError(12, "x")])
-def test_memory_that_runs_out_is_no_bug(
-    error: Exception, log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: Any, **__: Any) -> Any:
+def test_memory_that_runs_out_is_no_bug(error, log_dir, capsys, monkeypatch):
+    def fails(*_, **__):
         raise error
 
     monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", fails)
@@ -743,7 +729,7 @@ def test_memory_that_runs_out_is_no_bug(
     assert "out of memory" in capsys.readouterr().err
 
 
-def test_a_path_that_is_a_circle_of_links_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_is_a_circle_of_links_is_not_found(tmp_path, capsys):
     (tmp_path / "loop").symlink_to("loop")
     for command in ("ls", "cat", "verify", "groups", "metadata"):
         assert main([command, str(tmp_path / "loop")]) == Exit.UNREADABLE, command

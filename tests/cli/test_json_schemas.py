@@ -1,15 +1,11 @@
 """`--json` and `--report`: what commands print agrees with the JSON Schemas that the package has."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -27,7 +23,7 @@ LOGS = ("p-txn-0", "p-multi-0", "p-v1-lz4-0", "p-compact-0")
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged(tmp_path_factory):
     root = tmp_path_factory.mktemp("schemas") / "data"
     for name in LOGS:
         shutil.copytree(shared_log_dir() / name, root / name)
@@ -52,7 +48,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-RUNS: tuple[tuple[str, ...], ...] = (
+RUNS = (
     ("ls", "DAMAGED"),
     ("ls", "K44", "-t", "p-txn"),
     ("ls", "-s", "DAMAGED"),
@@ -105,16 +101,14 @@ RUNS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def validator(name: str) -> jsonschema.protocols.Validator:
+def validator(name):
     schema = json_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
-def test_outputs_agree_with_their_schemas(
-    run: tuple[str, ...], damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outputs_agree_with_their_schemas(run, damaged, tmp_path, capsys):
     places = {"DAMAGED": damaged, "SMALL": shared_log_dir(), "K44": unpacked("k44"), "OUT": tmp_path / "out"}
     places |= {"SCHEMAS": damaged.parent / "schemas", "REMOTE": damaged.parent / "tiered" / "remote"}
     words = [run[0]]
@@ -136,7 +130,7 @@ def test_outputs_agree_with_their_schemas(
         assert run[0] in ("cat", "batches", "sql") or not check.is_valid(broken)
 
 
-def parsers(parser: argparse.ArgumentParser, before: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def parsers(parser, before=""):
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, one in action.choices.items():
@@ -144,16 +138,16 @@ def parsers(parser: argparse.ArgumentParser, before: str = "") -> Iterator[tuple
                 yield from parsers(one, before or name)
 
 
-def test_every_command_with_json_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_with_json_has_a_schema(capsys):
     found = {name for name, one in parsers(build_parser()) if any("--json" in a.option_strings for a in one._actions)}
     assert found | {"findings-file"} == set(OUTPUTS)
     assert main(["--json-schema", "verify"]) == 0
-    schema: dict[str, Any] = json.loads(capsys.readouterr().out)
+    schema = json.loads(capsys.readouterr().out)
     assert (schema["$id"], schema["version"]) == ("urn:kafkalog:verify:1", 1)
     assert main(["--json-schema", "export"]) == 2
 
 
-def test_the_one_table_of_exit_codes_has_all() -> None:
+def test_the_one_table_of_exit_codes_has_all():
     page = Path(__file__).parents[2] / "docs" / "errors.md"
     if not page.exists():
         pytest.skip("the tests are installed without the docs")

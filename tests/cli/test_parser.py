@@ -1,10 +1,7 @@
 """The short help, the long one, and completion."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +10,12 @@ from kafkalog.cli.commands import LOCAL, SUMMARIES
 from kafkalog.cli.parser import SHELLS
 
 
-def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+def _help(capsys, *arguments):
     assert main(arguments) == 0
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(capsys):
     lines = _help(capsys, "-h")
     start = lines.index("commands:") + 1
     assert [line.split()[0] for line in lines[start : start + len(SUMMARIES)]] == list(SUMMARIES)
@@ -30,7 +25,7 @@ def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
-def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_help_of_a_command_is_short(command, capsys):
     short, full = _help(capsys, command, "-h"), _help(capsys, command, "--help")
     assert len(short) < 40
     assert len(short) < len(full) or command == "tiered"
@@ -38,20 +33,20 @@ def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "tiered"])
-def test_only_commands_that_take_urls_have_options_for_them(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_commands_that_take_urls_have_options_for_them(command, capsys):
     text = "\n".join(_help(capsys, command, "--help"))
     assert ("--storage-option" in text) == (command not in LOCAL)
     assert "--tiered" not in text or command not in LOCAL
 
 
-def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+def script(shell, capsys):
     pytest.importorskip("shtab")
     assert main(["--completion", shell]) == 0
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_knows_all_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_knows_all_commands_and_options(shell, capsys):
     text = script(shell, capsys)
     for name in ("index-stats", "salvage", "on-corruption", "read_committed", "parquet"):
         assert name in text
@@ -66,9 +61,7 @@ def test_a_script_knows_all_commands_and_options(shell: str, capsys: pytest.Capt
         (["verify", "or"], ["orders-0"]),
     ],
 )
-def test_bash_completes(
-    words: list[str], expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bash_completes(words, expected, tmp_path, capsys):
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash")

@@ -1,9 +1,6 @@
 """The broker that all tests here share: its life is told once a session."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 
 import pytest
 from conformance.history import History
@@ -11,7 +8,7 @@ from conformance.jars import class_path, fetch_all, java
 from conformance.kafka import Broker, Client
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish(session):
     """Fetch the jars before the first test, whose time would not be enough for it."""
     wanted = any(item.get_closest_marker("broker") for item in session.items)
     if wanted and not session.config.option.collectonly:
@@ -19,7 +16,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def client(tmp_path_factory):
     """Kafka's Java classes and clients; a broker need not run for the former."""
     program = java()
     client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
@@ -28,14 +25,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def history(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Iterator[History]:
+def history(tmp_path_factory, client):
     """The broker, still running, and what it left behind before."""
     program = java()
     jars = class_path(program)
     folder = tmp_path_factory.mktemp("kafka")
     broker = None
     try:
-        properties: dict[str, str | int] = {
+        properties = {
             # a killed broker may register again only when its session is over
             "broker.session.timeout.ms": 2500,
             "broker.heartbeat.interval.ms": 500,

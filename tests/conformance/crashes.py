@@ -11,11 +11,9 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from conformance.history import SMALL, TOPICS, Topic
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
@@ -30,7 +28,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.state.producers import read_snapshot
 
 _POINTS = "recovery-point-offset-checkpoint"
-_OFTEN: dict[str, str | int] = {
+_OFTEN = {
     "log.flush.offset.checkpoint.interval.ms": 700,
     "log.initial.task.delay.ms": 500,
     "log.retention.check.interval.ms": 900,
@@ -48,16 +46,15 @@ _DELETED = ("trimmed", "trimmed-live", "none", "v0-none", "v2-none")
 _LIMITED = Topic("plain", ("none", "lz4"), 1, 400, idempotent=True, configs={**SMALL, "retention.bytes": 9000})
 """Kafka 2.8 begins with retention half a minute after its start."""
 
-Damage = Callable[[random.Random, Path, list[Path]], None]
 """Damages a partition directory, given its logs."""
 
 
-def torn_tail(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def torn_tail(rng, partition, logs):
     data = logs[-1].read_bytes()
     logs[-1].write_bytes(data[: max(len(data) - rng.randrange(1, 200), 0)])
 
 
-def half_a_batch(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def half_a_batch(rng, partition, logs):
     segment = kafkalog.Segment(logs[-1])
     data = logs[-1].read_bytes()
     if len(segment.batches):
@@ -65,11 +62,11 @@ def half_a_batch(rng: random.Random, partition: Path, logs: list[Path]) -> None:
         logs[-1].write_bytes(data + last[: rng.randrange(1, len(last))])
 
 
-def zeros_behind(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def zeros_behind(rng, partition, logs):
     logs[-1].write_bytes(logs[-1].read_bytes() + bytes(rng.choice([5, 12, 61, 4096])))
 
 
-def zeros_in_the_last(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def zeros_in_the_last(rng, partition, logs):
     """A page that was not written."""
     data = bytearray(logs[-1].read_bytes())
     at = rng.randrange(len(data) + 1)
@@ -77,32 +74,32 @@ def zeros_in_the_last(rng: random.Random, partition: Path, logs: list[Path]) -> 
     logs[-1].write_bytes(data)
 
 
-def noise_in_the_last(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def noise_in_the_last(rng, partition, logs):
     data = bytearray(logs[-1].read_bytes())
     at = rng.randrange(len(data) + 1)
     data[at : at + 40] = rng.randbytes(len(data[at : at + 40]))
     logs[-1].write_bytes(data)
 
 
-def no_indexes(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def no_indexes(rng, partition, logs):
     for log in logs:
         for suffix in (".index", ".timeindex"):
             if rng.random() < 0.5:
                 log.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def no_index_of_an_old_one(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def no_index_of_an_old_one(rng, partition, logs):
     rng.choice(logs).with_suffix(".index").unlink(missing_ok=True)
 
 
-def bad_indexes(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def bad_indexes(rng, partition, logs):
     for suffix in (".index", ".timeindex"):
         path = logs[-1].with_suffix(suffix)
         if path.exists():
             path.write_bytes(rng.choice([b"", bytes(40), rng.randbytes(48), path.read_bytes()[:-3]]))
 
 
-def bad_snapshots(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def bad_snapshots(rng, partition, logs):
     for path in partition.glob("*.snapshot"):
         match rng.randrange(4):
             case 0:
@@ -113,17 +110,17 @@ def bad_snapshots(rng: random.Random, partition: Path, logs: list[Path]) -> None
                 path.write_bytes(path.read_bytes()[:-1] + b"?")
 
 
-def no_epochs(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def no_epochs(rng, partition, logs):
     (partition / "leader-epoch-checkpoint").unlink(missing_ok=True)
 
 
-def deletion_under_way(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+def deletion_under_way(rng, partition, logs):
     """What a crash leaves of a deletion, and of a cleaning."""
     shutil.copy(logs[0], f"{logs[0]}.deleted")
     shutil.copy(logs[0], f"{logs[0]}.cleaned")
 
 
-DAMAGES: tuple[Damage, ...] = (
+DAMAGES = (
     *(torn_tail, half_a_batch, zeros_behind, zeros_in_the_last, noise_in_the_last, no_indexes, no_index_of_an_old_one),
     *(bad_indexes, bad_snapshots, no_epochs, deletion_under_way),
 )
@@ -148,7 +145,7 @@ class Tally:
     damages: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
+    def __str__(self):
         return (
             f"{self.n_crashes} crashes: {self.n_files:,} files of {self.n_partitions:,} partitions compared"
             f" ({self.n_written_since} were written to at once, {self.n_repeated} got a marker once more),"
@@ -161,13 +158,11 @@ class Tally:
 class Crashes:
     """A broker that is killed again and again while it is written to."""
 
-    def __init__(self, version: str, folder: Path, seed: int) -> None:
+    def __init__(self, version, folder, seed):
         self.version, self.folder, self.rng = version, folder, random.Random(seed)
         program, self.tally = java(), Tally()
         self._java = program
         self.client = self._client(folder)
-        self.broker: Broker
-        self.topics: dict[str, Topic]
         if version == "4.3":
             self.broker = Broker(program, class_path(program), folder, **_OFTEN)
             self.topics = {**TOPICS, "limited": _LIMITED}
@@ -178,7 +173,7 @@ class Crashes:
             self.topics = {name: one for name, one in old_topics().items() if not name.endswith("dense")}
         self._lively = dict(self.broker.properties)
 
-    def close(self) -> None:
+    def close(self):
         """Leave no process behind."""
         self.client.close()
         if isinstance(self.broker, OldBroker):
@@ -186,11 +181,11 @@ class Crashes:
         elif self.broker.is_running:
             self.broker.kill()
 
-    def _client(self, folder: Path) -> Client:
+    def _client(self, folder):
         # a producer that was idle for a day is dropped when a snapshot is loaded: which are loaded depends on the way
         return Client(self._java, class_path(self._java), folder, f"-Depoch={int(time.time() * 1000) - 43_200_000}")
 
-    def run(self, numbers: range) -> Iterator[Tally]:
+    def run(self, numbers):
         """The tally after each crash."""
         with self._running():
             self.client.ask("create", topics=[_made(name, one) for name, one in self.topics.items()])
@@ -206,7 +201,7 @@ class Crashes:
             yield self.tally
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self):
         try:
             self.broker.start()
             self.client.server = self.broker.address
@@ -216,7 +211,7 @@ class Crashes:
             if self.broker.is_running:
                 self.broker.kill()
 
-    def _crash(self, number: int) -> None:
+    def _crash(self, number):
         """Boot, write to everything from another process, and kill the broker at some moment of that."""
         self.broker.properties = self._lively
         with self._running():
@@ -233,7 +228,7 @@ class Crashes:
             with suppress(BrokenPipeError):
                 writer.close()
 
-    def _write(self, writer: Client, number: int) -> None:
+    def _write(self, writer, number):
         order = [*self.topics.items()]
         random.Random(number).shuffle(order)
         with suppress(RuntimeError, OSError, ValueError):  # the broker is gone, or the client
@@ -244,7 +239,7 @@ class Crashes:
                         writer.ask("delete_records", topic=name, partition=0, before=20 * (number + 1))
                     topic.produce(writer, name, seed, 1 + seed % 30)
 
-    def _compare(self, number: int) -> None:
+    def _compare(self, number):
         rng, log_dir = random.Random(number), self.broker.log_dir
         damaged = self._damage(rng)
         broken = self._copy(log_dir, "broken")
@@ -279,12 +274,12 @@ class Crashes:
         if differences:
             self._keep(number)
 
-    def _lines(self) -> list[str]:
+    def _lines(self):
         """What the broker of the last start said of recovery; the controller of 2.8 speaks of deleted topics."""
         return [one for one in recovery_lines(self.broker.log.read_text()) if "kafka.controller" not in one]
 
-    def _damage(self, rng: random.Random) -> dict[str, str]:
-        damaged: dict[str, str] = {}
+    def _damage(self, rng):
+        damaged = {}
         for directory in sorted(path for path in self.broker.log_dir.iterdir() if path.is_dir()):
             logs = sorted(directory.glob("*.log"))
             if directory.name.startswith("__cluster") or not logs or rng.random() < 0.3:
@@ -297,15 +292,15 @@ class Crashes:
             (self.broker.log_dir / _POINTS).unlink(missing_ok=True)
         return damaged
 
-    def _served(self, expected: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _served(self, expected=None):
         """What the broker serves, once it has ended the transactions that it was about to end.
 
         It tries again after a while if it cannot connect to itself yet, so `expected` is waited for.
         """
         with self._running():
-            stable: list[Any] = []
+            stable = []
 
-            def is_settled() -> bool:
+            def is_settled():
                 time.sleep(1)
                 stable.append((self.client.last_stable_offsets(), self.client.ask("offsets", times={})["partitions"]))
                 if expected is not None and len(stable) < 45:
@@ -325,7 +320,7 @@ class Crashes:
             self.broker.stop()
         return served
 
-    def _differences(self, ours: Path, theirs: Path) -> Iterator[str]:
+    def _differences(self, ours, theirs):
         names = {path.name for path in ours.iterdir() if path.is_dir()}
         others = {path.name for path in theirs.iterdir() if path.is_dir()}
         yield from (f"{name}: only once there" for name in sorted(names ^ others))
@@ -334,7 +329,7 @@ class Crashes:
                 self.tally.n_partitions += 1
                 yield from self._partition_differences(ours / name, theirs / name)
 
-    def _repeated(self, before: Path, after: Path) -> set[tuple[str, int]]:
+    def _repeated(self, before, after):
         """Partitions to which a broker has appended markers that they had already.
 
         A coordinator whose last record is lost sends them again as it starts; it leaves that where the broker does not
@@ -352,7 +347,7 @@ class Crashes:
                 found.add((old.topic_partition.topic, old.topic_partition.partition))
         return found
 
-    def _foretold(self, broken: Path, theirs: Path, served: list[tuple[str, int, int, int]]) -> Iterator[str]:
+    def _foretold(self, broken, theirs, served):
         """What became of the logs otherwise than preflight says."""
         offsets = {f"{topic}-{partition}": (earliest, latest) for topic, partition, earliest, latest in served}
         for row in kafkalog.preflight(broken, clean=False).partitions:
@@ -373,7 +368,7 @@ class Crashes:
             if not is_written and offsets[name] != (row.log_start_offset, row.log_end_offset):
                 yield f"{name}: has offsets {offsets[name]} and not {(row.log_start_offset, row.log_end_offset)}"
 
-    def _partition_differences(self, ours: Path, theirs: Path) -> Iterator[str]:
+    def _partition_differences(self, ours, theirs):
         found, expected = _files(ours), _files(theirs)
         last = max((name for name in found if name.endswith(".log")), default="")
         is_written = len(expected.get(last, b"")) > len(found.get(last, b"")) and not found.keys() - expected.keys()
@@ -400,17 +395,17 @@ class Crashes:
         if epochs_below(ours, end) != epochs_below(theirs, end):
             yield f"{ours.name}: epochs {epochs_below(ours, end)} and {epochs_below(theirs, end)} with the broker"
 
-    def _copy(self, source: Path, name: str) -> Path:
+    def _copy(self, source, name):
         target = self.folder / name
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run(["cp", "-a", str(source), str(target)], check=True)
         return target
 
-    def _put(self, source: Path) -> None:
+    def _put(self, source):
         shutil.rmtree(self.broker.log_dir)
         subprocess.run(["cp", "-a", str(source), str(self.broker.log_dir)], check=True)
 
-    def _keep(self, number: int) -> None:
+    def _keep(self, number):
         kept = self.folder / f"kept-{number}"
         kept.mkdir()
         for name in ("broken", "ours", "theirs"):
@@ -418,20 +413,20 @@ class Crashes:
         shutil.copy(self.broker.log, kept)
 
 
-def _made(name: str, topic: Topic) -> dict[str, Any]:
+def _made(name, topic):
     configs = {"retention.ms": -1, "max.message.bytes": 4_000_000, **topic.configs}
     return {"name": name, "partitions": topic.partitions, "configs": configs}
 
 
-def _partition_of(difference: str) -> str:
+def _partition_of(difference):
     return difference.removeprefix("changed since: ").partition(":")[0]
 
 
-def _files(partition: Path) -> dict[str, bytes]:
+def _files(partition):
     return {path.name: path.read_bytes() for path in partition.iterdir() if path.suffix in (*DERIVED, ".log")}
 
 
-def _entries(snapshot: Path) -> list[Any]:
+def _entries(snapshot):
     """In order: Kafka 2.8 writes those of a hash map of Scala's."""
     try:
         return sorted(read_snapshot(snapshot).entries.tolist())
@@ -439,7 +434,7 @@ def _entries(snapshot: Path) -> list[Any]:
         return [error.reason]
 
 
-def _producer_batches(partition: kafkalog.Partition) -> list[tuple[int, int, int, bool]]:
+def _producer_batches(partition):
     """Base offset, producer id and epoch of each batch, and whether it is a marker."""
     tables = [piece.batches for piece in partition.iter_batches()]
     return [
@@ -455,18 +450,18 @@ def _producer_batches(partition: kafkalog.Partition) -> list[tuple[int, int, int
     ]
 
 
-def _last_batches(partition: kafkalog.Partition) -> dict[int, tuple[int, bool]]:
+def _last_batches(partition):
     return {producer: (epoch, is_marker) for _, producer, epoch, is_marker in _producer_batches(partition)}
 
 
-def _without(served: Any, repeated: set[tuple[str, int]]) -> Any:
+def _without(served, repeated):
     """Offsets of the other partitions; what else was served as it is."""
     if isinstance(served, list):
         return [row for row in served if row[:2] not in repeated]
     return {key: value for key, value in served.items() if key not in repeated} if isinstance(served, dict) else served
 
 
-def _is_only_markers(ours: bytes, theirs: bytes, log: Path) -> bool:
+def _is_only_markers(ours, theirs, log):
     """Whether a broker's last segment is ours, and what its coordinators wrote since."""
     if not theirs.startswith(ours):
         return False

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.kafka import Broker, Client, Truth, wait_until
+from conformance.kafka import Truth, wait_until
 
 import kafkalog
 from kafkalog.state.checkpoints import read_offset_checkpoint
 
-SMALL: dict[str, Any] = {"internal.segment.bytes": 4000, "index.interval.bytes": 512}
-COMPACTED: dict[str, Any] = {
+SMALL = {"internal.segment.bytes": 4000, "index.interval.bytes": 512}
+COMPACTED = {
     **SMALL,
     "internal.segment.bytes": 3000,
     "cleanup.policy": "compact",
@@ -34,7 +34,7 @@ class Topic(NamedTuple):
     fence: bool = False
     configs: dict[str, Any] = SMALL
 
-    def produce(self, client: Client, name: str, seed: int, records: int | None = None) -> None:
+    def produce(self, client, name, seed, records=None):
         """Write to it; the seed says what."""
         first = 100_000 * (seed % 100)
         common = {"topic": name, "kind": self.kind, "partitions": self.partitions, "seed": seed, "first": first}
@@ -56,7 +56,7 @@ class Topic(NamedTuple):
 
 
 EVERY_CODEC = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS: dict[str, Topic] = {
+TOPICS = {
     **{codec: Topic("plain", (codec,)) for codec in EVERY_CODEC},
     "headers": Topic("headers", ("none", "zstd"), records=500),
     "appended": Topic("headers", EVERY_CODEC, configs={**SMALL, "message.timestamp.type": "LogAppendTime"}),
@@ -103,7 +103,7 @@ class History:
     acknowledged: dict[str, int]
     seconds: dict[str, float]
 
-    def __init__(self, broker: Broker, client: Client) -> None:
+    def __init__(self, broker, client):
         self.broker, self.client, self.folder = broker, client, broker.folder
         self.seconds = {}
         self._clock = time.monotonic()
@@ -112,26 +112,26 @@ class History:
         self._third_life()
 
     @property
-    def stages(self) -> list[Stage]:
+    def stages(self):
         """The last one is live."""
         return [self.clean, self.crashed, self.live]
 
-    def _took(self, what: str) -> None:
+    def _took(self, what):
         now = time.monotonic()
         self.seconds[what] = round(now - self._clock, 1)
         self._clock = now
 
-    def _boot(self) -> None:
+    def _boot(self):
         self.broker.start()
         self.client.server = self.broker.address
         self.client.ask("ready")
         self._took(f"boot {len(self.seconds)}")
 
-    def _produce(self, seed: int, records: int | None = None) -> None:
+    def _produce(self, seed, records=None):
         for number, (name, topic) in enumerate(TOPICS.items()):
             topic.produce(self.client, name, 100 * number + seed, records)
 
-    def _first_workload(self) -> None:
+    def _first_workload(self):
         topics = [
             {
                 "name": name,
@@ -146,7 +146,7 @@ class History:
         self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
         self._took("first workload")
 
-    def _first_life(self) -> None:
+    def _first_life(self):
         self._boot()
         self._first_workload()
         self.sync()
@@ -156,7 +156,7 @@ class History:
         self.clean = self._keep("clean", *told)
         self._took("stop")
 
-    def _second_life(self) -> None:
+    def _second_life(self):
         self._boot()
         self._produce(2, 30)
         self.sync()
@@ -167,13 +167,13 @@ class History:
         self.crashed = self._keep("crashed", self.clean.truth, self.clean.committed, self.clean.stable)
         self._took("second workload and kill")
 
-    def _third_life(self) -> None:
+    def _third_life(self):
         self._boot()
         truth, committed, stable = self._consume("crashed")
         self.crashed = self.crashed._replace(truth=truth, committed=committed, stable=stable)
         self._last_workload()
 
-    def _last_workload(self) -> None:
+    def _last_workload(self):
         self._produce(4, 60)
         for name, before in {"trimmed-live": 222, "trimmed-backwards": 305, "trimmed-whole": -1}.items():
             self.client.ask("delete_records", topic=name, partition=0, before=before)
@@ -186,7 +186,7 @@ class History:
         self.live = Stage(self.broker.log_dir, truth, self._is_live(), committed, stable)
         self._took("last workload")
 
-    def _delete_into_an_open_transaction(self) -> None:
+    def _delete_into_an_open_transaction(self):
         """Of the first open one nothing is left to read, and still it holds back the rest."""
         before = self.client.last_stable_offsets()["held-back", 0] + 2
         self.client.ask("delete_records", topic="held-back", partition=0, before=before)
@@ -194,7 +194,7 @@ class History:
         key = kafkalog.TopicPartition("held-back", 0)
         wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).get(key) == before, "the start is checkpointed")
 
-    def _consume(self, name: str) -> tuple[Truth, Truth, dict[tuple[str, int], int]]:
+    def _consume(self, name):
         """What consumers of both isolation levels get, and where the second kind ends."""
         return (
             self.client.consume(self.folder / f"{name}.jsonl"),
@@ -202,33 +202,33 @@ class History:
             self.client.last_stable_offsets(),
         )
 
-    def _is_live(self) -> bool:
+    def _is_live(self):
         opened = kafkalog.open(self.broker.log_dir)
         assert isinstance(opened, kafkalog.LogDir)
         return opened.is_live
 
-    def _keep(self, name: str, truth: Truth, committed: Truth, stable: dict[tuple[str, int], int]) -> Stage:
+    def _keep(self, name, truth, committed, stable):
         target = self.folder / name
         was_live = self._is_live()
         subprocess.run(["cp", "-a", str(self.broker.log_dir), str(target)], check=True)
         return Stage(target, truth, was_live, committed, stable)
 
-    def sync(self) -> None:
+    def sync(self):
         """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""
         compacted = [name for name, topic in TOPICS.items() if topic.configs is COMPACTED]
         wait_until(lambda: all(map(self._is_cleaned, compacted)), "everything is compacted")
         if hasattr(self, "clean"):
             wait_until(self._is_trimmed, "whole segments below the log start offset are gone")
 
-    def _n_bytes(self, partition: str) -> int:
+    def _n_bytes(self, partition):
         return sum(path.stat().st_size for path in (self.broker.log_dir / partition).glob("*.log"))
 
-    def _bases(self, topic: str) -> list[int]:
+    def _bases(self, topic):
         return sorted(int(path.stem) for path in (self.broker.log_dir / f"{topic}-0").glob("*.log"))
 
-    def _is_cleaned(self, topic: str) -> bool:
+    def _is_cleaned(self, topic):
         cleaned = read_offset_checkpoint(self.broker.log_dir / "cleaner-offset-checkpoint") or {}
         return cleaned.get(kafkalog.TopicPartition(topic, 0), -1) >= self._bases(topic)[-1]
 
-    def _is_trimmed(self) -> bool:
+    def _is_trimmed(self):
         return self._bases("trimmed")[1] > 150

@@ -4,8 +4,6 @@ The first time takes a minute or two; after that they are in the cache directory
 ``~/.cache/kafkalog/jars``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -51,7 +49,7 @@ _CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" 
 """
 
 
-def java() -> str:
+def java():
     """A JDK's `java`, 17 or later: it has to compile `Client.java`."""
     program = java_program()
     listed = subprocess.run([program, "--list-modules"], capture_output=True, text=True, check=False).stdout
@@ -63,7 +61,7 @@ def java() -> str:
     return program
 
 
-def class_path(java: str, version: str = KAFKA_VERSION) -> str:
+def class_path(java, version=KAFKA_VERSION):
     """Kafka's broker and tools."""
     names = _PARTS.get(version, ("kafka_2.13",))
     parts = [("org.apache.kafka", part, version) for part in names] + [("org.slf4j", "slf4j-simple", "1.7.36")]
@@ -71,17 +69,17 @@ def class_path(java: str, version: str = KAFKA_VERSION) -> str:
     return fetch(java, f"kafka-{version}", module)
 
 
-def tiered_storage(java: str) -> str:
+def tiered_storage(java):
     """Kafka's own LocalTieredStorage, for the class path of a broker."""
     return fetch(java, f"kafka-storage-test-{KAFKA_VERSION}", _STORAGE_MODULE)
 
 
-def spark_connector(java: str) -> str:
+def spark_connector(java):
     """Spark's own Kafka source with the client that it needs, beside what PySpark has."""
     return fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
 
 
-def fetch_all() -> None:
+def fetch_all():
     """Fetch all that is not there yet; what cannot be fetched is missed by the tests that ask for it."""
     quietly = contextlib.suppress(pytest.skip.Exception, pytest.fail.Exception)
     with quietly:
@@ -94,7 +92,7 @@ def fetch_all() -> None:
                 fetched(program)
 
 
-def fetch(java: str, name: str, ivy_module: str) -> str:
+def fetch(java, name, ivy_module):
     """A class path, of which all files are there.
 
     One process at a time fetches into a cache. Where it failed in vain, those that waited for it don't try again.
@@ -123,13 +121,13 @@ def fetch(java: str, name: str, ivy_module: str) -> str:
         return jars
 
 
-def _complete(kept: Path) -> str:
+def _complete(kept):
     """The class path of a file, if all that it names is there."""
     jars = kept.read_text().strip() if kept.is_file() else ""
     return jars if all(Path(jar).is_file() for jar in jars.split(os.pathsep)) else ""
 
 
-def _run_ivy(java: str, cache: Path, name: str, ivy_module: str, kept: Path) -> str:
+def _run_ivy(java, cache, name, ivy_module, kept):
     """Make the file of a class path; returns what went wrong otherwise."""
     spark = find_spec("pyspark")
     folders = spark.submodule_search_locations if spark else None

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ _OVERLOADED = re.compile(
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
-def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def wait_until(reached, what, seconds=60):
     """Poll until something holds."""
     deadline = time.monotonic() + seconds
     while not reached():
@@ -42,7 +41,7 @@ def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60) -> N
 class Client:
     """Kafka's Java clients in a JVM of their own; a command is answered before the next one is sent."""
 
-    def __init__(self, java: str, jars: str, folder: Path, *options: str) -> None:
+    def __init__(self, java, jars, folder, *options):
         self.server = ""
         self._log = folder / "client.log"
         with self._log.open("wb") as log:
@@ -58,7 +57,7 @@ class Client:
                 encoding="utf-8",
             )
 
-    def ask(self, command: str, **options: Any) -> dict[str, Any]:
+    def ask(self, command, **options):
         """What the client answers; what it threw is raised."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -67,12 +66,12 @@ class Client:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the Java client is gone:\n{self._log.read_text()[-3000:]}")
-        answer: dict[str, Any] = json.loads(line)
+        answer = json.loads(line)
         if "error" in answer:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer
 
-    def consume(self, file: Path, topics: list[str] | None = None, **options: Any) -> Truth:
+    def consume(self, file, topics=None, **options):
         """Everything that a consumer gets.
 
         Parameters
@@ -84,7 +83,7 @@ class Client:
             ``isolation`` is "read_uncommitted" if left out; ``from`` is an offset to begin at.
         """
         answer = self.ask("consume", file=str(file), topics=topics or [], **options)
-        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic, _ in answer["partitions"]}
+        by_topic = {topic: [] for topic, _ in answer["partitions"]}
         with file.open(encoding="utf-8") as lines:
             for line in lines:
                 record = json.loads(line)
@@ -94,15 +93,15 @@ class Client:
                 by_topic[record["topic"]].append(record)
         return Truth(by_topic, sorted((topic, partition) for topic, partition in answer["partitions"]))
 
-    def last_stable_offsets(self) -> dict[tuple[str, int], int]:
+    def last_stable_offsets(self):
         """What the broker lists with isolation `read_committed`."""
         return {(topic, partition): offset for topic, partition, offset in self.ask("stable")["partitions"]}
 
-    def kill(self) -> None:
+    def kill(self):
         """End the JVM at once; a command that it has not answered is an error."""
         self._process.kill()
 
-    def close(self) -> None:
+    def close(self):
         """End the JVM."""
         with self._process:
             assert self._process.stdin is not None
@@ -120,7 +119,7 @@ class Truth(NamedTuple):
     partitions: list[tuple[str, int]]
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _bytes(text):
     return None if text is None else base64.b64decode(text)
 
 
@@ -129,17 +128,17 @@ class Broker:
 
     _started = "Kafka Server started"
 
-    def __init__(self, java: str, jars: str, folder: Path, **properties: str | int) -> None:
+    def __init__(self, java, jars, folder, **properties):
         self.folder = folder
         self.log_dir = folder / "data"
         self.address = ""
         self._java, self._jars = java, jars
         self.properties = properties
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
         self._n_starts = 0
         self._prepare()
 
-    def _prepare(self) -> None:
+    def _prepare(self):
         self._write_properties()
         subprocess.run(
             [
@@ -150,7 +149,7 @@ class Broker:
             capture_output=True,
         )
 
-    def _role(self) -> dict[str, str | int]:
+    def _role(self):
         """Properties of the broker's part in the cluster, with ports that are free now."""
         port, controller = free_ports(2)
         self.address = f"127.0.0.1:{port}"
@@ -166,7 +165,7 @@ class Broker:
             "share.coordinator.state.topic.min.isr": 1,
         }
 
-    def _write_properties(self) -> None:
+    def _write_properties(self):
         properties = {
             **self._role(),
             "log.dirs": self.log_dir,
@@ -186,16 +185,16 @@ class Broker:
         (self.folder / "server.properties").write_text(lines)
 
     @property
-    def log(self) -> Path:
+    def log(self):
         """What the broker of the last start said."""
         return self.folder / f"server-{self._n_starts}.log"
 
     @property
-    def is_running(self) -> bool:
+    def is_running(self):
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
-    def begin(self) -> None:
+    def begin(self):
         """Begin to boot."""
         self._n_starts += 1
         self._write_properties()
@@ -210,7 +209,7 @@ class Broker:
                 stderr=subprocess.STDOUT,
             )
 
-    def start(self) -> None:
+    def start(self):
         """Boot, and wait until the broker says that it has started."""
         for attempt in range(3):
             self.begin()
@@ -221,23 +220,23 @@ class Broker:
             if attempt == 2 or not (self._said("BindException") or self._said("Address already in use")):
                 raise RuntimeError(f"the broker did not start:\n{self.log.read_text()[-4000:]}")
 
-    def has_started(self) -> bool:
+    def has_started(self):
         """Whether it says that it has started; raises if it died."""
         assert self.is_running, self.log.read_text()[-4000:]
         return self._said(self._started)
 
-    def _said(self, words: str) -> bool:
+    def _said(self, words):
         return words in self.log.read_text(errors="replace")
 
-    def stop(self) -> None:
+    def stop(self):
         """A clean shutdown."""
         self._end(signal.SIGTERM)
 
-    def kill(self) -> None:
+    def kill(self):
         """As a crash of the process: what it wrote is there, what it would have tidied up is not."""
         self._end(signal.SIGKILL)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, how):
         if self._process is None:
             return
         self._process.send_signal(how)
@@ -262,31 +261,31 @@ class BrokerLife:
         What the broker said in each of its lives that are over.
     """
 
-    def __init__(self, folder: Path, **properties: str | int) -> None:
+    def __init__(self, folder, **properties):
         program = java()
         jars = class_path(program)
         self.folder = folder
         self.client = Client(program, jars, folder)
         self.broker = Broker(program, jars, folder, **properties)
-        self.logs: list[str] = []
+        self.logs = []
 
     @property
-    def log_dir(self) -> Path:
+    def log_dir(self):
         """The broker's."""
         return self.broker.log_dir
 
-    def boot(self) -> None:
+    def boot(self):
         """Start the broker, and wait until every partition has a leader."""
         self.broker.start()
         self.client.server = self.broker.address
         self.client.ask("ready")
 
-    def stop(self) -> None:
+    def stop(self):
         """A clean shutdown."""
         self.broker.stop()
         self.logs.append(self.broker.log.read_text())
 
-    def end(self) -> None:
+    def end(self):
         """Leave no process behind."""
         self.client.close()
         if self.broker.is_running:
@@ -298,7 +297,7 @@ class OldBroker(Broker):
 
     _started = "kafka.server.KafkaServer - [KafkaServer id=1] started"
 
-    def _prepare(self) -> None:
+    def _prepare(self):
         (self._zookeeper_port,) = free_ports(1)
         properties = self.folder / "zookeeper.properties"
         properties.write_text(
@@ -318,10 +317,10 @@ class OldBroker(Broker):
             )
         wait_until(lambda: self._heard("binding to port"), "ZooKeeper starts")
 
-    def _heard(self, words: str) -> int:
+    def _heard(self, words):
         return self._zookeeper_log.read_text(errors="replace").count(words)
 
-    def _role(self) -> dict[str, str | int]:
+    def _role(self):
         (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         return {
@@ -332,13 +331,13 @@ class OldBroker(Broker):
             "zookeeper.session.timeout.ms": 2000,
         }
 
-    def kill(self) -> None:
+    def kill(self):
         before = self._heard("Expiring session")
         super().kill()
         # it cannot register again while ZooKeeper takes it for alive
         wait_until(lambda: self._heard("Expiring session") > before, "the session expires")
 
-    def close(self) -> None:
+    def close(self):
         """End both."""
         if self.is_running:
             super().kill()
@@ -346,7 +345,7 @@ class OldBroker(Broker):
         self._zookeeper.wait(30)
 
 
-def free_ports(n: int) -> list[int]:
+def free_ports(n):
     """Ports of loopback that nobody listens at now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
@@ -355,7 +354,7 @@ def free_ports(n: int) -> list[int]:
         return [int(one.getsockname()[1]) for one in sockets]
 
 
-def lines_said(log: str) -> list[str]:
+def lines_said(log):
     """The lines of a broker's log, save those that speak of how loaded the machine is, and of no partition.
 
     Source: ReplicationControlManager.processExpiredBrokerHeartbeat and EventPerformanceMonitor, Kafka 4.3.
@@ -363,10 +362,10 @@ def lines_said(log: str) -> list[str]:
     return [line for line in log.splitlines() if not _OVERLOADED.search(line)]
 
 
-def parse_dump(text: str) -> dict[str, list[dict[str, str]]]:
+def parse_dump(text):
     """`DumpLogSegments` output: the words of each batch's line by file."""
-    files: dict[str, list[dict[str, str]]] = {}
-    rows: list[dict[str, str]] = []
+    files = {}
+    rows = []
     for line in text.splitlines():
         if line.startswith("Dumping "):
             rows = files.setdefault(line.removeprefix("Dumping "), [])

@@ -8,7 +8,6 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -22,7 +21,6 @@ from conformance.kafka import QUICK_JVM
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.storage import source as byte_source
-from kafkalog.survey.startup import PartitionPlan
 
 _INTERVAL = 4096
 _SECONDS = 60.0
@@ -34,7 +32,7 @@ _WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-ep
 class Loader:
     """A JVM that loads log dirs one after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         program = java()
         jars = class_path(program)
         sources = Path(__file__).parent
@@ -44,9 +42,9 @@ class Loader:
             *(program, "-Xmx448m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", jars, str(file)),
         ]
         self._n_left = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process = None
 
-    def load(self, root: Path, *, clean: bool) -> dict[str, list[str]]:
+    def load(self, root, *, clean):
         """What becomes of each partition: "loaded" with two offsets, "died" with an exception, or "raft"."""
         if not self._n_left:
             self._restart()
@@ -56,7 +54,7 @@ class Loader:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{root}\t{'clean' if clean else 'unclean'}\n")
         self._process.stdin.flush()
-        found: dict[str, list[str]] = {}
+        found = {}
         # some damage sends Kafka round in circles: it splits a segment, and finds that it has to split it
         watch = threading.Timer(_SECONDS, self._process.kill)
         watch.start()
@@ -71,14 +69,14 @@ class Loader:
         self._n_left = 0
         return {**found, "": ["hung"]}
 
-    def _restart(self) -> None:
+    def _restart(self):
         self.close()
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         self._n_left = _CASES_PER_JVM
 
-    def close(self) -> None:
+    def close(self):
         """End the JVM."""
         if self._process is not None:
             with self._process as process:
@@ -104,7 +102,7 @@ class Tally:
     lost_silently: list[str] = field(default_factory=list)
     """Partitions of which it was said that nothing happens, and Kafka lost records."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         verdicts = ", ".join(f"{n:,} {name}" for name, n in sorted(self.verdicts.items()))
         return (
             f"{self.n_dirs:,} log dirs, {self.n_partitions:,} partitions ({verdicts}); files of {self.n_recovered:,}"
@@ -113,7 +111,7 @@ class Tally:
         )
 
 
-def trial(loader: Loader, seed: int, number: int, folder: Path, tally: Tally) -> None:
+def trial(loader, seed, number, folder, tally):
     """Make a log dir, ask kafkalog, ask Kafka, compare."""
     rng = np.random.default_rng([seed, number, 1])
     root, ours = folder / "data", folder / "ours"
@@ -174,20 +172,20 @@ def trial(loader: Loader, seed: int, number: int, folder: Path, tally: Tally) ->
             tally.lost_silently.append(f"{what}: {name}: {row.verdict} with {end}, but {answer}")
 
 
-def _is_short_of_memory(answer: list[str]) -> bool:
+def _is_short_of_memory(answer):
     """Whether a damaged length made Kafka ask for more memory than this JVM has, so that it died before all else."""
     return answer[0] == "died" and answer[1] in ("OutOfMemoryError", "SnappyError")
 
 
-def _is_loop(path: Path) -> bool:
+def _is_loop(path):
     return path.is_symlink() and path.readlink() == Path(path.name)
 
 
-def _now() -> int:
+def _now():
     return int(time.time() * 1000)
 
 
-def disagreements(row: PartitionPlan, directory: Path, answer: list[str]) -> Iterator[str]:
+def disagreements(row, directory, answer):
     """What preflight said of a partition and Kafka did not do."""
     if (answer[0] == "died") != (row.verdict == "does not start"):
         yield f"{row.verdict} ({row.error}), but {answer}"
@@ -203,12 +201,12 @@ def disagreements(row: PartitionPlan, directory: Path, answer: list[str]) -> Ite
         yield f"{planned}, but {logs}"
 
 
-def _is_about_epochs(row: PartitionPlan) -> bool:
+def _is_about_epochs(row):
     """Whether a broker fails at the leader epochs alone: recovery writes them again."""
     return row.problem is not None and (row.problem.path or "").endswith(kf.LEADER_EPOCH_CHECKPOINT)
 
 
-def differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
+def differences(ours, theirs, with_epochs):
     """Files of a partition that are not equal."""
     names = [
         {path.name for path in one.iterdir() if path.name.endswith(_WRITTEN) and path.is_file()}
@@ -228,7 +226,7 @@ def differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
             yield f"{name} has {len(data)} bytes, {len(other)} with Kafka"
 
 
-def _is_cut_to_entries(data: bytes, other: bytes, name: str) -> bool:
+def _is_cut_to_entries(data, other, name):
     """Whether only the end of an index is gone that is no whole entry, or the zeros of preallocation.
 
     Recovery leaves the former, and a shutdown cuts it off. Recovery trims the latter, which a broker keeps.
@@ -239,7 +237,7 @@ def _is_cut_to_entries(data: bytes, other: bytes, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def loader(folder: Path) -> Iterator[Loader]:
+def loader(folder):
     """A loader for a while."""
     one = Loader(folder)
     try:
@@ -248,7 +246,7 @@ def loader(folder: Path) -> Iterator[Loader]:
         one.close()
 
 
-def run(seed: int, numbers: range, folder: Path, tally: Tally | None = None) -> Tally:
+def run(seed, numbers, folder, tally=None):
     """Make the trials with these numbers, and add them to a tally; each is the same every time, but for the clock."""
     tally = tally or Tally()
     # no broker is about to finish what is half written

@@ -3,18 +3,15 @@
 A process of its own, because a session takes jars only when it begins, and a Python process has one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import traceback
-from typing import Any
 
 import pyarrow as pa
 
 
-def session(master: str, jars: str, scratch: str) -> Any:
+def session(master, jars, scratch):
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -40,7 +37,7 @@ def session(master: str, jars: str, scratch: str) -> Any:
     return builder.getOrCreate()
 
 
-def read(spark: Any, format: str, options: dict[str, str], path: str | None, to: str) -> dict[str, Any]:
+def read(spark, format, options, path, to):
     frame = spark.read.format(format).options(**options).load(path)
     table = frame.toArrow()
     with pa.OSFile(to, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -48,14 +45,14 @@ def read(spark: Any, format: str, options: dict[str, str], path: str | None, to:
     return {"rows": table.num_rows, "partitions": frame.rdd.getNumPartitions(), "schema": frame.schema.json()}
 
 
-def start(spark: Any, options: dict[str, str], path: str, folder: str) -> Any:
+def start(spark, options, path, folder):
     frame = spark.readStream.format("kafkalog").options(**options).load(path)
     writer = frame.selectExpr("topic", "partition", "offset", "hex(value) value").writeStream.format("json")
     writer = writer.option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/checkpoint")
     return writer.trigger(processingTime="200 milliseconds").start()
 
 
-def main(master: str, jars: str, scratch: str) -> None:
+def main(master, jars, scratch):
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what Spark prints is no answer
     spark = session(master, jars, scratch)
@@ -67,7 +64,7 @@ def main(master: str, jars: str, scratch: str) -> None:
         command = json.loads(line)
         do, number = command.pop("do"), command.pop("number")
         try:
-            answer: dict[str, Any] = {}
+            answer = {}
             if do == "read":
                 answer = read(spark, **command)
             elif do == "start":

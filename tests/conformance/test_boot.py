@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,33 +42,25 @@ KNOWN = (
 class BootedBroker(Broker):
     """A broker on one node of a boot: its properties and its log dir are those that boot made."""
 
-    def __init__(self, java: str, jars: str, folder: Path, address: str, **properties: str | int) -> None:
+    def __init__(self, java, jars, folder, address, **properties):
         super().__init__(java, jars, folder, **properties)
         self.address, self.log_dir = address, folder / "data"
 
-    def _prepare(self) -> None:
+    def _prepare(self):
         with (self.folder / "server.properties").open("a") as file:
             file.writelines(f"{name}={value}\n" for name, value in self.properties.items())
 
-    def _write_properties(self) -> None:
+    def _write_properties(self):
         pass
 
 
-def listeners(n: int = 1) -> list[str]:
+def listeners(n=1):
     ports = free_ports(2 * n)
     return [f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}" for i in range(n)]
 
 
 @contextmanager
-def served(
-    client: Client,
-    report: kafkalog.BootReport,
-    *,
-    complains: bool = False,
-    leaderless: bool = False,
-    version: str = KAFKA_VERSION,
-    **properties: str | int,
-) -> Iterator[list[BootedBroker]]:
+def served(client, report, *, complains=False, leaderless=False, version=KAFKA_VERSION, **properties):
     """The nodes of a boot, running; nothing of them is set apart, and no line complains.
 
     `leaderless` partitions are elected first, by the command that the report of a rescue names.
@@ -106,7 +97,7 @@ def served(
         assert complains or [line for line in lines if not any(words in line for words in known)] == []
 
 
-def is_ready(client: Client, elect: str | None = None) -> bool:
+def is_ready(client, elect=None):
     """Whether every partition has a leader; with several nodes that takes longer than the client waits.
 
     `elect` is the class path of an unclean election before that.
@@ -122,7 +113,7 @@ def is_ready(client: Client, elect: str | None = None) -> bool:
     return True
 
 
-def logs(root: Path) -> dict[str, tuple[int, str]]:
+def logs(root):
     return {
         f"{path.parent.name}/{path.name}": (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(root.glob("*/*.log"))
@@ -130,14 +121,14 @@ def logs(root: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def check_logs(before: dict[str, tuple[int, str]], root: Path) -> None:
+def check_logs(before, root):
     """Old bytes are where they were."""
     for name, (size, digest) in before.items():
         data = (root / name).read_bytes()
         assert hashlib.sha256(data[:size]).hexdigest() == digest, name
 
 
-def check_records(client: Client, name: str, tmp_path: Path) -> int:
+def check_records(client, name, tmp_path):
     n = 0
     topics = [topic for topic in truth_topics(name) if not topic.startswith("__")]
     for level in ("read_uncommitted", "read_committed"):
@@ -149,7 +140,7 @@ def check_records(client: Client, name: str, tmp_path: Path) -> int:
     return n
 
 
-def shown(record: dict[str, Any]) -> tuple[Any, ...]:
+def shown(record):
     """A record as clients of all versions show it: for those without a time, they do not agree."""
     epoch = record["leader_epoch"]
     headers = [(one.encode() if isinstance(one, str) else one, value) for one, value in record["headers"]]
@@ -159,7 +150,7 @@ def shown(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def own_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def own_client(tmp_path_factory):
     """A client that no other module's broker has."""
     program = java()
     client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
@@ -167,7 +158,7 @@ def own_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     client.close()
 
 
-def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client: Client, tmp_path: Path) -> None:
+def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client, tmp_path):
     source, out = unpacked("k44"), tmp_path / "out"
     report = kafkalog.boot(source, out, listeners=listeners())
     wanted = {
@@ -194,7 +185,7 @@ def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client: Client, tmp_pat
     check_logs(before, out / "data")
 
 
-def seven_records(root: Path, n: int = 7) -> Path:
+def seven_records(root, n=7):
     """A partition with one batch of producer 0, which is not expired."""
     now = time.time_ns() // 10**6
     with PartitionWriter(root / "collide-0", producer=(0, 0)) as writer:
@@ -203,7 +194,7 @@ def seven_records(root: Path, n: int = 7) -> Path:
 
 
 @pytest.mark.slow
-def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_client: Client, tmp_path: Path) -> None:
+def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_client, tmp_path):
     (tmp_path / "more").mkdir()
     sources = [unpacked("k28"), seven_records(tmp_path / "more")]
     commits = tmp_path / "commits.csv"
@@ -227,9 +218,7 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
 
 
 @pytest.mark.slow
-def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(
-    own_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(own_client, tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     monkeypatch.setattr(booting._Boot, "_next_producer_id", lambda boot: 0)
     report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", listeners=listeners())
@@ -240,7 +229,7 @@ def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["k44", "k28"])
-def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client: Client, tmp_path: Path, name: str) -> None:
+def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_path, name):
     report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
     before = logs(tmp_path / "out" / "data")
     for _ in range(2):
@@ -252,7 +241,7 @@ def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client: Client
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
-def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client: Client, tmp_path: Path, version: str) -> None:
+def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client, tmp_path, version):
     release = version.rpartition(".")[0]
     report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, listeners=listeners())
     before = logs(tmp_path / "out" / "data")
@@ -262,7 +251,7 @@ def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client: Client, 
 
 
 @pytest.mark.slow
-def test_three_nodes_follow_the_best_copy(own_client: Client, tmp_path: Path) -> None:
+def test_three_nodes_follow_the_best_copy(own_client, tmp_path):
     whole, sources = tmp_path / "whole" / "orders-0", []
     whole.parent.mkdir()
     with PartitionWriter(whole, topic_id="AAAAAAAAAAAAAAAAAAAAAQ") as writer:
@@ -286,14 +275,14 @@ def test_three_nodes_follow_the_best_copy(own_client: Client, tmp_path: Path) ->
     assert read[0].equals(read[2])
 
 
-def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_client: Client, tmp_path: Path) -> None:
+def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_client, tmp_path):
     """Salvage, merge, convert, tiered restore and load, in one boot."""
-    wanted: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
+    wanted = {}
 
-    def some(set_name: str, name: str, folder: str) -> Path:
+    def some(set_name, name, folder):
         return Path(shutil.copytree(unpacked(set_name) / f"{name}-0", tmp_path / folder / f"{name}-0"))
 
-    def truths(set_name: str, topic: str) -> dict[str, list[tuple[Any, ...]]]:
+    def truths(set_name, topic):
         levels = ("read_uncommitted", "read_committed")
         return {level: [shown(one) for one in truth(set_name, topic, level)] for level in levels}
 
@@ -334,7 +323,7 @@ def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_c
                 assert [essence(shown(row)) for row in rows] == [essence(row) for row in wanted[topic][level]], topic
 
 
-def essence(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def essence(row):
     """A record without its leader epoch, which converted ones have not."""
     return (*row[:3], *row[4:])
 
@@ -354,7 +343,7 @@ QUIET = [{"name": "orders", "partitions": 3}, {"name": "payments.v1_x", "partiti
 
 
 @pytest.fixture(scope="module")
-def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory) -> KilledCluster:
+def killed_cluster(own_client, tmp_path_factory):
     """Three stock nodes, each a broker and a controller; every topic has three replicas."""
     folder, program = tmp_path_factory.mktemp("three"), java()
     jars, ports = class_path(program), free_ports(6)
@@ -363,7 +352,7 @@ def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory)
     for number in (1, 2, 3):
         (folder / f"node-{number}").mkdir()
         listener = f"PLAINTEXT://127.0.0.1:{ports[number - 1]}"
-        properties: dict[str, str | int] = {
+        properties = {
             "node.id": number,
             "controller.quorum.voters": voters,
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{ports[number + 2]}",
@@ -394,7 +383,7 @@ def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory)
         groups = committed(own_client)
         stream = {"topic": "busy", "partitions": 2, "file": str(folder / "acknowledged")}
 
-        def write() -> None:
+        def write():
             with pytest.raises(RuntimeError):
                 writer.ask("stream", **stream)
 
@@ -415,26 +404,24 @@ def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory)
     return KilledCluster([broker.log_dir for broker in brokers], records, acknowledged, groups)
 
 
-def lines(path: Path) -> list[str]:
+def lines(path):
     """The complete lines of a file that somebody writes to."""
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
-def quiet(client: Client, folder: Path, level: str) -> dict[str, list[tuple[Any, ...]]]:
+def quiet(client, folder, level):
     found = client.consume(folder / "read.jsonl", [one["name"] for one in QUIET], isolation=level).records
     return {topic: [shown(record) for record in some] for topic, some in found.items()}
 
 
-def committed(client: Client) -> list[Any]:
+def committed(client):
     found = client.ask("groups")["groups"]
     return sorted((one["group"], sorted(one["offsets"])) for one in found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_killed_cluster_is_served_again(
-    own_client: Client, tmp_path: Path, killed_cluster: KilledCluster, nodes: int
-) -> None:
+def test_a_killed_cluster_is_served_again(own_client, tmp_path, killed_cluster, nodes):
     sources = killed_cluster.log_dirs
     before = [logs(source) for source in sources]
     out = tmp_path / "out"
@@ -453,7 +440,7 @@ def test_a_killed_cluster_is_served_again(
     assert [logs(source) for source in sources] == before
 
 
-def known(data: Path) -> list[Any]:
+def known(data):
     """The partitions that a node's metadata log has now."""
     cluster = read_cluster_metadata(data)
     assert cluster is not None
@@ -461,7 +448,7 @@ def known(data: Path) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_one_of_three_controllers_is_rescued(own_client: Client, tmp_path: Path) -> None:
+def test_one_of_three_controllers_is_rescued(own_client, tmp_path):
     kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders")
     report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=3, listeners=listeners(3))
     data = tmp_path / "out" / "node-1" / "data"
@@ -488,12 +475,12 @@ def test_one_of_three_controllers_is_rescued(own_client: Client, tmp_path: Path)
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [22, 23]
 
 
-def size(broker: Broker) -> int:
+def size(broker):
     return sum(path.stat().st_size for path in (broker.log_dir / "orders-0").glob("*.log"))
 
 
 @pytest.mark.slow
-def test_a_missing_partition_goes_on_where_it_was(own_client: Client, tmp_path: Path) -> None:
+def test_a_missing_partition_goes_on_where_it_was(own_client, tmp_path):
     kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders", partitions=2)
     shutil.rmtree(tmp_path / "log" / "orders-0")
     (tmp_path / "log" / "replication-offset-checkpoint").write_text("0\n1\norders 0 70\n")

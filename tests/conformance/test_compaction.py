@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
@@ -28,7 +27,7 @@ from kafkalog.records.batch_table import COLUMNS
 pytestmark = pytest.mark.broker
 
 SEED = 20261127
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "plain": {},
     "compressed": {"codecs": ("none", "gzip", "snappy", "lz4", "zstd")},
     "old": {"old_formats": True},
@@ -52,12 +51,12 @@ class Trial:
     is_given_up: bool = False
 
     @property
-    def line(self) -> str:
+    def line(self):
         words = (self.now, self.n_passes, self.directory, self.dirty)
         return "\t".join([*map(str, words), *(f"{name}={value}" for name, value in self.settings.items())])
 
 
-def by_kafka(trials: list[Trial], folder: Path) -> list[int]:
+def by_kafka(trials, folder):
     program = java()
     options = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
     done = subprocess.run(
@@ -75,7 +74,7 @@ def by_kafka(trials: list[Trial], folder: Path) -> list[int]:
     return [*map(int, said)]
 
 
-def ours(trial: Trial, source: Path, folder: Path, rng: random.Random) -> kafkalog.CompactedPartition:
+def ours(trial, source, folder, rng):
     """Compact a copy of a partition; returns its row. The copy is `folder` / t-0."""
     config = folder / "server.properties"
     folder.mkdir()
@@ -84,7 +83,7 @@ def ours(trial: Trial, source: Path, folder: Path, rng: random.Random) -> kafkal
     shutil.copytree(source, folder / "data" / "t-0")
     if trial.dirty >= 0:
         (folder / "data" / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {trial.dirty}\n")
-    options: dict[str, Any] = {"now": trial.now, "passes": trial.n_passes, "config": config}
+    options = {"now": trial.now, "passes": trial.n_passes, "config": config}
     dry = None if rng.random() < 0.8 else kafkalog.compact(folder / "data" / "t-0", dry_run=True, **options)
     if rng.random() < 0.5:
         report = kafkalog.compact(folder / "data", topics="t", output=folder / "out", **options)
@@ -101,11 +100,11 @@ def ours(trial: Trial, source: Path, folder: Path, rng: random.Random) -> kafkal
     return row
 
 
-def logs(directory: Path) -> dict[str, bytes]:
+def logs(directory):
     return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
 
 
-def content(directory: Path) -> dict[str, Any]:
+def content(directory):
     """What is in the segments, whatever the codec made of it."""
     names = [name for name in COLUMNS if name not in ("position", "size_in_bytes", "crc")]
     found = {}
@@ -117,15 +116,15 @@ def content(directory: Path) -> dict[str, Any]:
     return found
 
 
-def _batches(segments: dict[str, Any]) -> list[Any]:
+def _batches(segments):
     return [row for batches, _ in segments.values() for row in zip(*batches, strict=True)]
 
 
-def _records(segments: dict[str, Any]) -> list[Any]:
+def _records(segments):
     return [row for _, records in segments.values() for row in records]
 
 
-def compare(trial: Trial, source: Path, theirs: Path, mine: Path, seen: Counter[str]) -> None:
+def compare(trial, source, theirs, mine, seen):
     their_logs, my_logs = logs(theirs), logs(mine)
     if trial.n_passes > 1:  # Kafka merges segments in each pass, by the sizes after the one before
         if b"".join(my_logs.values()) != b"".join(their_logs.values()):
@@ -156,7 +155,7 @@ def compare(trial: Trial, source: Path, theirs: Path, mine: Path, seen: Counter[
     assert left <= {path.stem for path in source.glob("*.snapshot")}
 
 
-def trials(n: int, seed: int, folder: Path) -> list[Trial]:
+def trials(n, seed, folder):
     rng, found = random.Random(seed), []
     now = time.time_ns() // 10**6
     for number in range(n):
@@ -177,7 +176,7 @@ def trials(n: int, seed: int, folder: Path) -> list[Trial]:
     return found
 
 
-def check(n: int, seed: int, folder: Path, *, n_rounds: int) -> Counter[str]:
+def check(n, seed, folder, *, n_rounds):
     """Clean partitions, append to what Kafka left, and clean that again."""
     rng, seen = random.Random(seed), Counter[str]()
     found = trials(n, seed, folder)
@@ -208,7 +207,7 @@ def check(n: int, seed: int, folder: Path, *, n_rounds: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_compact_leaves_what_kafkas_cleaner_leaves_of_many(tmp_path: Path) -> None:
+def test_compact_leaves_what_kafkas_cleaner_leaves_of_many(tmp_path):
     n = int(os.environ.get("KAFKALOG_COMPACTIONS", "100"))
     seed = int(os.environ.get("KAFKALOG_COMPACTIONS_SEED", SEED + 1))
     seen = check(n, seed, tmp_path, n_rounds=3)
@@ -218,13 +217,13 @@ def test_compact_leaves_what_kafkas_cleaner_leaves_of_many(tmp_path: Path) -> No
     assert min(seen["compressed again"], seen[".txnindex"]) > n // 10
 
 
-def test_compact_leaves_what_kafkas_cleaner_leaves(tmp_path: Path) -> None:
+def test_compact_leaves_what_kafkas_cleaner_leaves(tmp_path):
     seen = check(16, SEED, tmp_path, n_rounds=1)
     assert min(seen["equal"], seen["cleaned"], seen["removed"], seen[".index"]) > 5, seen
 
 
 @pytest.mark.slow
-def test_a_broker_serves_what_compact_leaves(tmp_path: Path) -> None:
+def test_a_broker_serves_what_compact_leaves(tmp_path):
     names = [f"t{number}" for number in range(20)]
     rng = random.Random(SEED)
     now = time.time_ns() // 10**6
@@ -272,9 +271,9 @@ def test_a_broker_serves_what_compact_leaves(tmp_path: Path) -> None:
         client.close()
 
 
-def table_rows(directory: Path, level: str) -> list[dict[str, Any]]:
+def table_rows(directory, level):
     """Records of a partition, as a consumer gets them."""
     columns = ["offset", "key", "value", "timestamp"]
-    table = kafkalog.scan(directory, columns=columns, isolation_level=level).to_table()  # type: ignore[arg-type]
+    table = kafkalog.scan(directory, columns=columns, isolation_level=level).to_table()
     stamps = table["timestamp"].cast("int64").fill_null(-1)
     return table.set_column(table.schema.get_field_index("timestamp"), "timestamp", stamps).to_pylist()

@@ -1,17 +1,12 @@
 """A broker serves converted logs as it served what they were made of."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
-from conformance.history import FLOODED, INTERNAL, TOPICS, History
+from conformance.history import FLOODED, INTERNAL, TOPICS
 from conformance.jars import class_path, java
 from conformance.kafka import Broker, lines_said, parse_dump
 from conformance.test_rebuild import QUIET, answers, started
@@ -20,7 +15,7 @@ import kafkalog
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-WAYS: tuple[dict[str, Any], ...] = (
+WAYS = (
     {},
     {"compression": "zstd", "compression_level": 5, "batch_size": 4000},
     {"compression": "none", "config": kafkalog.LogConfig(segment_ms=20_000)},
@@ -34,12 +29,12 @@ TROUBLE = ("ERROR", "Recovering", "truncat", "orrupt", "stray", "Found invalid")
 UNTOUCHED = (*FLOODED, *INTERNAL)
 
 
-def ways() -> Iterator[tuple[str, dict[str, Any]]]:
+def ways():
     for number, name in enumerate(name for name in TOPICS if name not in UNTOUCHED):
         yield name, WAYS[number % len(WAYS)]
 
 
-def converted(log_dir: Path, target: Path, topic: str, **options: Any) -> None:
+def converted(log_dir, target, topic, **options):
     """Partitions of a topic, in place of those that are in a stopped broker's log dir."""
     kafkalog.convert(log_dir, target, topics=topic, threads=1, **options)
     for path in sorted(target.iterdir()):
@@ -49,7 +44,7 @@ def converted(log_dir: Path, target: Path, topic: str, **options: Any) -> None:
     target.rmdir()
 
 
-def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> None:
+def test_a_broker_serves_converted_logs_as_the_ones_before(history):
     folder = history.folder / "converting"
     folder.mkdir()
     program = java()
@@ -147,7 +142,7 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history: History) -> 
     assert len(ends) == len(old.records[OLD[0]]) + 5
 
 
-def hashes(log_dir: Path, topics: list[str]) -> dict[str, str]:
+def hashes(log_dir, topics):
     """Of all files of some topics, less those in which a broker notes each time that it becomes the leader."""
     return {
         str(path.relative_to(log_dir)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -157,19 +152,19 @@ def hashes(log_dir: Path, topics: list[str]) -> dict[str, str]:
     }
 
 
-def stamp(record: dict[str, Any]) -> tuple[int, int]:
+def stamp(record):
     """A v0 message, which has no timestamp, reads as -1 of type CreateTime once it is v2."""
     return (-1, 0) if record["timestamp_type"] == -1 else (record["timestamp"], record["timestamp_type"])
 
 
-def trouble(broker: Broker) -> list[str]:
+def trouble(broker):
     """Lines of the broker's log of the last start that should not be there."""
     lines = lines_said(broker.log.read_text(errors="replace"))
     # what is raft's is recovered at each start
     return [line for line in lines if any(word in line for word in TROUBLE) and "__cluster_metadata" not in line]
 
 
-def check_with_the_dump_tool(history: History, log_dir: Path, topics: Any) -> int:
+def check_with_the_dump_tool(history, log_dir, topics):
     """How many files Kafka's own tool finds valid; it has to be all of them."""
     files = [str(path) for topic in topics for path in sorted(log_dir.glob(f"{topic}-[0-9]/*.log"))]
     out = history.folder / "converted.dump"

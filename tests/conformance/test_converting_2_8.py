@@ -1,22 +1,18 @@
 """A 2.8.2 broker serves converted logs: v2 as that version knows it, whatever they were made of."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
-from conformance.kafka import Client, OldBroker, lines_said, wait_until
+from conformance.kafka import OldBroker, lines_said, wait_until
 
 import kafkalog
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-WAYS: dict[str, dict[str, Any]] = {
+WAYS = {
     "p-v0-none": {},
     "p-v0-lz4": {},
     "p-v0-compact-gzip": {"compression": "snappy"},
@@ -29,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 TROUBLE = re.compile("ERROR|Recovering|truncat|orrupt")
 
 
-def test_an_old_broker_serves_converted_logs(client: Client, tmp_path: Path) -> None:
+def test_an_old_broker_serves_converted_logs(client, tmp_path):
     program = java()
     broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), tmp_path, **{"log.cleaner.enable": "false"})
     before = client.server
@@ -60,7 +56,7 @@ def test_an_old_broker_serves_converted_logs(client: Client, tmp_path: Path) -> 
             assert [facts(record) for record in records[name]] == [facts(as_v2(record)) for record in expected], name
 
 
-def put_in_place(log_dir: Path, staging: Path) -> None:
+def put_in_place(log_dir, staging):
     staging.mkdir()
     for name, options in WAYS.items():
         directory = log_dir / f"{name}-0"
@@ -70,16 +66,16 @@ def put_in_place(log_dir: Path, staging: Path) -> None:
         (staging / directory.name).rename(directory)
 
 
-def has_leaders(client: Client) -> bool:
+def has_leaders(client):
     """A broker under ZooKeeper takes requests before it leads."""
     client.ask("ready")
     return len(client.last_stable_offsets()) >= len(WAYS)
 
 
-def as_v2(record: dict[str, Any]) -> dict[str, Any]:
+def as_v2(record):
     """A v0 message has no timestamp; as v2 it has -1, of CreateTime."""
     return {**record, "timestamp": -1, "timestamp_type": 0} if record["timestamp_type"] == -1 else record
 
 
-def facts(record: dict[str, Any]) -> tuple[Any, ...]:
+def facts(record):
     return tuple(record[name] for name in ("offset", "timestamp", "timestamp_type", "key", "value"))

@@ -4,10 +4,7 @@ CRASHES.md has the last result of the soak. `KAFKALOG_CRASHES_SEED` chooses othe
 `KAFKALOG_CRASHES_N` how many.
 """
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 from conformance.crashes import DAMAGES, Crashes
@@ -19,7 +16,7 @@ SEED = int(os.environ.get("KAFKALOG_CRASHES_SEED", "20261122"))
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("version", "n"), [("4.3", 14), ("2.8", 6)])
-def test_twenty_crashes_of_real_brokers(version: str, n: int, tmp_path: Path) -> None:
+def test_twenty_crashes_of_real_brokers(version, n, tmp_path):
     crashes, n_said = Crashes(version, tmp_path, SEED), 0
     n = int(os.environ.get("KAFKALOG_CRASHES_N") or n)
     try:

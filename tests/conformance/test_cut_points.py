@@ -1,7 +1,5 @@
 """Of a log that was cut at any byte, recovery keeps what Kafka's own classes keep."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -26,9 +24,9 @@ N_SEGMENTS = 20
 MOST_BYTES = 6000
 
 
-def segments() -> list[Path]:
+def segments():
     """Segments of all formats and codecs, no two of one topic; those that are not too long."""
-    found: dict[str, Path] = {}
+    found = {}
     for name in ("k44", "k28"):
         for partition in sorted(golden_sets.partitions(name).values()):
             for path in sorted(partition.glob("*.log")):
@@ -40,7 +38,7 @@ def segments() -> list[Path]:
     return [found[topics[number * len(topics) // N_SEGMENTS]] for number in range(N_SEGMENTS)]
 
 
-def ours(path: Path) -> list[int]:
+def ours(path):
     """Bytes that recovery keeps of each prefix of a segment."""
     data = path.read_bytes()
     kept = []
@@ -53,19 +51,19 @@ def ours(path: Path) -> list[int]:
             is_last=True,
             open=lambda length=length: BufferSource(data[:length]),
         )
-        kept.append(recover(cut, kf.INDEX_INTERVAL_BYTES, with_producers=False).n_valid_bytes)  # type: ignore[arg-type]
+        kept.append(recover(cut, kf.INDEX_INTERVAL_BYTES, with_producers=False).n_valid_bytes)
     return kept
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[Path, list[int]]:
+def expected():
     chosen = segments()
     assert len(chosen) == N_SEGMENTS
     return {path: ours(path) for path in chosen}
 
 
 @pytest.mark.parametrize("version", [OLD_KAFKA_VERSION, KAFKA_VERSION])
-def test_every_cut_point_keeps_what_kafka_keeps(version: str, expected: dict[Path, list[int]], tmp_path: Path) -> None:
+def test_every_cut_point_keeps_what_kafka_keeps(version, expected, tmp_path):
     program = java()
     jars = class_path(program, version)
     source = (Path(__file__).parent / "Prefixes.java").read_text().replace("RECORD.", PACKAGES[version] + ".")

@@ -7,7 +7,6 @@ import random
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ N_MUTANTS = int(os.environ.get("KAFKALOG_MUTANTS_N", "30"))
 SEED = 4310
 _DRIVER = Path(__file__).with_name("Dumps.java")
 
-LOG_MODES: tuple[dict[str, Any], ...] = (
+LOG_MODES = (
     {},
     {"deep_iteration": True},
     {"print_data_log": True},
@@ -39,7 +38,7 @@ LOG_MODES: tuple[dict[str, Any], ...] = (
     {"key_decoder": "org.apache.kafka.tools.api.IntegerDecoder"},
     {"value_decoder": "org.apache.kafka.tools.api.LongDecoder"},
 )
-INDEX_MODES: tuple[dict[str, Any], ...] = ({}, {"index_sanity_check": True}, {"verify_index_only": True})
+INDEX_MODES = ({}, {"index_sanity_check": True}, {"verify_index_only": True})
 MODES = {
     ".log": LOG_MODES,
     ".index": (*INDEX_MODES, {"max_message_size": 200}),
@@ -59,7 +58,7 @@ class Run(NamedTuple):
     thrown: str
 
 
-def arguments(paths: list[Path], options: dict[str, Any]) -> list[str]:
+def arguments(paths, options):
     """The command line of Kafka's tool."""
     words = ["--files", ",".join(map(str, paths))]
     for name, value in options.items():
@@ -71,9 +70,9 @@ def arguments(paths: list[Path], options: dict[str, Any]) -> list[str]:
 # --- what is dumped ---------------------------------------------------------------------------------------------------
 
 
-def generated() -> list[tuple[int, bytes]]:
+def generated():
     """Segments of every magic and codec, healthy and damaged: base offset and bytes."""
-    found: list[tuple[int, bytes]] = []
+    found = []
 
     @seed(SEED)
     @settings(
@@ -84,7 +83,7 @@ def generated() -> list[tuple[int, bytes]]:
         suppress_health_check=list(HealthCheck),
     )
     @given(st.data())
-    def collect(data: st.DataObject) -> None:
+    def collect(data):
         segment = data.draw(strategies.segments(max_batches=5))
         is_damaged = data.draw(st.booleans())
         found.append((segment.base_offset, data.draw(strategies.damaged(segment)).data if is_damaged else segment.data))
@@ -93,7 +92,7 @@ def generated() -> list[tuple[int, bytes]]:
     return found
 
 
-def varied() -> Iterator[tuple[int, bytes]]:
+def varied():
     """What chance would seldom bring."""
     big = [
         builder.record_v2(n, n, b"%d" % n, b"value %d, " % n * 40, [(b"h\xc3\xa9", b"\xff"), (b"", None)])
@@ -135,7 +134,7 @@ def varied() -> Iterator[tuple[int, bytes]]:
     yield 0, b"".join(builder.batch_v2([builder.record_v2(value=b"v")], base_offset=n, crc=9) for n in (3, 3, 1, 0))
 
 
-def entries_of(data: bytes, base_offset: int) -> tuple[list[bytes], list[bytes]]:
+def entries_of(data, base_offset):
     """Entries of right indexes: one a batch, as far as the size fields lead."""
     offsets, times = [], []
     for start, _ in builder.batch_positions(data):
@@ -151,7 +150,7 @@ def entries_of(data: bytes, base_offset: int) -> tuple[list[bytes], list[bytes]]
     return offsets, times
 
 
-def write_partition(folder: Path, base_offset: int, data: bytes, chance: random.Random) -> list[Path]:
+def write_partition(folder, base_offset, data, chance):
     """A segment and what lies beside it, right or odd."""
     folder.mkdir()
     stem = folder / f"{base_offset:020d}"
@@ -191,14 +190,14 @@ def write_partition(folder: Path, base_offset: int, data: bytes, chance: random.
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+def runs(tmp_path_factory):
     """What Kafka's tool printed of everything, all in one JVM."""
     program = java()
     jars = class_path(program)
     root = tmp_path_factory.mktemp("dumps")
     chance = random.Random(SEED)
-    tasks: list[tuple[list[Path], dict[str, Any]]] = []
-    logs: list[Path] = []
+    tasks = []
+    logs = []
     changed = [(0, data) for data in mutants.segments(SEED, N_MUTANTS)]
     for number, (base_offset, data) in enumerate([*varied(), *generated(), *changed]):
         for path in write_partition(root / str(number), base_offset, data, chance):
@@ -223,7 +222,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 # --- what comes of it -------------------------------------------------------------------------------------------------
 
 
-def ours(run: Run) -> tuple[str, str, bool]:
+def ours(run):
     """Our text, our lists, and whether an error came behind them."""
     dump = kafkalog.dump(run.paths, **run.options)
     text = b""
@@ -240,14 +239,14 @@ def ours(run: Run) -> tuple[str, str, bool]:
     return text.decode(), "".join(f"{line}\n" for line in dump.mismatches()), failed
 
 
-def is_unused(path: Path) -> bool:
+def is_unused(path):
     """Whether an index is preallocated, and no more."""
     return path.suffix == ".index" and not any(path.read_bytes())
 
 
 @pytest.mark.parametrize("suffix", MODES)
-def test_text_and_lists_are_those_of_kafkas_tool(runs: list[Run], suffix: str) -> None:
-    outcomes: Counter[bool] = Counter()
+def test_text_and_lists_are_those_of_kafkas_tool(runs, suffix):
+    outcomes = Counter()
     for run in runs:
         if run.paths[0].suffix != suffix or len(run.paths) > 1:
             continue
@@ -292,11 +291,11 @@ def test_text_and_lists_are_those_of_kafkas_tool(runs: list[Run], suffix: str) -
         "\ufffd\ufffd",
     ],
 )
-def test_what_was_dumped_holds_every_kind_of_line(runs: list[Run], words: str) -> None:
+def test_what_was_dumped_holds_every_kind_of_line(runs, words):
     assert any(words in run.out for run in runs)
 
 
-def test_a_snapshot_that_the_tool_cannot_read_is_damage(runs: list[Run]) -> None:
+def test_a_snapshot_that_the_tool_cannot_read_is_damage(runs):
     complaints = 0
     for run in runs:
         if run.paths[0].suffix == ".snapshot":
@@ -307,7 +306,7 @@ def test_a_snapshot_that_the_tool_cannot_read_is_damage(runs: list[Run]) -> None
     assert complaints > 5
 
 
-def test_several_files_are_dumped_one_behind_the_other(runs: list[Run]) -> None:
+def test_several_files_are_dumped_one_behind_the_other(runs):
     (run,) = (run for run in runs if len(run.paths) > 1)
     text, lists, failed = ours(run)
     assert not failed
@@ -316,7 +315,7 @@ def test_several_files_are_dumped_one_behind_the_other(runs: list[Run]) -> None:
     assert sorted(lists.splitlines()) == sorted(run.err.splitlines())
 
 
-def test_the_command_prints_the_same_bytes(runs: list[Run], capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_the_command_prints_the_same_bytes(runs, capfdbinary):
     from kafkalog.cli import main
     from kafkalog.cli.text import escape_controls
 

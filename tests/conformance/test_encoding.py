@@ -1,21 +1,17 @@
 """What we write is what Kafka's own builder writes, and Kafka reads what we compress."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conformance.jars import class_path, java
 from conformance.kafka import QUICK_JVM
 from effort import examples
-from encoding import Row, Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
+from encoding import Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
 
 from kafkalog.format import Codec
 from kafkalog.records.codecs import LEVELS, Compression
@@ -24,9 +20,9 @@ from kafkalog.records.encode import cut_batches, encode_marker
 pytestmark = pytest.mark.broker
 
 
-def json_of(batch: Wanted, magic: int = 2) -> dict[str, Any]:
+def json_of(batch, magic=2):
     """For `Builder.java`."""
-    said: dict[str, Any] = {
+    said = {
         "magic": magic,
         "codec": batch.compression.codec.name.lower(),
         "base_offset": batch.base_offset,
@@ -50,7 +46,7 @@ def json_of(batch: Wanted, magic: int = 2) -> dict[str, Any]:
     return said
 
 
-def json_rows(rows: list[Row]) -> list[Any]:
+def json_rows(rows):
     """Records for `Builder.java`."""
     return [
         (offset, timestamp, _text(key), _text(value), [(name.decode(), _text(content)) for name, content in headers])
@@ -58,16 +54,15 @@ def json_rows(rows: list[Row]) -> list[Any]:
     ]
 
 
-def _text(value: bytes | None) -> str | None:
+def _text(value):
     return None if value is None else base64.b64encode(value).decode()
 
 
-Kafka = Callable[[str, Path, Path], None]
 BUILDER = Path(__file__).with_name("Builder.java")
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def kafka(tmp_path_factory):
     """Runs commands of `Builder.java` in one JVM."""
     program = java()
     said = tmp_path_factory.mktemp("builder") / "stderr"
@@ -82,7 +77,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
             encoding="utf-8",
         )
 
-    def run(command: str, given: Path, answer: Path) -> None:
+    def run(command, given, answer):
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps({"do": command, "in": str(given), "out": str(answer)}) + "\n")
@@ -93,7 +88,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     process.communicate(timeout=200)
 
 
-def built(kafka: Kafka, folder: Path, batches: list[dict[str, Any]]) -> list[bytes]:
+def built(kafka, folder, batches):
     """The bytes of each batch by Kafka's builder."""
     given, answer = folder / "batches.json", folder / "batches.bin"
     given.write_text("".join(json.dumps(batch) + "\n" for batch in batches))
@@ -108,7 +103,7 @@ def built(kafka: Kafka, folder: Path, batches: list[dict[str, Any]]) -> list[byt
     return found
 
 
-def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka: Kafka, tmp_path: Path) -> None:
+def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka, tmp_path):
     source = random.Random(20)
     n = examples(100)
     logs = [some_batches(source, n, first) for first in (0, 1, 2**31 - 5, 2**33, 2**40, 2**62) for _ in range(2)]
@@ -134,7 +129,7 @@ def test_uncompressed_batches_are_byte_for_byte_those_of_kafkas_builder(kafka: K
     assert -1 in {row[1] for row in rows}
 
 
-def test_markers_and_empty_batches_are_kafkas(kafka: Kafka, tmp_path: Path) -> None:
+def test_markers_and_empty_batches_are_kafkas(kafka, tmp_path):
     source = random.Random(21)
     ours, asked = [], []
     for _ in range(40):
@@ -180,7 +175,7 @@ def test_markers_and_empty_batches_are_kafkas(kafka: Kafka, tmp_path: Path) -> N
         assert mine.batches.size_in_bytes[0] == len(bytes_) in (61, 78)
 
 
-def read_back(kafka: Kafka, folder: Path, data: bytes) -> list[dict[str, Any]]:
+def read_back(kafka, folder, data):
     """Records as Kafka reads them from a segment of these bytes."""
     log, answer = folder / "00000000000000000000.log", folder / "records.json"
     log.write_bytes(data)
@@ -188,8 +183,8 @@ def read_back(kafka: Kafka, folder: Path, data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.read_text().splitlines()]
 
 
-def as_read(rows: list[Row], codec: str, sequence: int | None = None) -> list[dict[str, Any]]:
-    def text(value: bytes | None) -> str | None:
+def as_read(rows, codec, sequence=None):
+    def text(value):
         return None if value is None else base64.b64encode(value).decode()
 
     return [
@@ -206,7 +201,7 @@ def as_read(rows: list[Row], codec: str, sequence: int | None = None) -> list[di
     ]
 
 
-def every_compression() -> list[Compression]:
+def every_compression():
     """Every codec at its default, and at levels from end to end."""
     levels = {
         Codec.GZIP: [-1, *LEVELS[Codec.GZIP]],
@@ -219,9 +214,9 @@ def every_compression() -> list[Compression]:
     ]
 
 
-def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka: Kafka, tmp_path: Path) -> None:
+def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka, tmp_path):
     source = random.Random(23)
-    batches: list[Wanted] = []
+    batches = []
     offset = 2**34
     for compression in every_compression():
         for n in (1, 60):
@@ -236,7 +231,7 @@ def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka: Kafka, t
     assert read_back(kafka, tmp_path, data) == expected
 
 
-def test_batches_end_where_a_producers_do(kafka: Kafka, tmp_path: Path) -> None:
+def test_batches_end_where_a_producers_do(kafka, tmp_path):
     source = random.Random(25)
     given, answer = tmp_path / "logs.json", tmp_path / "boundaries.json"
     logs = []

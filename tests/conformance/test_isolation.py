@@ -1,13 +1,8 @@
 """What `read_committed` gives is what a consumer of that level gets: live, after a clean stop, after a crash."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pyarrow as pa
 import pytest
-from conformance.history import TOPICS, History, Stage
+from conformance.history import TOPICS
 
 import kafkalog
 
@@ -18,27 +13,27 @@ STAGES = ("clean", "crashed", "live")
 TRANSACTIONAL = [name for name, topic in TOPICS.items() if topic.transactions]
 
 
-def committed(log_dir: Path, topic: str, **options: Any) -> list[dict[str, Any]]:
+def committed(log_dir, topic, **options):
     """The records of a topic as `Client.consume` gives them."""
     scan = kafkalog.scan(log_dir, topics=topic, columns=READ, isolation_level="read_committed", **options)
     table = scan.to_table()
     assert not scan.n_damage
     stamps = table.column("timestamp").cast(pa.int64())
-    rows: list[dict[str, Any]] = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    rows = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
     for row in rows:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return rows
 
 
-def partition_of(stage: Stage, topic: str, number: int) -> kafkalog.Partition:
+def partition_of(stage, topic, number):
     opened = kafkalog.open(stage.log_dir)
     assert isinstance(opened, kafkalog.LogDir)
     return opened[topic, number]
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_every_topic_reads_as_a_read_committed_consumer_reads_it(history: History, name: str) -> None:
-    stage: Stage = getattr(history, name)
+def test_every_topic_reads_as_a_read_committed_consumer_reads_it(history, name):
+    stage = getattr(history, name)
     n_topics = 0
     for topic, records in stage.committed.records.items():
         for threads in (1, 2) if topic in TRANSACTIONAL else (2,):
@@ -48,15 +43,15 @@ def test_every_topic_reads_as_a_read_committed_consumer_reads_it(history: Histor
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_the_workload_has_aborted_and_open_transactions(history: History, name: str) -> None:
-    stage: Stage = getattr(history, name)
+def test_the_workload_has_aborted_and_open_transactions(history, name):
+    stage = getattr(history, name)
     assert 10 < len(stage.committed.records["transactions"]) < len(stage.truth.records["transactions"])
     assert len(stage.committed.records["compacted-transactions"]) > 10
     ends = {key: partition_of(stage, *key).log_end_offset for key in stage.stable if key[0] == "transactions"}
     assert any(stage.stable[key] < end for key, end in ends.items()) == (name != "clean")
 
 
-def as_listed(partition: kafkalog.Partition) -> int:
+def as_listed(partition):
     """Where an open transaction began before the log start offset, a broker lists the batch that holds the latter."""
     offset = partition.last_stable_offset
     if offset == partition.log_start_offset < partition.log_end_offset:
@@ -66,8 +61,8 @@ def as_listed(partition: kafkalog.Partition) -> int:
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_last_stable_offsets_are_those_that_the_broker_lists(history: History, name: str) -> None:
-    stage: Stage = getattr(history, name)
+def test_last_stable_offsets_are_those_that_the_broker_lists(history, name):
+    stage = getattr(history, name)
     seen = {}
     for key in stage.stable:
         if key[0] not in ("__consumer_offsets", "crashed", "growing"):  # what is written to meanwhile
@@ -76,7 +71,7 @@ def test_last_stable_offsets_are_those_that_the_broker_lists(history: History, n
     assert len(seen) > 20
 
 
-def test_aborted_transactions_are_those_of_the_brokers_own_indexes(history: History) -> None:
+def test_aborted_transactions_are_those_of_the_brokers_own_indexes(history):
     columns = ["producer_id", "first_offset", "last_offset", "last_stable_offset"]
     n_entries = 0
     for stage in (history.clean, history.crashed, history.live):
@@ -89,7 +84,7 @@ def test_aborted_transactions_are_those_of_the_brokers_own_indexes(history: Hist
     assert n_entries > 10
 
 
-def test_a_consumer_that_starts_inside_transactions_gets_the_same(history: History) -> None:
+def test_a_consumer_that_starts_inside_transactions_gets_the_same(history):
     end = max(offset for (topic, _), offset in history.live.stable.items() if topic == "transactions")
     starts = range(1, end, max(end // 6, 1))
     for start in starts:
@@ -100,7 +95,7 @@ def test_a_consumer_that_starts_inside_transactions_gets_the_same(history: Histo
     assert len(starts) >= 6
 
 
-def test_an_open_transaction_holds_back_the_rest_even_when_its_own_records_are_deleted(history: History) -> None:
+def test_an_open_transaction_holds_back_the_rest_even_when_its_own_records_are_deleted(history):
     partition = partition_of(history.live, "held-back", 0)
     start = partition.log_start_offset
     assert partition.last_stable_offset == start < partition.log_end_offset

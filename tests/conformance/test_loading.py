@@ -1,12 +1,7 @@
 """A real broker serves what `kafkalog load --install` put into its log dir, and goes on behind it."""
 
-from __future__ import annotations
-
 import base64
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +22,7 @@ COMMON = {"seed": 7, "kind": "headers", "per_batch": 7, "idempotent": True, "cod
 class Loaded(BrokerLife):
     """A broker that was stopped, loaded, and started again."""
 
-    def tell(self) -> None:
+    def tell(self):
         self.boot()
         configs = {"retention.ms": -1}
         topics = [{"name": name, "partitions": n, "configs": configs} for name, n in (("keyed", 3), ("placed", 2))]
@@ -50,11 +45,11 @@ class Loaded(BrokerLife):
         self.after = self.client.consume(self.folder / "after.jsonl", ["keyed", "placed"])
         self.stop()
 
-    def inputs(self) -> tuple[Path, Path]:
+    def inputs(self):
         keyed, placed = self.folder / "keyed.csv", self.folder / "placed.parquet"
         lines = [f'k{i % 97},"value {i}",{NOW + i}' if i % 13 else f',"value {i}",{NOW + i}' for i in range(N)]
         keyed.write_text("\n".join(["key,value,timestamp", *lines, ""]))
-        columns: dict[str, Any] = {
+        columns = {
             "topic": ["placed"] * N,
             "partition": pa.array([i % 2 for i in range(N)], pa.int32()),
             "offset": pa.array([7 + 3 * i for i in range(N)], pa.int64()),
@@ -64,12 +59,12 @@ class Loaded(BrokerLife):
         pq.write_table(pa.table(columns), placed)
         return keyed, placed
 
-    def load(self, path: Path, *options: str) -> int:
+    def load(self, path, *options):
         return main(["load", str(path), "-o", str(self.log_dir), "--install", "-q", *options])
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+def loaded(tmp_path_factory):
     loaded = Loaded(tmp_path_factory.mktemp("loading"), **QUIET)
     try:
         loaded.tell()
@@ -78,13 +73,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         loaded.end()
 
 
-def test_a_partition_with_records_is_not_replaced_unasked(loaded: Loaded) -> None:
+def test_a_partition_with_records_is_not_replaced_unasked(loaded):
     assert loaded.refused != 0
     assert loaded.codes == [0, 0]
     assert len(loaded.read.records["held"]) == 40
 
 
-def test_a_consumer_gets_the_rows_of_the_files(loaded: Loaded) -> None:
+def test_a_consumer_gets_the_rows_of_the_files(loaded):
     rows = loaded.read.records["keyed"]
     assert sorted((row["timestamp"] - NOW, row["key"], row["value"]) for row in rows) == [
         (i, b"k%d" % (i % 97) if i % 13 else None, b"value %d" % i) for i in range(N)
@@ -95,7 +90,7 @@ def test_a_consumer_gets_the_rows_of_the_files(loaded: Loaded) -> None:
     assert found == {7 + 3 * i: (i % 2, NOW + (i * 37) % N, None if i % 17 == 0 else b"p%d" % i * 20) for i in range(N)}
 
 
-def test_keys_lie_where_a_producer_would_have_sent_them(loaded: Loaded) -> None:
+def test_keys_lie_where_a_producer_would_have_sent_them(loaded):
     keys = sorted({row["key"] for row in loaded.read.records["keyed"] if row["key"] is not None})
     asked = [base64.b64encode(key).decode() for key in keys]
     where = dict(zip(keys, loaded.client.ask("murmur2", keys=asked, partitions=3)["partitions"], strict=True))
@@ -105,7 +100,7 @@ def test_keys_lie_where_a_producer_would_have_sent_them(loaded: Loaded) -> None:
         assert row["key"] is None or row["partition"] == where[row["key"]]
 
 
-def test_offsets_for_times_agree(loaded: Loaded) -> None:
+def test_offsets_for_times_agree(loaded):
     n_found = 0
     for row in loaded.offsets:
         partition = f"{row['topic']}-{row['partition']}"
@@ -118,7 +113,7 @@ def test_offsets_for_times_agree(loaded: Loaded) -> None:
     assert n_found > 20
 
 
-def test_the_broker_has_nothing_to_say_and_appends_behind(loaded: Loaded) -> None:
+def test_the_broker_has_nothing_to_say_and_appends_behind(loaded):
     lines = [line for log in loaded.logs[1:] for line in lines_said(log)]
     assert [line for line in lines if re.search(COMPLAINT, line) and not re.search(EXPECTED, line)] == []
     for topic in ("keyed", "placed"):

@@ -1,14 +1,11 @@
 """Offsets for timestamps are what a running broker lists."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
-from conformance.history import FLOODED, History, Topic
+from conformance.history import FLOODED, Topic
 from conformance.kafka import wait_until
 from oracles import BruteForce
 
@@ -21,7 +18,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 NAMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
-def questions(partition: kafkalog.Partition, draw: random.Random) -> list[int]:
+def questions(partition, draw):
     """Around record timestamps, around what begins and ends segments, far before and far behind all."""
     records = kafkalog.read_numpy(
         partition.path, columns=["timestamp"], include_control=True, include_deleted=True
@@ -37,21 +34,21 @@ def questions(partition: kafkalog.Partition, draw: random.Random) -> list[int]:
     return [*NAMES.values(), 0, 1, 2**62, *sorted(stamp for stamp in near | between if stamp >= 0)]
 
 
-def asked_and_answered(history: History) -> dict[str, tuple[kafkalog.Partition, list[int], list[tuple[int, ...]]]]:
+def asked_and_answered(history):
     opened = kafkalog.open(history.live.log_dir)
     assert isinstance(opened, kafkalog.LogDir)
     draw = random.Random(7)
     partitions = {str(key): partition for key, partition in opened.items() if key.topic not in FLOODED}
     partitions.pop("__cluster_metadata-0", None)
     times = {name: questions(partition, draw) for name, partition in partitions.items()}
-    rows: list[dict[str, Any]] = history.client.ask("offsets", times=times)["partitions"]
+    rows = history.client.ask("offsets", times=times)["partitions"]
     answers = {f"{row['topic']}-{row['partition']}": [tuple(answer) for answer in row["answers"]] for row in rows}
     return {name: (partition, times[name], answers[name]) for name, partition in partitions.items()}
 
 
-def test_offsets_for_timestamps_are_those_that_the_broker_lists(history: History) -> None:
+def test_offsets_for_timestamps_are_those_that_the_broker_lists(history):
     named = {number: word for word, number in NAMES.items()}
-    kinds: Counter[str] = Counter()
+    kinds = Counter()
     for name, (partition, asked, answers) in asked_and_answered(history).items():
         found = partition.find_timestamps([named.get(stamp, stamp) for stamp in asked]).tolist()
         compared = zip(asked, found, answers, strict=True)
@@ -77,7 +74,7 @@ def test_offsets_for_timestamps_are_those_that_the_broker_lists(history: History
     assert all(kinds[kind] >= n for kind, n in least.items()), kinds
 
 
-def test_a_segment_that_the_cleaner_left_without_batches_counts_by_its_modification_time(history: History) -> None:
+def test_a_segment_that_the_cleaner_left_without_batches_counts_by_its_modification_time(history):
     """Every key of the first segments is written again later, and the cleaner is let at it once all is written."""
     configs = {"internal.segment.bytes": 3000, "retention.ms": -1, "min.cleanable.dirty.ratio": 0.01}
     history.client.ask("create", topics=[{"name": "superseded", "partitions": 1, "configs": configs}])
@@ -99,7 +96,7 @@ def test_a_segment_that_the_cleaner_left_without_batches_counts_by_its_modificat
     assert answers[0] == [-1, -1, -1], "though every record is later"
 
 
-def what_was_asked(partition: kafkalog.Partition, asked: list[int], answers: list[tuple[int, ...]]) -> Counter[str]:
+def what_was_asked(partition, asked, answers):
     """Whether the questions are those that matter."""
     stamps = kafkalog.read_numpy(partition.path, columns=["timestamp"], include_control=True).timestamp
     largest = [int(segment.batches.max_timestamp.max(initial=-1)) for segment in partition.segments]

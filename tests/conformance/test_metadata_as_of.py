@@ -1,12 +1,9 @@
 """The cluster's metadata as of an offset, or of a time, is what a real broker's Admin client told at that moment."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conformance.jars import class_path, java
@@ -19,7 +16,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 _PROGRAM = Path(__file__).with_name("Changes.java")
 
 
-def state(found: kafkalog.Metadata) -> dict[str, Any]:
+def state(found):
     assert not found.findings
     return {
         "topics": {row["topic"]: [row["topic_id"], row["partitions"]] for row in found.topics},
@@ -33,10 +30,10 @@ def state(found: kafkalog.Metadata) -> dict[str, Any]:
     }
 
 
-def test_states_as_of_offsets_and_times(tmp_path: Path) -> None:
+def test_states_as_of_offsets_and_times(tmp_path):
     program = java()
     jars = class_path(program)
-    properties: dict[str, str | int] = {
+    properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "metadata.log.max.record.bytes.between.snapshots": 1500,

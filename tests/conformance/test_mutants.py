@@ -10,7 +10,6 @@ import subprocess
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +74,7 @@ class Log:
     problem: str = ""
 
 
-def by_kafka(version: str, paths: list[Path], folder: Path) -> list[Log]:
+def by_kafka(version, paths, folder):
     program = java()
     source = (Path(__file__).parent / "Mutants.java").read_text().replace("RECORD.", PACKAGES[version] + ".")
     (folder / "Mutants.java").write_text(source)
@@ -108,15 +107,15 @@ def by_kafka(version: str, paths: list[Path], folder: Path) -> list[Log]:
     return logs
 
 
-def summed(data: bytes | None) -> str:
+def summed(data):
     return "-" if data is None else f"{len(data)}:{zlib.crc32(data)}"
 
 
-def ours(path: Path) -> tuple[list[Row], list[kafkalog.Finding]]:
+def ours(path):
     """Records of all that is not damaged, and what is."""
     columns = ["offset", "timestamp", "key", "value", "headers"]
     scan = kafkalog.scan(path, columns=columns, include_control=True, on_corruption="skip", threads=1)
-    rows: list[Row] = []
+    rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         table = scan.to_table()
@@ -131,7 +130,7 @@ def ours(path: Path) -> tuple[list[Row], list[kafkalog.Finding]]:
 
 
 @pytest.mark.parametrize("version", [*PACKAGES])
-def test_batches_that_were_changed_are_read_as_kafka_reads_them(version: str, tmp_path: Path) -> None:
+def test_batches_that_were_changed_are_read_as_kafka_reads_them(version, tmp_path):
     paths = []
     for number, data in enumerate(segments(SEED, N)):
         paths.append(tmp_path / f"t-{number}" / f"{0:020d}.log")
@@ -139,7 +138,7 @@ def test_batches_that_were_changed_are_read_as_kafka_reads_them(version: str, tm
         paths[-1].write_bytes(data)
     logs = by_kafka(version, paths, tmp_path)
     assert len(logs) == N
-    seen: Counter[str] = Counter()
+    seen = Counter()
     for path, log in zip(paths, logs, strict=True):
         differences = [*compared(path, log, seen, rules=RULES | OLD_RULES.get(version, set()))]
         assert not differences, f"{path}, seed {SEED}: {differences}"
@@ -149,7 +148,7 @@ def test_batches_that_were_changed_are_read_as_kafka_reads_them(version: str, tm
     assert seen["wrong checksum inside"] > N // 50
 
 
-def compared(path: Path, log: Log, seen: Counter[str], rules: set[str]) -> Iterator[str]:
+def compared(path, log, seen, rules):
     """What kafkalog reads and Kafka does not, or the other way round."""
     rows, findings = ours(path)
     data = path.read_bytes()
@@ -182,6 +181,6 @@ def compared(path: Path, log: Log, seen: Counter[str], rules: set[str]) -> Itera
         yield f"verify finds nothing at {findings}"
 
 
-def overlap(finding: kafkalog.Finding, batch: Batch) -> bool:
+def overlap(finding, batch):
     start = finding.position or 0
     return start < batch.stop and batch.start < start + max(finding.length or 1, 1)

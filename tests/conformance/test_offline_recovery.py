@@ -1,20 +1,15 @@
 """What is recovered offline is what a broker's recovery leaves; a broker starts on it without any recovery."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from conformance.history import History
 from conformance.jars import class_path, java
 from conformance.kafka import Broker
 from conformance.test_rebuild import DERIVED, QUIET, started
-from conformance.test_recovery import Damaged, damage_partitions
+from conformance.test_recovery import damage_partitions
 
 import kafkalog
 
@@ -26,15 +21,13 @@ RECOVERY = re.compile(
 )
 
 
-def recovery_lines(log: str) -> list[str]:
+def recovery_lines(log):
     """What a broker says about recovery; raft always recovers the log of its metadata."""
     return [line for line in log.splitlines() if RECOVERY.search(line) and "__cluster_metadata" not in line]
 
 
 @pytest.mark.parametrize("keeps_recovery_points", [False, True])
-def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(
-    history: History, keeps_recovery_points: bool
-) -> None:
+def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(history, keeps_recovery_points):
     folder = history.folder / f"offline-{keeps_recovery_points}"
     folder.mkdir()
     program = java()
@@ -77,7 +70,7 @@ def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serve
     assert ours_read == theirs_read
 
 
-def served(history: History, broker: Broker, damaged: dict[str, Damaged], keeps_recovery_points: bool) -> Any:
+def served(history, broker, damaged, keeps_recovery_points):
     """Offsets of all partitions, and the records of the topics that a consumer can read to the end."""
     unreadable = set()
     for name, one in damaged.items():
@@ -94,7 +87,7 @@ def served(history: History, broker: Broker, damaged: dict[str, Damaged], keeps_
     )
 
 
-def compare(ours: Path, theirs: Path, broken: Path) -> None:
+def compare(ours, theirs, broken):
     """Logs and derived files have to be equal, in partitions to which the broker did not write since."""
     n_equal = 0
     for directory in sorted(path for path in ours.iterdir() if path.is_dir() and not path.name.startswith("__")):

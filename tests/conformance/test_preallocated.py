@@ -1,9 +1,6 @@
 """Beside a broker that writes to a topic with `preallocate=true`, every reader finds whole batches and no damage."""
 
-from __future__ import annotations
-
 import time
-from pathlib import Path
 
 import pytest
 from conformance.kafka import BrokerLife
@@ -15,7 +12,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 SECONDS = 8
 
 
-def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_path: Path) -> None:
+def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_path):
     life = BrokerLife(tmp_path)
     try:
         life.boot()
@@ -36,6 +33,6 @@ def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_pat
             n_reads += 1
         acknowledged = life.client.ask("dry")["acknowledged"]
         assert acknowledged
-        assert any(segment.is_preallocated for segment in kafkalog.open(directory).segments)  # type: ignore[union-attr]
+        assert any(segment.is_preallocated for segment in kafkalog.open(directory).segments)
     finally:
         life.end()

@@ -1,12 +1,9 @@
 """What preflight says is what a real 4.3.1 broker does: with every kind of damage, clean and unclean."""
 
-from __future__ import annotations
-
 import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import golden_sets
@@ -19,82 +16,79 @@ from survey.test_startup_root import CASES as ROOT_CASES
 from survey.test_startup_root import CHECKPOINTS
 
 import kafkalog
-from kafkalog.repair.recovering.report import Preflight
-from kafkalog.survey.startup import PartitionPlan
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-Change = Callable[[Path, list[Path]], None]
 """Changes a partition directory, given its logs."""
 
 LOADED = re.compile(r"Completed load of (?:Unified)?Log\(dir=(\S+), .*?logStartOffset=(\d+), logEndOffset=(\d+)\)")
-START_OFFSETS: dict[str, int] = {"start_above_end": 100_000, "start_inside": 40}
-POINTS: dict[str, int] = {"point_above_end": 10**9}
+START_OFFSETS = {"start_above_end": 100_000, "start_inside": 40}
+POINTS = {"point_above_end": 10**9}
 
 
-def missing(suffix: str, number: int = -1) -> Change:
+def missing(suffix, number=-1):
     return lambda partition, logs: logs[number].with_suffix(suffix).unlink()
 
 
-def content(suffix: str, data: bytes, number: int = -1) -> Change:
+def content(suffix, data, number=-1):
     return lambda partition, logs: _write(logs[number].with_suffix(suffix), data)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path, data):
     path.write_bytes(data)
 
 
-def extra(name: str, data: bytes = b"") -> Change:
+def extra(name, data=b""):
     return lambda partition, logs: _write(partition / name, data)
 
 
-def no_snapshots(partition: Path, logs: list[Path]) -> None:
+def no_snapshots(partition, logs):
     for path in partition.glob("*.snapshot"):
         path.unlink()
 
 
-def damaged_snapshots(partition: Path, logs: list[Path]) -> None:
+def damaged_snapshots(partition, logs):
     for path in partition.glob("*.snapshot"):
         path.write_bytes(path.read_bytes()[:-3] + b"abc")
 
 
-def swapped(partition: Path, logs: list[Path]) -> None:
+def swapped(partition, logs):
     for suffix in (".log", ".index", ".timeindex"):
         path = logs[1].with_suffix(suffix)
         path.rename(f"{path}.swap")
 
 
-def unfinished_split(partition: Path, logs: list[Path]) -> None:
+def unfinished_split(partition, logs):
     shutil.copy(logs[1], f"{logs[1]}.swap")
     (partition / f"{logs[1].name}.cleaned").write_bytes(b"")
 
 
-def no_middle_segment(partition: Path, logs: list[Path]) -> None:
+def no_middle_segment(partition, logs):
     for suffix in (".log", ".index", ".timeindex"):
         logs[1].with_suffix(suffix).unlink()
 
 
-def damaged_without_index(partition: Path, logs: list[Path]) -> None:
+def damaged_without_index(partition, logs):
     data = bytearray(logs[1].read_bytes())
     data[len(data) // 2] ^= 4
     logs[1].write_bytes(data)
     logs[1].with_suffix(".index").unlink()
 
 
-def low_offset(partition: Path, logs: list[Path]) -> None:
+def low_offset(partition, logs):
     data = bytearray(logs[-1].read_bytes())
     data[:8] = bytes(8)
     logs[-1].write_bytes(data)
 
 
-def high_epoch(partition: Path, logs: list[Path]) -> None:
+def high_epoch(partition, logs):
     data = bytearray(logs[-1].read_bytes())
     data[12] ^= 0x40
     logs[-1].write_bytes(data)
 
 
-def in_log(damage: Callable[..., None], number: int) -> Change:
-    def change(partition: Path, logs: list[Path]) -> None:
+def in_log(damage, number):
+    def change(partition, logs):
         data = bytearray(logs[number].read_bytes())
         positions = kafkalog.Segment(logs[number]).batches.position.tolist()
         damage(data, [*positions, len(data)], random.Random(7))
@@ -103,7 +97,7 @@ def in_log(damage: Callable[..., None], number: int) -> Change:
     return change
 
 
-CASES: dict[str, Change] = {
+CASES = {
     "healthy": lambda partition, logs: None,
     **{f"{damage.__name__}_last": in_log(damage, -1) for damage in DAMAGES},
     **{f"{damage.__name__}_middle": in_log(damage, 1) for damage in DAMAGES},
@@ -140,7 +134,7 @@ CASES: dict[str, Change] = {
 }
 
 
-def build(target: Path, mode: str, cases: dict[str, Change]) -> None:
+def build(target, mode, cases):
     """A log dir with a partition a case, as after a clean shutdown, or a crash with or without recovery points."""
     sources = golden_sets.partitions("k44_extra")
     points, starts = {}, {}
@@ -167,7 +161,7 @@ def build(target: Path, mode: str, cases: dict[str, Change]) -> None:
 class Trial:
     """A broker that is started on one log dir after the other."""
 
-    def __init__(self, broker: Broker, client: Client) -> None:
+    def __init__(self, broker, client):
         self.broker = broker
         self.bare = broker.folder / "bare"
         broker.start()
@@ -186,7 +180,7 @@ class Trial:
             path.unlink()
         self.whole = shutil.copytree(broker.log_dir, broker.folder / "whole")
 
-    def run(self, mode: str, cases: dict[str, Change]) -> tuple[Preflight, str | None]:
+    def run(self, mode, cases):
         """What preflight says, and the log of a broker that did not start."""
         shutil.rmtree(self.broker.log_dir)
         shutil.copytree(self.bare, self.broker.log_dir, ignore=shutil.ignore_patterns("orders-0"))
@@ -195,7 +189,7 @@ class Trial:
         assert result.is_clean == (mode == "clean")
         return result, None if self.starts() else self.broker.log.read_text()
 
-    def starts(self, seconds: float = 0) -> bool:
+    def starts(self, seconds=0):
         """Whether the broker starts, and still runs after some seconds; it is stopped then."""
         try:
             self.broker.start()
@@ -209,7 +203,7 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+def trial(tmp_path_factory):
     program = java()
     folder = tmp_path_factory.mktemp("preflight")
     jars = class_path(program)
@@ -227,7 +221,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
 
 
 @pytest.mark.parametrize("mode", ["unclean", "unclean with recovery points", "clean"])
-def test_what_is_planned_happens(trial: Trial, mode: str) -> None:
+def test_what_is_planned_happens(trial, mode):
     assert len(CASES) >= 40
     root = trial.broker.folder / "all"
     shutil.rmtree(root, ignore_errors=True)
@@ -256,7 +250,7 @@ def test_what_is_planned_happens(trial: Trial, mode: str) -> None:
         assert log is not None, f"{name}: {planned[name].error}, and the broker started"
 
 
-def disagreements(row: PartitionPlan, root: Path, loaded: dict[str, tuple[int, int]]) -> Iterator[str]:
+def disagreements(row, root, loaded):
     name = Path(row.path).name
     there = [path for path in root.iterdir() if path.name == name or path.name.startswith(f"{name}.")]
     if row.stray is not None and not any(path.name.endswith("-stray") for path in there):
@@ -303,7 +297,7 @@ BOOTED = (
 )
 
 
-def check_root_cases(trial: Trial, names: Iterable[str]) -> None:
+def check_root_cases(trial, names):
     wrong = []
     for name in names:
         change, file = ROOT_CASES[name]
@@ -319,11 +313,11 @@ def check_root_cases(trial: Trial, names: Iterable[str]) -> None:
     assert wrong == []
 
 
-def test_files_outside_of_partitions_keep_a_broker_from_starting(trial: Trial) -> None:
+def test_files_outside_of_partitions_keep_a_broker_from_starting(trial):
     check_root_cases(trial, BOOTED)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_every_file_outside_of_partitions(trial: Trial) -> None:
+def test_every_file_outside_of_partitions(trial):
     check_root_cases(trial, sorted(ROOT_CASES.keys() - set(BOOTED)))

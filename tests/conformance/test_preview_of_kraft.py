@@ -1,10 +1,7 @@
 """Records of 2.8's preview of KRaft are printed as 2.8.2's own tool prints them."""
 
-from __future__ import annotations
-
 import random
 import subprocess
-from pathlib import Path
 
 import pytest
 from builder import batch_v2, record_v2
@@ -30,7 +27,7 @@ OTHERS = [
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     rng = random.Random(28)
     kinds = [message for name, message in messages().items() if name.startswith(PREVIEW)]
     assert len(kinds) == 14
@@ -50,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("skip_record_metadata", [False, True])
-def test_lines_are_those_of_the_tool(path: Path, skip_record_metadata: bool) -> None:
+def test_lines_are_those_of_the_tool(path, skip_record_metadata):
     program = java()
     options = ["--print-data-log", "--cluster-metadata-decoder", *["--skip-record-metadata"] * skip_record_metadata]
     tool = [*QUICK_JVM, *UTF_8, "-cp", class_path(program, OLD_KAFKA_VERSION), "kafka.tools.DumpLogSegments"]

@@ -1,13 +1,9 @@
 """Producers and leader epochs are those that a real broker, and its own classes, tell of."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
-from conformance.history import FLOODED, INTERNAL, History
+from conformance.history import FLOODED, INTERNAL
 
 import kafkalog
 from kafkalog.state.checkpoints import read_leader_epochs
@@ -17,10 +13,10 @@ from kafkalog.system_topics.list_producers import list_producers
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-def test_producers_are_those_that_the_broker_describes(history: History) -> None:
+def test_producers_are_those_that_the_broker_describes(history):
     opened = kafkalog.open(history.live.log_dir)
     assert isinstance(opened, kafkalog.LogDir)
-    rows: list[dict[str, Any]] = history.client.ask("producers")["partitions"]
+    rows = history.client.ask("producers")["partitions"]
     n_producers = n_open = 0
     for row in rows:
         if row["topic"] in (*FLOODED, *INTERNAL) or "compacted" in row["topic"]:
@@ -46,9 +42,9 @@ def test_producers_are_those_that_the_broker_describes(history: History) -> None
     assert n_open > 0
 
 
-def test_epochs_end_where_kafkas_own_cache_says(history: History, tmp_path: Path) -> None:
+def test_epochs_end_where_kafkas_own_cache_says(history, tmp_path):
     draw = random.Random(3)
-    logs: list[dict[str, Any]] = []
+    logs = []
     for number in range(200):
         epoch = offset = 0
         lines = []
@@ -71,7 +67,7 @@ def test_epochs_end_where_kafkas_own_cache_says(history: History, tmp_path: Path
     assert n_known > 300
 
 
-def test_epochs_of_the_batches_are_those_of_the_checkpoint(history: History) -> None:
+def test_epochs_of_the_batches_are_those_of_the_checkpoint(history):
     n_epochs = 0
     for stage in (history.clean, history.crashed):
         opened = kafkalog.open(stage.log_dir)

@@ -3,10 +3,7 @@
 LOADS.md has the last result of the soak. `KAFKALOG_LOADS_SEED` chooses other directories, `KAFKALOG_LOADS_N` how many.
 """
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 from conformance import loads
@@ -17,7 +14,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 @pytest.mark.timeout(1800)
-def test_random_log_dirs_are_loaded_as_planned(tmp_path: Path) -> None:
+def test_random_log_dirs_are_loaded_as_planned(tmp_path):
     tally = loads.run(SEED, range(N), tmp_path)
     print(*tally.wrong, tally, sep="\n")
     # a partition that differs has a line for each file; what recover leaves is compared where Kafka loads it

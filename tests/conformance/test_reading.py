@@ -1,17 +1,12 @@
 """A log dir reads as a consumer read it: under a running broker, after a clean stop, after a crash."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from conformance.history import FLOODED, INTERNAL, TOPICS, History, Stage
+from conformance.history import FLOODED, INTERNAL, TOPICS
 from conformance.kafka import lines_said, parse_dump, wait_until
 
 import kafkalog
@@ -23,36 +18,36 @@ READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_e
 PREALLOCATED = 10 * 2**20
 
 
-def opened(path: Path) -> kafkalog.LogDir:
+def opened(path):
     log_dir = kafkalog.open(path)
     assert isinstance(log_dir, kafkalog.LogDir)
     return log_dir
 
 
-def rows(path: Path, topic: str, **options: Any) -> list[dict[str, Any]]:
+def rows(path, topic, **options):
     """The records of a topic as `Client.consume` gives them."""
     scan = kafkalog.scan(opened(path), topics=topic, columns=READ, **options)
     table = scan.to_table()
     assert not scan.n_damage
     stamps = table.column("timestamp").cast(pa.int64())
-    read: list[dict[str, Any]] = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    read = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
     for row in read:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return read
 
 
-def partitions(stage: Stage) -> Iterator[tuple[kafkalog.TopicPartition, kafkalog.Partition]]:
+def partitions(stage):
     log_dir = opened(stage.log_dir)
     for topic, partition in stage.truth.partitions:
         yield kafkalog.TopicPartition(topic, partition), log_dir[topic, partition]
 
 
-def quiet(stage: Stage) -> Iterator[tuple[kafkalog.TopicPartition, kafkalog.Partition]]:
+def quiet(stage):
     """The partitions that no test writes to; of `held-back`, markers with later timestamps are left in front."""
     return ((key, partition) for key, partition in partitions(stage) if key.topic not in (*FLOODED, "held-back"))
 
 
-def digests(folder: Path) -> dict[str, tuple[str, int, int]]:
+def digests(folder):
     """Content, size and time of change of every file, by its name."""
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -70,21 +65,21 @@ def digests(folder: Path) -> dict[str, tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, *INTERNAL])
-def test_the_log_of_a_running_broker_reads_as_a_consumer_reads_it(history: History, topic: str) -> None:
+def test_the_log_of_a_running_broker_reads_as_a_consumer_reads_it(history, topic):
     assert rows(history.live.log_dir, topic) == history.live.truth.records[topic]
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, *INTERNAL])
-def test_the_log_of_a_stopped_broker_reads_as_a_consumer_read_it(history: History, topic: str) -> None:
+def test_the_log_of_a_stopped_broker_reads_as_a_consumer_read_it(history, topic):
     assert rows(history.clean.log_dir, topic) == history.clean.truth.records[topic]
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, *FLOODED, *INTERNAL])
-def test_the_log_of_a_killed_broker_reads_as_a_consumer_reads_it_after_recovery(history: History, topic: str) -> None:
+def test_the_log_of_a_killed_broker_reads_as_a_consumer_reads_it_after_recovery(history, topic):
     assert rows(history.crashed.log_dir, topic) == history.crashed.truth.records[topic]
 
 
-def test_the_workload_is_what_these_tests_think_it_is(history: History) -> None:
+def test_the_workload_is_what_these_tests_think_it_is(history):
     for stage in history.stages:
         assert sorted(stage.truth.records) == sorted([*TOPICS, *FLOODED, *INTERNAL])
         records = [record for topic in stage.truth.records.values() for record in topic]
@@ -109,7 +104,7 @@ def test_the_workload_is_what_these_tests_think_it_is(history: History) -> None:
     assert any(record["value"] is None for record in compacted)
 
 
-def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history: History) -> None:
+def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history):
     assert opened(history.live.log_dir).is_live
     assert not opened(history.clean.log_dir).is_live
     assert not opened(history.crashed.log_dir).is_live
@@ -119,7 +114,7 @@ def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history: History) -> No
 
 
 @pytest.mark.parametrize("stage", ["live", "crashed"])
-def test_indexes_of_active_segments_are_preallocated_and_read_without_their_zeros(history: History, stage: str) -> None:
+def test_indexes_of_active_segments_are_preallocated_and_read_without_their_zeros(history, stage):
     for key, partition in partitions(getattr(history, stage)):
         active = partition.segments[-1]
         if key.topic == "dense" or key.topic in FLOODED:
@@ -132,7 +127,7 @@ def test_indexes_of_active_segments_are_preallocated_and_read_without_their_zero
         assert np.isin(index.position, batches.position).all()
 
 
-def test_what_a_broker_acknowledged_before_it_was_killed_is_read(history: History) -> None:
+def test_what_a_broker_acknowledged_before_it_was_killed_is_read(history):
     assert sorted(history.acknowledged) == ["crashed-0", "crashed-1"]
     read = rows(history.crashed.log_dir, "crashed")
     for place, acknowledged in history.acknowledged.items():
@@ -141,7 +136,7 @@ def test_what_a_broker_acknowledged_before_it_was_killed_is_read(history: Histor
         assert len(offsets) > acknowledged > 100
 
 
-def test_a_log_that_grows_while_it_is_read_reads_as_a_prefix_of_what_a_consumer_gets_later(history: History) -> None:
+def test_a_log_that_grows_while_it_is_read_reads_as_a_prefix_of_what_a_consumer_gets_later(history):
     live = history.live.log_dir
     history.client.ask("flood", topic="growing", partitions=2, seed=5)
     wait_until(lambda: bool(rows(live, "growing")), "the first record is there")
@@ -160,7 +155,7 @@ def test_a_log_that_grows_while_it_is_read_reads_as_a_prefix_of_what_a_consumer_
     assert rows(live, "growing") == later
 
 
-def test_log_start_and_end_offsets_are_what_the_broker_lists(history: History) -> None:
+def test_log_start_and_end_offsets_are_what_the_broker_lists(history):
     listed = {(row["topic"], row["partition"]): row for row in history.client.ask("offsets", times={})["partitions"]}
     seen = dict(quiet(history.live))
     for key, partition in seen.items():
@@ -171,7 +166,7 @@ def test_log_start_and_end_offsets_are_what_the_broker_lists(history: History) -
     assert deleted.log_start_offset == 222 > deleted.segments[0].base_offset
 
 
-def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
+def dumped(history, stage):
     """What `DumpLogSegments` says of every segment; it gives up at zeros behind the last batch."""
     logs = sorted(
         str(path)
@@ -180,18 +175,18 @@ def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
     )
     file = history.folder / f"{stage.log_dir.name}.dump"
     history.client.ask("dump", logs=logs, file=str(file))
-    files: dict[str, list[dict[str, str]]] = parse_dump(file.read_text())
+    files = parse_dump(file.read_text())
     assert sorted(files) == logs
     return files
 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])
-def test_batches_are_those_that_kafkas_own_dump_tool_lists(history: History, name: str) -> None:
+def test_batches_are_those_that_kafkas_own_dump_tool_lists(history, name):
     files = dumped(history, getattr(history, name))
     assert len(files) > 150
     for path, expected in files.items():
         table = kafkalog.Segment(path).batches
-        columns: dict[str, Any] = {
+        columns = {
             "baseOffset": table.base_offset,
             "lastOffset": table.last_offset,
             "count": table.records_count,
@@ -219,7 +214,7 @@ def test_batches_are_those_that_kafkas_own_dump_tool_lists(history: History, nam
             assert row["isvalid"] == "true"
 
 
-def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history: History) -> None:
+def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history):
     for path, batches in dumped(history, history.clean).items():
         segment = kafkalog.Segment(path)
         batch = [tuple(int(row[name]) for name in ("baseOffset", "lastOffset", "position", "size")) for row in batches]
@@ -236,7 +231,7 @@ def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history: Hi
         assert segment.next_offset == end
 
 
-def test_a_partition_is_read_from_any_offset_on(history: History) -> None:
+def test_a_partition_is_read_from_any_offset_on(history):
     for topic, records in history.clean.truth.records.items():
         offsets = sorted({record["offset"] for record in records})
         for start, stop in pairwise(offsets[:: max(len(offsets) // 5, 1)]):
@@ -245,8 +240,8 @@ def test_a_partition_is_read_from_any_offset_on(history: History) -> None:
 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])
-def test_reading_leaves_every_byte_and_time_of_a_log_dir_as_it_was(history: History, name: str) -> None:
-    stage: Stage = getattr(history, name)
+def test_reading_leaves_every_byte_and_time_of_a_log_dir_as_it_was(history, name):
+    stage = getattr(history, name)
     before = digests(stage.log_dir)
     for memory_map in (False, True):
         kafkalog.read_table(stage.log_dir, memory_map=memory_map, include_control=True, include_deleted=True)
@@ -257,7 +252,7 @@ def test_reading_leaves_every_byte_and_time_of_a_log_dir_as_it_was(history: Hist
     assert digests(stage.log_dir) == before
 
 
-def test_a_broker_whose_log_was_read_works_on_and_stops_cleanly_at_no_error(history: History) -> None:
+def test_a_broker_whose_log_was_read_works_on_and_stops_cleanly_at_no_error(history):
     kafkalog.read_table(history.live.log_dir, include_control=True)
     TOPICS["none"].produce(history.client, "growing", 9, 50)
     later = history.client.consume(history.folder / "after.jsonl", ["growing"]).records["growing"]

@@ -1,19 +1,14 @@
 """What is rebuilt is what a broker rebuilds, and a broker serves the same from it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conformance.history import History
 from conformance.jars import class_path, java
-from conformance.kafka import Broker, Truth
+from conformance.kafka import Broker
 
 import kafkalog
 from kafkalog.operations.rebuilding.rebuilder import KINDS
@@ -22,7 +17,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 EPOCHS = "leader-epoch-checkpoint"
-QUIET: dict[str, str | int] = {
+QUIET = {
     "log.cleaner.enable": "false",
     "log.retention.check.interval.ms": 10**9,
     "broker.session.timeout.ms": 2500,
@@ -31,7 +26,7 @@ QUIET: dict[str, str | int] = {
 """Nothing but the recovery is to change files."""
 
 
-def bare_copy(log_dir: Path, target: Path) -> None:
+def bare_copy(log_dir, target):
     """A log dir without derived files."""
     shutil.rmtree(target, ignore_errors=True)
     subprocess.run(["cp", "-a", str(log_dir), str(target)], check=True)
@@ -41,7 +36,7 @@ def bare_copy(log_dir: Path, target: Path) -> None:
 
 
 @contextmanager
-def started(broker: Broker, history: History) -> Iterator[None]:
+def started(broker, history):
     """A broker that runs meanwhile, with the session's client turned to it."""
     before = history.client.server
     try:
@@ -56,7 +51,7 @@ def started(broker: Broker, history: History) -> Iterator[None]:
             broker.kill()
 
 
-def answers(history: History, log_dir: Path) -> Any:
+def answers(history, log_dir):
     """Offsets for some timestamps of each partition."""
     times = {}
     opened = kafkalog.open(log_dir)
@@ -71,18 +66,18 @@ def answers(history: History, log_dir: Path) -> Any:
     return {f"{row['topic']}-{row['partition']}": (times, row["answers"]) for row in rows}
 
 
-def consumed(history: History, name: str) -> tuple[Truth, Truth]:
+def consumed(history, name):
     return (
         history.client.consume(history.folder / f"{name}.jsonl"),
         history.client.consume(history.folder / f"{name}.committed.jsonl", isolation="read_committed"),
     )
 
 
-def derived_files(directory: Path) -> dict[str, bytes]:
+def derived_files(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in DERIVED}
 
 
-def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history: History) -> None:
+def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history):
     folder = history.folder / "rebuilt"
     folder.mkdir()
     program = java()
@@ -124,7 +119,7 @@ def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history: Histo
     assert compare(source, broker.log_dir, theirs) == n_files
 
 
-def compare(source: Path, theirs: Path, ours: Path) -> dict[str, int]:
+def compare(source, theirs, ours):
     """Derived files of partitions that were not written to since, by suffix; they have to be equal."""
     n_files = dict.fromkeys(DERIVED, 0)
     n_partitions = 0
@@ -145,6 +140,6 @@ def compare(source: Path, theirs: Path, ours: Path) -> dict[str, int]:
     return n_files
 
 
-def epochs_below(directory: Path, end: int) -> list[tuple[int, int]]:
+def epochs_below(directory, end):
     """Leader epochs but for the last boots', which wrote nothing."""
     return [one for one in kafkalog.Partition(directory).leader_epochs.tolist() if one[1] < end]

@@ -1,14 +1,10 @@
 """What is rebuilt is what Kafka 2.8 rebuilds, the last version that writes message formats v0 and v1."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conformance.history import EVERY_CODEC, Topic
@@ -23,20 +19,20 @@ from kafkalog.state.producers import read_snapshot
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-BUSY: dict[str, str | int] = {
+BUSY = {
     "log.cleaner.backoff.ms": 200,
     "log.cleaner.dedupe.buffer.size": 8_000_000,
     "log.initial.task.delay.ms": 500,
 }
-SMALL: dict[str, Any] = {"segment.bytes": 4000, "index.interval.bytes": 512, "retention.ms": -1}
+SMALL = {"segment.bytes": 4000, "index.interval.bytes": 512, "retention.ms": -1}
 COMPACTED = {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01}
 FORMATS = {"v0": "0.9.0", "v1": "0.10.2", "v2": "2.8"}
 CODECS = {"v0": EVERY_CODEC[:4], "v1": EVERY_CODEC[:4], "v2": EVERY_CODEC}
 
 
-def topics() -> dict[str, Topic]:
+def topics():
     """Formats by codecs, and what else changes an index or a snapshot."""
-    chosen: dict[str, Topic] = {}
+    chosen = {}
     for name, version in FORMATS.items():
         small = {**SMALL, "message.format.version": version}
         compacted = {**COMPACTED, "message.format.version": version}
@@ -59,7 +55,7 @@ def topics() -> dict[str, Topic]:
     return chosen
 
 
-def test_kafka_2_8_rebuilds_the_same_from_every_format(tmp_path: Path) -> None:
+def test_kafka_2_8_rebuilds_the_same_from_every_format(tmp_path):
     program = java()
     client = Client(program, class_path(program), tmp_path)
     broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), tmp_path, **BUSY)
@@ -90,14 +86,14 @@ def test_kafka_2_8_rebuilds_the_same_from_every_format(tmp_path: Path) -> None:
 
 
 @contextmanager
-def running(broker: OldBroker, client: Client) -> Iterator[None]:
+def running(broker, client):
     broker.start()
     client.server = broker.address
     client.ask("ready")
     yield
 
 
-def write_everything(broker: OldBroker, client: Client) -> None:
+def write_everything(broker, client):
     made = [{"name": name, "partitions": one.partitions, "configs": one.configs} for name, one in topics().items()]
     client.ask("create", topics=made)
     for number, (name, topic) in enumerate(topics().items()):
@@ -108,7 +104,7 @@ def write_everything(broker: OldBroker, client: Client) -> None:
     compacted = [name for name, topic in topics().items() if "cleanup.policy" in topic.configs]
     checkpoint = broker.log_dir / "cleaner-offset-checkpoint"
 
-    def is_cleaned(name: str) -> bool:
+    def is_cleaned(name):
         bases = sorted(int(path.stem) for path in (broker.log_dir / f"{name}-0").glob("*.log"))
         return (read_offset_checkpoint(checkpoint) or {}).get(kafkalog.TopicPartition(name, 0), -1) >= bases[-1]
 
@@ -117,7 +113,7 @@ def write_everything(broker: OldBroker, client: Client) -> None:
     topics()["transactions"].produce(client, "transactions", 77, 30)
 
 
-def rebuilt_by_both(broker: OldBroker, client: Client, ours: Path) -> dict[str, int]:
+def rebuilt_by_both(broker, client, ours):
     """What is left of a log dir without derived files, rebuilt by the broker where it lies and by us in a copy."""
     bare_copy(broker.log_dir, ours)
     logs = {path.relative_to(ours): path.read_bytes() for path in ours.rglob("*.log")}
@@ -136,7 +132,7 @@ def rebuilt_by_both(broker: OldBroker, client: Client, ours: Path) -> dict[str, 
     return compare(logs, broker.log_dir, ours)
 
 
-def compare(logs: dict[Path, bytes], theirs: Path, ours: Path) -> dict[str, int]:
+def compare(logs, theirs, ours):
     """Derived files have to be equal; how many, by suffix."""
     n = dict.fromkeys((*DERIVED, "partitions"), 0)
     for directory in sorted(path.name for path in ours.iterdir() if path.is_dir()):

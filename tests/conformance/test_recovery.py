@@ -6,12 +6,10 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conformance.history import History
 from conformance.jars import class_path, java
 from conformance.kafka import Broker
 from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_below
@@ -19,92 +17,90 @@ from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_bel
 import kafkalog
 from kafkalog.errors import Reason
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.operations.rebuilding.reindex import RebuildReport
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-Damage = Callable[[bytearray, list[int], random.Random], None]
 """Changes the bytes of a segment; told where its batches begin, and where the last one ends."""
 
 
-def flip(data: bytearray, at: list[int], rng: random.Random) -> None:
+def flip(data, at, rng):
     """A bit somewhere under a checksum."""
     data[rng.randrange(at[len(at) // 2 - 1] + 21, at[len(at) // 2])] ^= 1 << rng.randrange(8)
 
 
-def flip_in_the_last(data: bytearray, at: list[int], rng: random.Random) -> None:
+def flip_in_the_last(data, at, rng):
     data[rng.randrange(at[-2] + 21, at[-1])] ^= 1 << rng.randrange(8)
 
 
-def flip_in_the_first(data: bytearray, at: list[int], rng: random.Random) -> None:
+def flip_in_the_first(data, at, rng):
     data[rng.randrange(at[0] + 21, at[1])] ^= 1 << rng.randrange(8)
 
 
-def cut_in_a_batch(data: bytearray, at: list[int], rng: random.Random) -> None:
+def cut_in_a_batch(data, at, rng):
     del data[rng.randrange(at[-2] + 61, at[-1]) :]
 
 
-def cut_in_a_header(data: bytearray, at: list[int], rng: random.Random) -> None:
+def cut_in_a_header(data, at, rng):
     del data[at[len(at) // 2] - rng.randrange(1, 4) :]
     data += bytes(data[:20])
 
 
-def cut_in_a_size(data: bytearray, at: list[int], rng: random.Random) -> None:
+def cut_in_a_size(data, at, rng):
     del data[at[-2] + 5 :]
 
 
-def cut_between(data: bytearray, at: list[int], rng: random.Random) -> None:
+def cut_between(data, at, rng):
     """Not to be noticed."""
     del data[at[-2] :]
 
 
-def zero_tail(data: bytearray, at: list[int], rng: random.Random) -> None:
+def zero_tail(data, at, rng):
     data += bytes(rng.choice([12, 17, 18, 400]))
 
 
-def zero_hole(data: bytearray, at: list[int], rng: random.Random) -> None:
+def zero_hole(data, at, rng):
     place = at[len(at) // 2 - 1]
     data[place : place + 64] = bytes(64)
 
 
-def garbage_tail(data: bytearray, at: list[int], rng: random.Random) -> None:
+def garbage_tail(data, at, rng):
     data += rng.randbytes(500)
 
 
-def swap(data: bytearray, at: list[int], rng: random.Random) -> None:
+def swap(data, at, rng):
     """Two neighbours change places, with their checksums; what is last in the file has not the last offset."""
     first, second, end = at[-3:] if len(at) > 3 else at[:3]
     data[first:end] = data[second:end] + data[first:second]
 
 
-def swap_in_the_middle(data: bytearray, at: list[int], rng: random.Random) -> None:
+def swap_in_the_middle(data, at, rng):
     first, second, end = at[len(at) // 2 - 1 :][:3] if len(at) > 4 else at[:3]
     data[first:end] = data[second:end] + data[first:second]
 
 
-def repeat(data: bytearray, at: list[int], rng: random.Random) -> None:
+def repeat(data, at, rng):
     data += data[at[-2] : at[-1]]
 
 
-def leave_out(data: bytearray, at: list[int], rng: random.Random) -> None:
+def leave_out(data, at, rng):
     """A gap is not noticed."""
     del data[at[len(at) // 2 - 1] : at[len(at) // 2]]
 
 
-def size_too_large(data: bytearray, at: list[int], rng: random.Random) -> None:
+def size_too_large(data, at, rng):
     data[at[len(at) // 2 - 1] + 8] = 0x3F
 
 
-def size_too_small(data: bytearray, at: list[int], rng: random.Random) -> None:
+def size_too_small(data, at, rng):
     data[at[len(at) // 2 - 1] + 8 : at[len(at) // 2 - 1] + 12] = (13).to_bytes(4, "big")
 
 
-def magic_3(data: bytearray, at: list[int], rng: random.Random) -> None:
+def magic_3(data, at, rng):
     """Outside the checksum, and not noticed."""
     data[at[len(at) // 2 - 1] + 16] = 3
 
 
-DAMAGES: tuple[Damage, ...] = (
+DAMAGES = (
     *(flip, flip_in_the_last, flip_in_the_first, cut_in_a_batch, cut_in_a_header, cut_in_a_size, cut_between),
     *(zero_tail, zero_hole, garbage_tail, swap, swap_in_the_middle, repeat, leave_out),
     *(size_too_large, size_too_small, magic_3),
@@ -118,10 +114,10 @@ class Damaged(NamedTuple):
     logs: dict[str, bytes]
 
 
-def damage_partitions(log_dir: Path, but: set[str]) -> dict[str, Damaged]:
+def damage_partitions(log_dir, but):
     """Each kind of damage to a middle and to the last segment of some partition."""
     rng = random.Random(5)
-    damaged: dict[str, Damaged] = {}
+    damaged = {}
     todo = [(damage, place) for place in ("last", "middle") for damage in DAMAGES]
     for directory in sorted(path for path in log_dir.iterdir() if path.is_dir()):
         # of a log start above the end a broker makes an empty log
@@ -141,7 +137,7 @@ def damage_partitions(log_dir: Path, but: set[str]) -> dict[str, Damaged]:
     return damaged
 
 
-def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history: History) -> None:
+def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history):
     folder = history.folder / "recovered"
     folder.mkdir()
     program = java()
@@ -199,7 +195,7 @@ def test_a_broker_cuts_where_we_say_and_leaves_the_same_files(history: History) 
     assert listed[far] == kafkalog.Partition(ours / far).log_end_offset > far_offset
 
 
-def put_far_away(log_dir: Path) -> tuple[str, int]:
+def put_far_away(log_dir):
     """Give the last batch of some partition, again, an offset that no index entry of its segment can tell."""
     for directory in sorted(path for path in log_dir.iterdir() if path.is_dir()):
         if directory.name.startswith(("__", "trimmed", "held-back")):
@@ -215,7 +211,7 @@ def put_far_away(log_dir: Path) -> tuple[str, int]:
     raise AssertionError("no partition is left")
 
 
-def compare(ours: Path, theirs: Path, damaged: Damaged, report: RebuildReport, log_end_offset: int) -> bool:
+def compare(ours, theirs, damaged, report, log_end_offset):
     """All that is left has to be the same; whether the broker cut anything off."""
     what = f"{theirs.name}: {damaged.what}"
     left = {path.name: path.read_bytes() for path in theirs.glob("*.log")}

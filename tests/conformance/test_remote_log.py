@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +44,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(tmp_path_factory):
     program = java()
     folder = tmp_path_factory.mktemp("remote")
     storage = folder / "storage"
@@ -70,12 +69,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         },
     )
 
-    def tool(name: str, *arguments: str) -> str:
+    def tool(name, *arguments):
         command = [program, *QUICK_JVM, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
         server = ("--bootstrap-server", broker.address)
         return subprocess.run([*command, *server], check=True, capture_output=True, text=True).stdout
 
-    def states(topic: str) -> list[str]:
+    def states(topic):
         return [one.state for one in kafkalog.remote_log(broker.log_dir, topics=topic)]
 
     client = Client(program, jars, folder)
@@ -85,7 +84,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         settings = {"remote.storage.enable": "true", "internal.segment.bytes": 20_000, "local.retention.bytes": 20_000}
         configs = {**settings, "retention.ms": -1}  # the records are old
         client.ask("create", topics=[{"name": one, "partitions": n, "configs": configs} for one, n in _TOPICS.items()])
-        content: dict[str, Any] = {"kind": "headers", "first": 0, "seed": 1}
+        content = {"kind": "headers", "first": 0, "seed": 1}
         for topic, codecs in (("kept", ["none", "gzip", "snappy", "lz4", "zstd"]), ("deleted", ["none"])):
             options = {"partitions": 1, "records": 600, "per_batch": 10, "codecs": codecs, "idempotent": True}
             client.ask("produce", topic=topic, **content, **options)
@@ -119,24 +118,24 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             broker.kill()
 
 
-def _consumed(client: Client, folder: Path, level: str) -> Rows:
+def _consumed(client, folder, level):
     found = client.consume(folder / "consumed", ["kept", "txn"], isolation=level).records
     return [record for topic in ("kept", "txn") for record in found[topic]]
 
 
-def _read(log_dir: kafkalog.LogDir, level: str, **options: Any) -> Rows:
+def _read(log_dir, level, **options):
     """The same of files, as a consumer gets it."""
     scan = kafkalog.scan(log_dir, topics=["kept", "txn"], columns=_READ, isolation_level=level, **options)
     table = scan.to_table()
     assert not scan.n_damage
     stamps = table.column("timestamp").cast(pa.int64())
-    rows: Rows = table.set_column(_READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    rows = table.set_column(_READ.index("timestamp"), "timestamp", stamps).to_pylist()
     for row in rows:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def _begin_a_transaction(path: Path) -> None:
+def _begin_a_transaction(path):
     """Append what a controller had written that ended within a transaction of its own."""
 
     records = [
@@ -153,7 +152,7 @@ def _begin_a_transaction(path: Path) -> None:
         log.write(batch)
 
 
-def test_segments_are_those_in_the_storage(told: Told) -> None:
+def test_segments_are_those_in_the_storage(told):
     found = kafkalog.remote_log(told.log_dir)
     assert not found.findings
     assert not found.deleting
@@ -168,7 +167,7 @@ def test_segments_are_those_in_the_storage(told: Told) -> None:
     )
 
 
-def test_remote_and_local_segments_are_what_consumers_get(told: Told) -> None:
+def test_remote_and_local_segments_are_what_consumers_get(told):
     joined = kafkalog.open(told.log_dir, tiered=told.folder.as_uri())
     for key in ("kept-0", "txn-0", "txn-1"):
         assert {segment.path.is_tiered for segment in joined[key].segments} == {True, False}
@@ -184,7 +183,7 @@ def test_remote_and_local_segments_are_what_consumers_get(told: Told) -> None:
     assert alone.to_numpy(columns=["offset"]).offset.tolist() == offsets[: told.latest_tiered + 1]
 
 
-def test_a_stock_broker_serves_the_restored_log_dir(told: Told, tmp_path: Path) -> None:
+def test_a_stock_broker_serves_the_restored_log_dir(told, tmp_path):
     findings = kafkalog.restore_tiered(told.folder, tmp_path / "new", told.log_dir, topics=["kept", "txn"])
     assert not [finding for finding in findings if finding.damage]
     restored = kafkalog.open(tmp_path / "new")
@@ -201,7 +200,7 @@ def test_a_stock_broker_serves_the_restored_log_dir(told: Told, tmp_path: Path) 
         client.close()
 
 
-def test_records_are_those_that_kafkas_tool_prints(told: Told) -> None:
+def test_records_are_those_that_kafkas_tool_prints(told):
     kinds = set()
     for path, text in told.dumped.items():
         topic = path.parent.name.rpartition("-")[0]
@@ -212,7 +211,7 @@ def test_records_are_those_that_kafkas_tool_prints(told: Told) -> None:
     assert {"BeginTransaction", "AbortTransaction", "EndTransaction", "Topic"} < kinds
 
 
-def test_a_transaction_of_metadata_that_the_controller_aborted(told: Told) -> None:
+def test_a_transaction_of_metadata_that_the_controller_aborted(told):
     kinds = [record.type for record in kafkalog.history(told.log_dir, "__cluster_metadata")]
     assert kinds.count("AbortTransaction") == 1
     found = kafkalog.metadata(told.log_dir)

@@ -1,14 +1,10 @@
 """A real broker deletes at once what a load said that it would, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from compactions import RandomPartition
@@ -22,7 +18,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DAY = 86_400_000
 N = 20
-TOPICS: dict[str, tuple[int, dict[str, object]]] = {
+TOPICS = {
     "overdue": (8, {}),
     "recent": (6, {}),
     "for-ever": (8, {"retention.ms": -1}),
@@ -36,7 +32,7 @@ GONE = ("both", "overdue", "short")
 
 
 @pytest.fixture
-def client_and_broker(tmp_path: Path) -> Iterator[tuple[Client, Broker]]:
+def client_and_broker(tmp_path):
     program = java()
     jars = class_path(program)
     properties = {"log.initial.task.delay.ms": 500, "log.retention.check.interval.ms": 500}
@@ -50,13 +46,13 @@ def client_and_broker(tmp_path: Path) -> Iterator[tuple[Client, Broker]]:
             broker.kill()
 
 
-def boot(client: Client, broker: Broker) -> None:
+def boot(client, broker):
     broker.start()
     client.server = broker.address
     client.ask("ready")
 
 
-def test_a_broker_deletes_what_the_note_says(client_and_broker: tuple[Client, Broker], tmp_path: Path) -> None:
+def test_a_broker_deletes_what_the_note_says(client_and_broker, tmp_path):
     client, broker = client_and_broker
     boot(client, broker)
     topics = [{"name": name, "partitions": 1, "configs": configs} for name, (_, configs) in TOPICS.items()]
@@ -74,7 +70,7 @@ def test_a_broker_deletes_what_the_note_says(client_and_broker: tuple[Client, Br
     assert f" and {len(GONE) - 1} more: the newest" in note
     boot(client, broker)
 
-    def left() -> dict[str, int]:
+    def left():
         while True:
             try:
                 records = client.consume(tmp_path / "read.jsonl", list(TOPICS)).records
@@ -91,7 +87,7 @@ def test_a_broker_deletes_what_the_note_says(client_and_broker: tuple[Client, Br
 
 
 HOUR = 3_600_000
-SETTINGS: dict[str, dict[str, object]] = {
+SETTINGS = {
     "time": {"retention.ms": DAY},
     "size": {"retention.ms": -1, "retention.bytes": 1500},
     "both": {"retention.ms": 2 * DAY, "retention.bytes": 2500},
@@ -108,10 +104,10 @@ SETTINGS: dict[str, dict[str, object]] = {
 N_EACH = 7
 
 
-def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path: Path) -> None:
+def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path):
     now = time.time_ns() // 10**6
     rng = random.Random(20261127)
-    settings: dict[str, dict[str, str | None]] = {}
+    settings = {}
     for kind, values in SETTINGS.items():
         for number in range(N_EACH):
             settings[name := f"{kind}-{number}"] = {setting: str(value) for setting, value in values.items()}
@@ -148,7 +144,7 @@ def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path: Path) -> None
     assert {name: (found[name], wanted[name], before[name]) for name in wanted if found[name] != wanted[name]} == {}
 
 
-def segments_of(root: Path) -> dict[str, dict[str, int]]:
+def segments_of(root):
     """Names and sizes of the segments of each partition."""
     return {
         path.name: {log.name: log.stat().st_size for log in sorted(path.glob("*.log"))}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import golden_sets
@@ -20,9 +19,7 @@ from conformance.test_rebuild import QUIET
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.salvaging.report import SalvagedPartition
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
-from kafkalog.survey.startup import PartitionPlan
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -33,7 +30,7 @@ SALVAGED = (
     *(("k28", name) for name in ("p-v0-mixcodec-0", "p-v1-mixcodec-0", "p-v0v1v2-mixed-0", "p-v1-logappend-0")),
     *(("k28", name) for name in ("p-v0-none-0", "p-v1-compact-none-0", "p-v1v2-mixed-0", "p-v2-txn-0")),
 )
-TRUNCATED: tuple[tuple[str, str, dict[str, int]], ...] = (
+TRUNCATED = (
     ("k44", "p-txn-0", {"to_offset": 156}),
     ("k44", "p-txn-0", {"to_offset": 304}),
     ("k44", "p-mixcodec-0", {"to_offset": 100}),
@@ -43,7 +40,7 @@ TRUNCATED: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("k28", "p-v0v1v2-mixed-0", {"to_offset": 200}),
     ("k28", "p-v0-gzip-0", {"to_offset": 333}),
 )
-TRIMMED: tuple[tuple[str, str, dict[str, int]], ...] = (
+TRIMMED = (
     ("k44", "p-txn-0", {"before_offset": 200}),
     ("k44", "p-txn-0", {"before_offset": 430}),
     ("k44", "p-mixcodec-0", {"before_offset": 77}),
@@ -77,9 +74,9 @@ class Repaired(BrokerLife):
         The log start and end offsets that the reports name.
     """
 
-    def tell(self) -> None:
-        self.expected: dict[str, list[Row]] = {}
-        self.bounds: dict[str, tuple[int, int]] = {}
+    def tell(self):
+        self.expected = {}
+        self.bounds = {}
         self.lost = 0
         n_made, configs = 4, {"retention.ms": -1, "max.message.bytes": 4_000_000}
         sizes = {
@@ -104,7 +101,7 @@ class Repaired(BrokerLife):
         self.stop()
         self.after = self.hashes()
 
-    def place(self, source: Path, name: str) -> Path:
+    def place(self, source, name):
         """Make a partition the one that the broker had when it stopped, but for the topic's id."""
         target = self.log_dir / name
         metadata = (target / kf.PARTITION_METADATA).read_bytes()
@@ -119,8 +116,8 @@ class Repaired(BrokerLife):
             (self.log_dir / checkpoint).write_bytes(encode_offset_checkpoint(offsets))
         return target
 
-    def salvage(self, n_made: int) -> None:
-        wanted: dict[str, list[Row]] = {}
+    def salvage(self, n_made):
+        wanted = {}
         for number, (golden, name) in enumerate(SALVAGED):
             target = self.place(golden_sets.partitions(golden)[name], f"salvaged-{number}")
             wanted[target.name] = damage(target, records(golden, name), seed=number)
@@ -134,14 +131,14 @@ class Repaired(BrokerLife):
             self.put(one)
             self.expected[Path(one.output).name] = wanted[Path(one.output).name]
 
-    def put(self, one: SalvagedPartition) -> None:
+    def put(self, one):
         """A salvaged partition takes the place of the damaged one."""
         target = self.log_dir / Path(one.output).name
         shutil.rmtree(target)
         shutil.move(one.output, target)
         self.bounds[target.name] = one.start_offset, one.end_offset
 
-    def truncate(self) -> None:
+    def truncate(self):
         cuts = [*TRUNCATED, *((*one, {"to_timestamp": middle_time(*one)}) for one in BY_TIME)]
         for number, (golden, name, how) in enumerate(cuts):
             target = self.place(golden_sets.partitions(golden)[name], f"truncated-{number}")
@@ -153,7 +150,7 @@ class Repaired(BrokerLife):
             else:
                 at = 2**62  # nothing is of a later epoch
             end = max((batch.last + 1 for batch in batches if batch.last < at), default=0)
-            self.note(kafkalog.truncate(target, **how, in_place=True, backup=self.folder / f"end-{number}"))  # type: ignore[arg-type]
+            self.note(kafkalog.truncate(target, **how, in_place=True, backup=self.folder / f"end-{number}"))
             self.expected[target.name] = [row for row in rows if row[0] < end]
             assert self.bounds[target.name][1] in (end, at)
         target = self.place(made(self.folder / "epochs", 0), f"truncated-{len(cuts)}")
@@ -164,12 +161,12 @@ class Repaired(BrokerLife):
         self.expected[target.name] = [row for row in rows if row[0] < end]
         assert self.bounds[target.name] == (0, end)
 
-    def trim(self) -> None:
+    def trim(self):
         cuts = [*TRIMMED, *((*one, {"before_timestamp": middle_time(*one)}) for one in BY_TIME)]
         for number, (golden, name, how) in enumerate(cuts):
             target = self.place(golden_sets.partitions(golden)[name], f"trimmed-{number}")
             start = how.get("before_offset", 0) or first_at(golden, name, how["before_timestamp"])
-            self.note(kafkalog.trim(target, **how, in_place=True, backup=self.folder / f"start-{number}"))  # type: ignore[arg-type]
+            self.note(kafkalog.trim(target, **how, in_place=True, backup=self.folder / f"start-{number}"))
             self.expected[target.name] = [row for row in records(golden, name) if row[0] >= start]
             assert self.bounds[target.name] == (start, kafkalog.Partition(target).log_end_offset)
         # without the checkpoint of a log dir, what is left of the first segment is read, too
@@ -182,7 +179,7 @@ class Repaired(BrokerLife):
         self.bounds[target.name] = base, 430
         self.expected[target.name] = [row for row in records("k44", "p-txn-0") if row[0] >= base]
 
-    def merge(self) -> None:
+    def merge(self):
         """Three copies of a partition, each with every third batch damaged, make a whole one."""
         for number in range(len(MERGED) + 1):
             if number < len(MERGED):
@@ -205,13 +202,12 @@ class Repaired(BrokerLife):
             self.bounds[target.name] = one.start_offset, one.end_offset
             self.expected[target.name] = rows_of(source) if number == len(MERGED) else records(*MERGED[number])
 
-    def note(self, report: kafkalog.RecoveryReport) -> None:
-        row: PartitionPlan
+    def note(self, report):
         (row,) = report.partitions
         assert row.error is None
         self.bounds[Path(row.path).name] = row.log_start_offset, row.log_end_offset
 
-    def hashes(self) -> dict[str, str]:
+    def hashes(self):
         """Of all `.log` files of the repaired partitions."""
         return {
             f"{name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
@@ -220,10 +216,10 @@ class Repaired(BrokerLife):
         }
 
 
-def damage(partition: Path, rows: list[Row], seed: int) -> list[Row]:
+def damage(partition, rows, seed):
     """Damage each segment; returns the records of the batches that are still there, byte for byte."""
     rng = np.random.default_rng((20261122, seed))
-    kept: list[Row] = []
+    kept = []
     end = 0
     for path in sorted(partition.glob("*.log")):
         data = path.read_bytes()
@@ -240,7 +236,7 @@ def damage(partition: Path, rows: list[Row], seed: int) -> list[Row]:
     return kept
 
 
-def damaged_bytes(rng: np.random.Generator, data: bytes, n: int) -> bytes:
+def damaged_bytes(rng, data, n):
     """Flip bits, set ranges to zero, cut ranges out, and put random bytes in between."""
     found = bytearray(data)
     for kind in rng.choice(["flip", "zero", "cut", "insert"], n if data else 0):
@@ -257,7 +253,7 @@ def damaged_bytes(rng: np.random.Generator, data: bytes, n: int) -> bytes:
     return bytes(found)
 
 
-def batches_in(data: bytes, start: int) -> Iterator[Batch]:
+def batches_in(data, start):
     """The batches of a segment; `start` is the offset behind the segment before."""
     for begin, end in builder.batch_positions(data):
         batch = data[begin:end]
@@ -266,14 +262,14 @@ def batches_in(data: bytes, start: int) -> Iterator[Batch]:
         start = last + 1
 
 
-def batches_of(partition: Path) -> list[Batch]:
-    found: list[Batch] = []
+def batches_of(partition):
+    found = []
     for path in sorted(partition.glob("*.log")):
         found += batches_in(path.read_bytes(), found[-1].last + 1 if found else 0)
     return found
 
 
-def made(target: Path, seed: int) -> Path:
+def made(target, seed):
     """A partition of two segments with all codecs and several leader epochs."""
     batches = salvage_trials.made(seed, 72).batches
     target.mkdir()
@@ -284,7 +280,7 @@ def made(target: Path, seed: int) -> Path:
     return target
 
 
-def records(golden: str, name: str) -> list[Row]:
+def records(golden, name):
     """What a consumer of the broker that wrote a golden partition read."""
     parsed = kf.parse_partition_directory(name)
     assert parsed is not None
@@ -295,30 +291,30 @@ def records(golden: str, name: str) -> list[Row]:
     ]
 
 
-def rows_of(partition: Path) -> list[Row]:
+def rows_of(partition):
     """The records of a made partition."""
     table = kafkalog.read_table(partition, columns=["offset", "key", "value"])
     return list(zip(*(table[name].to_pylist() for name in ("offset", "key", "value")), strict=True))
 
 
-def timestamps(golden: str, name: str) -> list[tuple[int, int]]:
+def timestamps(golden, name):
     topic = name.rpartition("-")[0]
     return [(row["offset"], row["timestamp"]) for row in golden_sets.truth(golden, topic) if row["partition"] == 0]
 
 
-def middle_time(golden: str, name: str) -> int:
+def middle_time(golden, name):
     """The timestamp of the record in the middle of a partition."""
     stamps = timestamps(golden, name)
     return stamps[len(stamps) // 2][1]
 
 
-def first_at(golden: str, name: str, timestamp: int) -> int:
+def first_at(golden, name, timestamp):
     """Offset of the first record at or after a time."""
     return min(offset for offset, at in timestamps(golden, name) if at >= timestamp)
 
 
 @pytest.fixture(scope="module")
-def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repaired]:
+def repaired(tmp_path_factory):
     repaired = Repaired(tmp_path_factory.mktemp("repaired"), **QUIET)
     try:
         repaired.tell()
@@ -327,15 +323,15 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repaired]:
         repaired.end()
 
 
-def test_the_damage_is_worth_the_name(repaired: Repaired) -> None:
+def test_the_damage_is_worth_the_name(repaired):
     assert repaired.lost > 100_000
     n_rows = [len(repaired.expected[name]) for name in repaired.expected if name.startswith("salvaged")]
     assert min(n_rows) > 0
     assert sum(n_rows) > 3000
 
 
-def test_a_consumer_reads_exactly_the_records_that_survive(repaired: Repaired) -> None:
-    read: dict[str, list[Any]] = {name: [] for name in repaired.expected}
+def test_a_consumer_reads_exactly_the_records_that_survive(repaired):
+    read = {name: [] for name in repaired.expected}
     for rows in repaired.read.records.values():
         for row in rows:
             read[f"{row['topic']}-{row['partition']}"].append((row["offset"], row["key"], row["value"]))
@@ -343,18 +339,18 @@ def test_a_consumer_reads_exactly_the_records_that_survive(repaired: Repaired) -
     assert [name for name in read if read[name] != repaired.expected[name]] == []
 
 
-def test_logs_start_and_end_where_the_reports_say(repaired: Repaired) -> None:
+def test_logs_start_and_end_where_the_reports_say(repaired):
     listed = {f"{row['topic']}-{row['partition']}": (row["earliest"], row["latest"]) for row in repaired.offsets}
     assert {name: listed[name] for name in repaired.bounds} == repaired.bounds
     assert repaired.bounds.keys() == repaired.expected.keys()
 
 
-def test_the_broker_recovers_nothing(repaired: Repaired) -> None:
+def test_the_broker_recovers_nothing(repaired):
     assert recovery_lines(repaired.logs[1]) == []
     assert repaired.after == repaired.before
 
 
-def test_a_recovery_of_everything_cuts_nothing(repaired: Repaired) -> None:
+def test_a_recovery_of_everything_cuts_nothing(repaired):
     for name in (kf.CLEAN_SHUTDOWN_FILE, kf.RECOVERY_POINT_CHECKPOINT):
         (repaired.log_dir / name).unlink()
     repaired.boot()

@@ -1,15 +1,11 @@
 """Settings and partitions are those that Kafka's own classes have; no broker runs for this."""
 
-from __future__ import annotations
-
 import base64
 import random
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
-from conformance.kafka import Client
 
 from kafkalog import ConfigWarning, LogConfig
 from kafkalog.interchange.arrow_input import record_slices
@@ -18,23 +14,23 @@ from kafkalog.writing.partitioner import Partitioner, hash_keys
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-def ask(client: Client, *pairs: tuple[dict[str, str], dict[str, str]]) -> list[dict[str, Any]]:
+def ask(client, *pairs):
     """What Kafka makes of (broker's, topic's) properties."""
     answers = client.ask("log_configs", configs=[{"broker": broker, "topic": topic} for broker, topic in pairs])
     return list(answers["configs"])
 
 
-def as_kafka(config: LogConfig) -> dict[str, str]:
+def as_kafka(config):
     return {**config.to_properties(), "internal.segment.bytes": "null"}
 
 
-def test_defaults_are_those_of_kafkas_class(client: Client) -> None:
+def test_defaults_are_those_of_kafkas_class(client):
     (answer,) = ask(client, ({}, {}))
     assert len(answer["values"]) > 30
     assert as_kafka(LogConfig()) == answer["values"]
 
 
-def test_no_name_that_kafka_has_is_taken_for_a_misspelt_one(client: Client) -> None:
+def test_no_name_that_kafka_has_is_taken_for_a_misspelt_one(client):
     names = client.ask("setting_names")["names"]
     assert len(names) > 300
     with warnings.catch_warnings(record=True) as caught:
@@ -58,7 +54,7 @@ SETTINGS = {
 }
 
 
-def test_precedence_is_kafkas(client: Client) -> None:
+def test_precedence_is_kafkas(client):
     draw = random.Random(20261121)
     pairs = []
     for _ in range(300):
@@ -88,7 +84,7 @@ VALUES += ["none", "uncompressed", "zstd", "ZSTD", "CreateTime", "createtime", "
 VALUES += ["1048575", "1048576", "13", "14", "-131072", "-131073", "delete,delete", "x"]
 
 
-def test_values_are_refused_or_warned_about_where_kafka_refuses_them(client: Client) -> None:
+def test_values_are_refused_or_warned_about_where_kafka_refuses_them(client):
     cases = [
         (name, value)
         for name in LogConfig().to_properties()
@@ -120,7 +116,7 @@ def test_values_are_refused_or_warned_about_where_kafka_refuses_them(client: Cli
     assert abs(refused_here - refused_there) <= 4
 
 
-def test_keys_are_hashed_and_spread_as_kafka_does(client: Client) -> None:
+def test_keys_are_hashed_and_spread_as_kafka_does(client):
     draw = random.Random(5)
     keys = [b"", b"a", b"ab", b"abc", *(draw.randbytes(draw.randrange(70)) for _ in range(3000)), bytes(100_000)]
     (columns,) = record_slices({"key": keys, "value": keys}, max_bytes=2**30)

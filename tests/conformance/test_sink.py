@@ -1,12 +1,9 @@
 """A real broker serves what Spark wrote into its log dir, and consumers get the rows of the DataFrame."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,7 +38,7 @@ spark.stop()
 class Sunk(BrokerLife):
     """A broker that was stopped, written to by Spark, and started again."""
 
-    def run(self) -> subprocess.CompletedProcess[str]:
+    def run(self):
         root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -56,7 +53,7 @@ class Sunk(BrokerLife):
 
 
 @pytest.fixture
-def sunk(tmp_path: Path) -> Iterator[Sunk]:
+def sunk(tmp_path):
     sunk = Sunk(tmp_path, **{"broker.session.timeout.ms": 2500})
     try:
         yield sunk
@@ -64,7 +61,7 @@ def sunk(tmp_path: Path) -> Iterator[Sunk]:
         sunk.end()
 
 
-def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk: Sunk, tmp_path: Path) -> None:
+def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk, tmp_path):
     sunk.boot()
     configs = {"retention.ms": -1}
     sunk.client.ask("create", topics=[{"name": "sunk", "partitions": 3, "configs": configs}])
@@ -80,7 +77,7 @@ def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk
     sunk.boot()
     rows = sunk.client.consume(tmp_path / "read.jsonl", ["sunk"]).records["sunk"]
     assert len(rows) == N
-    ends: dict[int, int] = {}
+    ends = {}
     for row in rows:
         number = row["timestamp"] - 1_700_000_000_000
         assert row["key"] == (b"k%d" % (number % 40) if number % 7 else None)

@@ -1,21 +1,17 @@
 """What our source reads out of a broker's files is what Spark's own Kafka source gets from that broker, row for row."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from conformance.history import FLOODED, SMALL, TOPICS, History
+from conformance.history import FLOODED, SMALL, TOPICS
 from conformance.jars import java, spark_connector
 from conformance.kafka import wait_until
 
@@ -29,7 +25,7 @@ QUIET = tuple(name for name in TOPICS if name not in FLOODED)
 class Spark:
     """A Spark process that reads with either source."""
 
-    def __init__(self, history: History, jars: str, folder: Path) -> None:
+    def __init__(self, history, jars, folder):
         self.log_dir, self._server, self._folder = history.broker.log_dir, history.broker.address, folder
         self._log = folder / "spark.log"
         self._n_asked = 0
@@ -46,19 +42,19 @@ class Spark:
                 text=True,
             )
 
-    def ask(self, do: str, **command: Any) -> dict[str, Any]:
+    def ask(self, do, **command):
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._n_asked += 1
         self._process.stdin.write(json.dumps({"number": self._n_asked, "do": do, **command}) + "\n")
         self._process.stdin.flush()
         while line := self._process.stdout.readline():
-            answer: dict[str, Any] = json.loads(line)
+            answer = json.loads(line)
             if answer.pop("number") == self._n_asked:  # else to a question whose test ran out of time
                 return answer
         raise RuntimeError(f"Spark is gone:\n{self._log.read_text()[-3000:]}")
 
-    def _read(self, **command: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def _read(self, **command):
         to = self._folder / "rows.arrow"
         answer = self.ask("read", to=str(to), **command)
         if "error" in answer:
@@ -69,17 +65,17 @@ class Spark:
         rows = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", stamps).to_pylist()
         return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), answer
 
-    def theirs(self, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def theirs(self, **options):
         """From the broker."""
         quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "50"}
         given = {"kafka.bootstrap.servers": self._server, **quick, **flat(options)}
         return self._read(format="kafka", options=given, path=None)
 
-    def ours(self, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def ours(self, **options):
         """From its files."""
         return self._read(format="kafkalog", options=flat(options), path=str(self.log_dir))
 
-    def close(self) -> None:
+    def close(self):
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -89,7 +85,7 @@ class Spark:
                 self._process.kill()
 
 
-def flat(options: dict[str, Any]) -> dict[str, str]:
+def flat(options):
     return {
         name.replace("__", "."): value if isinstance(value, str) else json.dumps(value)
         for name, value in options.items()
@@ -97,7 +93,7 @@ def flat(options: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def spark(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+def spark(history, tmp_path_factory):
     program = java()
     one = Spark(history, spark_connector(program), tmp_path_factory.mktemp("spark"))
     with contextlib.closing(one):
@@ -105,7 +101,7 @@ def spark(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_every_topic_reads_as_sparks_own_source_reads_it(spark: Spark, level: str) -> None:
+def test_every_topic_reads_as_sparks_own_source_reads_it(spark, level):
     # of held-back, the last stable offset lies below the log start, at which Spark's own source fails
     topics = [name for name in QUIET if level == "read_uncommitted" or name != "held-back"]
     options = {"subscribe": ",".join(topics), "includeHeaders": True, "kafka__isolation__level": level}
@@ -119,7 +115,7 @@ def test_every_topic_reads_as_sparks_own_source_reads_it(spark: Spark, level: st
         assert mine == other
 
 
-def bounds(spark: Spark, topic: str) -> dict[int, tuple[int, int]]:
+def bounds(spark, topic):
     log_dir = kafkalog.open(spark.log_dir)
     return {
         key.partition: (log_dir[key].log_start_offset, log_dir[key].log_end_offset)
@@ -128,12 +124,12 @@ def bounds(spark: Spark, topic: str) -> dict[int, tuple[int, int]]:
     }
 
 
-def times(spark: Spark, topic: str) -> list[int]:
+def times(spark, topic):
     table = kafkalog.read_table(spark.log_dir, topics=topic, columns=["timestamp"])
     return sorted(table["timestamp"].cast(pa.int64()).to_pylist())
 
 
-def cases(spark: Spark) -> Iterator[dict[str, Any]]:
+def cases(spark):
     stamps = times(spark, "gzip")
     early, late = stamps[len(stamps) // 4], stamps[3 * len(stamps) // 4]
     yield {"subscribe": "gzip", "startingOffsets": {"gzip": {"0": 40, "1": -2}}}
@@ -167,11 +163,11 @@ def cases(spark: Spark) -> Iterator[dict[str, Any]]:
     }
 
 
-def partition_of(row: dict[str, Any]) -> tuple[str, int]:
+def partition_of(row):
     return row["topic"], row["partition"]
 
 
-def test_options_choose_the_same_rows(spark: Spark) -> None:
+def test_options_choose_the_same_rows(spark):
     n_rows = []
     for options in cases(spark):
         theirs, about_theirs = spark.theirs(**options)
@@ -188,7 +184,7 @@ def test_options_choose_the_same_rows(spark: Spark) -> None:
     assert len(n_rows) == 14
 
 
-def test_a_pattern_matches_the_whole_name_here_and_any_part_of_it_there(spark: Spark) -> None:
+def test_a_pattern_matches_the_whole_name_here_and_any_part_of_it_there(spark):
     topics = {
         name: {row["topic"] for row in read(subscribePattern="z.*")[0]}
         for name, read in (("ours", spark.ours), ("theirs", spark.theirs))
@@ -196,7 +192,7 @@ def test_a_pattern_matches_the_whole_name_here_and_any_part_of_it_there(spark: S
     assert topics == {"ours": {"zstd"}, "theirs": {"zstd", "gzip", "lz4"}}
 
 
-REFUSED: list[dict[str, Any]] = [
+REFUSED = [
     {"subscribe": "gzip", "assign": {"gzip": [0]}},
     {"assign": "gzip"},
     {"assign": '{"gzip":0}'},
@@ -221,7 +217,7 @@ REFUSED: list[dict[str, Any]] = [
 ]
 
 
-def test_what_sparks_source_refuses_is_refused(spark: Spark) -> None:
+def test_what_sparks_source_refuses_is_refused(spark):
     for options in REFUSED:
         _, theirs = spark.theirs(**options)
         _, ours = spark.ours(**options)
@@ -230,9 +226,7 @@ def test_what_sparks_source_refuses_is_refused(spark: Spark) -> None:
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_a_stream_under_a_live_broker_reads_each_record_once(
-    spark: Spark, history: History, tmp_path: Path, level: str
-) -> None:
+def test_a_stream_under_a_live_broker_reads_each_record_once(spark, history, tmp_path, level):
     topic = f"streamed-{level}"
     configs = {**SMALL, "retention.ms": -1}
     history.client.ask("create", topics=[{"name": topic, "partitions": 2, "configs": configs}])
@@ -245,19 +239,19 @@ def test_a_stream_under_a_live_broker_reads_each_record_once(
         }
     )
 
-    def rows() -> Counter[tuple[int, int]]:
-        found: Counter[tuple[int, int]] = Counter()
+    def rows():
+        found = Counter()
         for log in sorted((tmp_path / "out" / "_spark_metadata").glob("[0-9]*")):
             for line in log.read_text().splitlines()[1:]:
                 lines = Path(json.loads(line)["path"].removeprefix("file://")).read_text().splitlines()
                 found.update((row["partition"], row["offset"]) for row in map(json.loads, lines))
         return found
 
-    def consumed(name: str) -> Counter[tuple[int, int]]:
+    def consumed(name):
         truth = history.client.consume(tmp_path / f"{name}.jsonl", [topic], isolation=level)
         return Counter((row["partition"], row["offset"]) for row in truth.records[topic])
 
-    def is_read(expected: Counter[tuple[int, int]]) -> bool:
+    def is_read(expected):
         return sum(rows().values()) >= expected.total() or not spark.ask("state")["is_active"]
 
     for life in range(3):

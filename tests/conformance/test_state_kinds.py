@@ -14,7 +14,6 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 _PROGRAM = Path(__file__).with_name("StateKinds.java")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-_PROPERTIES: dict[str, str | int] = {
+_PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:ann",
     "delegation.token.secret.key": "something",
@@ -49,7 +48,7 @@ _PROPERTIES: dict[str, str | int] = {
 }
 
 
-_NOT_WRITTEN: dict[str, dict[str, str]] = {
+_NOT_WRITTEN = {
     "__cluster_metadata": {
         "AbortTransaction": "for a controller that ends within a transaction of its own; see test_remote_log",
         "FenceBroker": "before 3.3",
@@ -70,7 +69,7 @@ class QuorumBroker(Broker):
 
     users = ""
 
-    def _prepare(self) -> None:
+    def _prepare(self):
         self._write_properties()
         command = [self._java, "-cp", self._jars, "kafka.tools.StorageTool", "format", "--standalone"]
         file = str(self.folder / "server.properties")
@@ -78,7 +77,7 @@ class QuorumBroker(Broker):
             [*command, "--cluster-id", "kafkalogConformance01w", "--config", file], check=True, capture_output=True
         )
 
-    def _role(self) -> dict[str, str | int]:
+    def _role(self):
         properties = super()._role()
         _, _, controller = str(properties.pop("controller.quorum.voters")).partition("@")
         (port,) = free_ports(1)
@@ -101,7 +100,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(tmp_path_factory):
     """What the client said, and the log dir of the broker, which was killed right after."""
     program = java()
     jars = class_path(program)
@@ -144,11 +143,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             broker.kill()
 
 
-def _text(text: str) -> bytes:
+def _text(text):
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def _request(address: str, kind: int, version: int, body: bytes) -> bytes:
+def _request(address, kind, version, body):
     host, _, port = address.partition(":")
     head = struct.pack(">hhi", kind, version, 7) + _text("test")
     with socket.create_connection((host, int(port))) as connection, connection.makefile("rb") as answers:
@@ -157,14 +156,14 @@ def _request(address: str, kind: int, version: int, body: bytes) -> bytes:
         return answers.read(size)[4:]
 
 
-def _old_commit(address: str, group: str, retention: int) -> None:
+def _old_commit(address, group, retention):
     """A commit of version 2, which says for how long it is kept."""
     body = _text(group) + struct.pack(">i", -1) + _text("") + struct.pack(">qi", retention, 1) + _text("orders")
     answer = _request(address, 8, 2, body + struct.pack(">iiq", 1, 0, 5) + _text("kept for a while"))
     assert answer.endswith(b"\0\0")
 
 
-def _produce_without_coordinator(address: str) -> None:
+def _produce_without_coordinator(address):
     """Write into a transaction that no coordinator knows, as producers did whose `AddPartitionsToTxn` came too late."""
     now = int(time.time() * 1000)
     batch = batch_v2(
@@ -181,21 +180,21 @@ def _produce_without_coordinator(address: str) -> None:
     assert struct.unpack_from(">h", answer, 4 + len(_text("ordinary")) + 8) == (0,), answer
 
 
-def _transactions(log_dir: Path, copy: Path) -> kafkalog.Transactions:
+def _transactions(log_dir, copy):
     """As of now, out of a copy of what the broker is writing."""
     # the broker runs: what it deletes may be gone before it is copied
     shutil.copytree(log_dir, copy, ignore=shutil.ignore_patterns("*.index", "*.timeindex", "*.tmp", "*-delete"))
     return kafkalog.transactions(copy, transaction_max_timeout_ms=1, now=int(time.time() * 1000) + 60_000)
 
 
-def test_the_command_that_ends_a_hanging_transaction_ends_it(told: Told) -> None:
+def test_the_command_that_ends_a_hanging_transaction_ends_it(told):
     (one,) = told.hung.hanging
     assert (one.topic, one.partition, one.producer_id, one.is_blocking) == ("ordinary", 0, 777_777, True)
     assert not told.freed.hanging
     assert not [part for transaction in told.freed for part in transaction.open if part.topic == "ordinary"]
 
 
-def test_groups_members_and_offsets(told: Told) -> None:
+def test_groups_members_and_offsets(told):
     found = {group.name: group for group in kafkalog.groups(told.log_dir)}
     said = told.said["groups"]
     assert sorted(found) == sorted(said)
@@ -226,25 +225,25 @@ def test_groups_members_and_offsets(told: Told) -> None:
     assert found["by-regex"].members[0].subscribed == ["~ord.*"]
 
 
-def _member(one: Any) -> str:
+def _member(one):
     assigned = {topic: sorted(partitions) for topic, partitions in one.assigned.items()}
     return json.dumps([one.member_id, one.client_id, one.client_host, assigned], sort_keys=True)
 
 
-def test_offsets_as_of_a_time(told: Told) -> None:
+def test_offsets_as_of_a_time(told):
     assert len(told.said["commits"]) == 4
     for one in told.said["commits"]:
         (group,) = kafkalog.groups(told.log_dir, groups="timed", end_timestamp=one["time"])
         assert [offset.offset for offset in group.offsets] == [one["offset"] + partition for partition in range(3)]
 
 
-def test_internal_topics_were_cleaned(told: Told) -> None:
+def test_internal_topics_were_cleaned(told):
     log_dir = kafkalog.open_log_dir(told.log_dir)
     found = [log_dir[key] for key in log_dir if key.topic == "__consumer_offsets"]
     assert any(one.log_end_offset > 3 * kafkalog.scan(one).count_rows() for one in found), "most records are gone"
 
 
-def test_transactions(told: Told) -> None:
+def test_transactions(told):
     transactions = kafkalog.transactions(told.log_dir)
     assert not transactions.hanging
     found = {one.transactional_id: one for one in transactions}
@@ -254,7 +253,7 @@ def test_transactions(told: Told) -> None:
         one = found[name]
         assert (one.state, [one.producer_id, one.producer_epoch]) == (expected["state"], expected["producer"]), name
         assert one.timeout_ms == expected["timeout"], name
-        partitions: dict[str, list[int]] = {}
+        partitions = {}
         for topic, partition in one.partitions:
             partitions.setdefault(topic, []).append(partition)
         assert partitions == expected["partitions"], name
@@ -265,11 +264,11 @@ def test_transactions(told: Told) -> None:
             assert not one.open, name
 
 
-def test_the_clusters_metadata(told: Told) -> None:
+def test_the_clusters_metadata(told):
     found, said = kafkalog.metadata(told.log_dir), told.said
     assert not found.findings
     assert list((told.log_dir / "__cluster_metadata-0").glob("*.checkpoint"))
-    topics: dict[str, Any] = {row["topic"]: {"id": row["topic_id"], "partitions": []} for row in found.topics}
+    topics = {row["topic"]: {"id": row["topic_id"], "partitions": []} for row in found.topics}
     for row in found.partitions:
         names = ("leader", "replicas", "isr", "elr", "last_known_elr")
         topics[row["topic"]]["partitions"].append({name: row[name] for name in names})
@@ -282,7 +281,7 @@ def test_the_clusters_metadata(told: Told) -> None:
     assert sorted(
         [row[name].upper().replace("-", "_") if name in upper else row[name] for name in names] for row in found.acls
     ) == sorted(said["acls"])
-    quotas: dict[str, dict[str, float]] = {}
+    quotas = {}
     for row in found.quotas:
         quotas.setdefault(json.dumps(row["entity"], sort_keys=True), {})[row["key"]] = row["value"]
     assert quotas == {json.dumps(entity, sort_keys=True): limits for entity, limits in said["quotas"]}
@@ -305,28 +304,28 @@ def test_the_clusters_metadata(told: Told) -> None:
         }
 
 
-def _types(log_dir: Path, topic: str) -> set[str]:
+def _types(log_dir, topic):
     return {record.type for record in kafkalog.history(log_dir, topic)}
 
 
 @pytest.mark.parametrize("topic", _NOT_WRITTEN)
-def test_records_of_every_type_were_written_but_of_those_that_cannot_be(told: Told, topic: str) -> None:
+def test_records_of_every_type_were_written_but_of_those_that_cannot_be(told, topic):
     known = {re.sub("(Key|Value|Record)$", "", one.name) for one in messages().values() if one.topic == topic}
     assert known - _types(told.log_dir, topic) <= set(_NOT_WRITTEN[topic])
 
 
-def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path: Path) -> None:
+def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path):
     program = java()
     jars = class_path(program)
     broker = Broker(program, jars, tmp_path)
 
-    def tool(name: str, *arguments: str) -> str:
+    def tool(name, *arguments):
         command = [program, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
         return subprocess.run(
             [*command, "--bootstrap-server", broker.address], check=True, capture_output=True, text=True
         ).stdout
 
-    def replicas() -> list[tuple[int, list[int], list[int]]]:
+    def replicas():
         found = kafkalog.metadata(broker.log_dir)
         assert not found.findings
         return [(row["leader"], row["isr"], row["elr"]) for row in found.partitions]

@@ -1,11 +1,7 @@
 """`latest="key"` is a dict fed by a real consumer; `use_time_index` believes what a real broker wrote."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
-from conformance.history import TOPICS, History
+from conformance.history import TOPICS
 from conformance.test_reading import rows
 from effort import thinned
 
@@ -15,9 +11,9 @@ LEVELS = ("read_uncommitted", "read_committed")
 KEYED = [*TOPICS, "crashed"]
 
 
-def state(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def state(records):
     """What somebody has in dicts who consumed these records, one dict for each partition."""
-    tables: dict[int, dict[bytes, dict[str, Any]]] = {}
+    tables = {}
     for record in records:
         if record["key"] is None:
             continue
@@ -30,9 +26,7 @@ def state(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("topic", KEYED)
-def test_the_latest_records_are_those_of_a_dict_that_a_consumer_filled(
-    history: History, topic: str, level: str
-) -> None:
+def test_the_latest_records_are_those_of_a_dict_that_a_consumer_filled(history, topic, level):
     for stage in history.stages:
         if topic == "crashed" and stage is history.clean:
             continue
@@ -42,7 +36,7 @@ def test_the_latest_records_are_those_of_a_dict_that_a_consumer_filled(
         assert expected or topic in ("empty", "trimmed-whole", "held-back")
 
 
-def test_the_cleaner_took_records_that_are_not_the_latest(history: History) -> None:
+def test_the_cleaner_took_records_that_are_not_the_latest(history):
     for topic in ("compacted", "compacted-transactions"):
         records = history.stages[0].truth.records[topic]
         offsets = [record["offset"] for record in records]
@@ -51,7 +45,7 @@ def test_the_cleaner_took_records_that_are_not_the_latest(history: History) -> N
 
 
 @pytest.mark.parametrize("topic", thinned([*TOPICS, "crashed"], 3))
-def test_time_indexes_of_a_broker_lead_to_all_records_of_a_time(history: History, topic: str) -> None:
+def test_time_indexes_of_a_broker_lead_to_all_records_of_a_time(history, topic):
     for stage in history.stages:
         records = stage.truth.records[topic]
         stamps = sorted({record["timestamp"] for record in records})

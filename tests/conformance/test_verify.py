@@ -1,15 +1,10 @@
 """What a real broker leaves behind, or is writing right now, is verified without a finding of damage."""
 
-from __future__ import annotations
-
 import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import golden_sets
 import pytest
-from conformance.history import History, Stage
 from conformance.jars import class_path, java
 from conformance.kafka import Broker
 
@@ -27,8 +22,8 @@ FACTS = {
 
 @pytest.mark.parametrize("deep", [True, False])
 @pytest.mark.parametrize("name", ["live", "clean", "crashed"])
-def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, deep: bool) -> None:
-    stage: Stage = getattr(history, name)
+def test_nothing_is_said_about_a_healthy_log_dir(history, name, deep):
+    stage = getattr(history, name)
     result = kafkalog.verify(stage.log_dir, deep=deep)
     found = list(result.all_findings())
     assert [str(finding) for finding in found if finding.damage] == []
@@ -38,10 +33,10 @@ def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, de
     assert any(segment.has_aborted for segment in segments)
 
 
-def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: History) -> None:
+def test_nothing_is_said_about_files_that_grow_while_they_are_read(history):
     history.client.ask("flood", topic="growing", partitions=2, seed=11)
     try:
-        n_batches: list[int] = []
+        n_batches = []
         # each round has more segments to read: on a busy machine the flood runs away from 25 of them
         enough = time.monotonic() + 30
         while (
@@ -55,7 +50,7 @@ def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: Hist
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def broker(tmp_path):
     """A broker that has not been started, with a partition to load."""
     program = java()
     broker = Broker(program, class_path(program), tmp_path)
@@ -65,7 +60,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
-def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker: Broker, suffix: str) -> None:
+def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker, suffix):
     stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
     stray.write_bytes(b"")
     (finding,) = kafkalog.verify(stray.parent).all_findings()
@@ -75,7 +70,7 @@ def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broke
     assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
 
 
-def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker: Broker) -> None:
+def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker):
     partition = broker.log_dir / "p-txn-0"
     (partition / "foo.log").mkdir()
     (partition / "bar.index").symlink_to("/nonexistent")

@@ -9,14 +9,13 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import golden_sets
 import numpy as np
 import pytest
-from conformance.kafka import BrokerLife, Truth, lines_said, parse_dump
+from conformance.kafka import BrokerLife, lines_said, parse_dump
 from writing import Record, columns_of, draw
 
 import kafkalog
@@ -27,7 +26,7 @@ from kafkalog.storage import atomic as file_steps
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-QUIET: dict[str, str | int] = {
+QUIET = {
     "log.retention.check.interval.ms": 10**9,
     "broker.session.timeout.ms": 2500,
     "broker.heartbeat.interval.ms": 500,
@@ -50,21 +49,21 @@ class Told(NamedTuple):
 class Case:
     """A partition on its way: a writer, and what it was given."""
 
-    def __init__(self, path: Path, told: Told | None = None, **options: Any) -> None:
+    def __init__(self, path, told=None, **options):
         self.writer = PartitionWriter(path, **{"config": SMALL, **options})
         self.records = {} if told is None else dict(told.records)
         self.hidden = set() if told is None else set(told.hidden)
-        self._open: dict[int, set[int]] = {}
+        self._open = {}
 
-    def __enter__(self) -> Case:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error):
         is_open = len(self.writer._files.producers.transactions) and self.records and error[0] is None
         with pytest.warns(TransactionWarning) if is_open else contextlib.nullcontext():
             self.writer.__exit__(*error)
 
-    def add(self, records: list[Record], **options: Any) -> Case:
+    def add(self, records, **options):
         """Append; an offset is the record's own, or the next."""
         before = self.writer.next_offset
         result = self.writer.append(columns_of(records), **options)
@@ -75,7 +74,7 @@ class Case:
             self._open.setdefault(options["producer"][0], set()).update(offsets)
         return self
 
-    def end(self, producer: tuple[int, int], how: str) -> Case:
+    def end(self, producer, how):
         """Commit or abort."""
         getattr(self.writer, f"{how}_transaction")(producer=producer)
         offsets = self._open.pop(producer[0])
@@ -83,15 +82,15 @@ class Case:
         return self
 
     @property
-    def told(self) -> Told:
+    def told(self):
         first_open = min((min(offsets) for offsets in self._open.values()), default=2**63)
         return Told(self.records, self.hidden | {offset for offset in self.records if offset >= first_open})
 
 
-def simple(n: int = 200, **options: Any) -> Callable[[Path], Told]:
+def simple(n=200, **options):
     """Drawn records, all at once."""
 
-    def write(path: Path) -> Told:
+    def write(path):
         with Case(path, **options) as case:
             case.add(draw(n, len(path.name)))
         return case.told
@@ -99,10 +98,10 @@ def simple(n: int = 200, **options: Any) -> Callable[[Path], Told]:
     return write
 
 
-def moved(offset: Callable[[int], int], n: int = 120, **options: Any) -> Callable[[Path], Told]:
+def moved(offset, n=120, **options):
     """Records with offsets of their own."""
 
-    def write(path: Path) -> Told:
+    def write(path):
         with Case(path, **options) as case:
             case.add([record._replace(offset=offset(row)) for row, record in enumerate(draw(n))])
         return case.told
@@ -110,10 +109,10 @@ def moved(offset: Callable[[int], int], n: int = 120, **options: Any) -> Callabl
     return write
 
 
-def stamped(stamp: Callable[[int], int], n: int = 150, **options: Any) -> Callable[[Path], Told]:
+def stamped(stamp, n=150, **options):
     """Records with timestamps of their own."""
 
-    def write(path: Path) -> Told:
+    def write(path):
         with Case(path, **options) as case:
             case.add([record._replace(timestamp=stamp(row)) for row, record in enumerate(draw(n))])
         return case.told
@@ -121,11 +120,11 @@ def stamped(stamp: Callable[[int], int], n: int = 150, **options: Any) -> Callab
     return write
 
 
-def transactions(script: str) -> Callable[[Path], Told]:
+def transactions(script):
     """A letter a step: a and b write, A and B commit, x and y abort theirs, p writes outside."""
     producers = {"a": (4001, 0), "b": (70_000_000_001, 3)}
 
-    def write(path: Path) -> Told:
+    def write(path):
         with Case(path, batch_size=700) as case:
             for number, step in enumerate(script):
                 records = draw(15, number, start=NOW + 1000 * number)
@@ -142,14 +141,14 @@ def transactions(script: str) -> Callable[[Path], Told]:
     return write
 
 
-def idempotent(path: Path) -> Told:
+def idempotent(path):
     with Case(path, batch_size=500) as case:
         for number in range(9):
             case.add(draw(20, number, start=NOW + 1000 * number), producer=(900 + number % 3, number % 3))
     return case.told
 
 
-def wrapped_sequence(path: Path) -> Told:
+def wrapped_sequence(path):
     entry = np.zeros(1, kf.PRODUCER_SNAPSHOT_DTYPE)
     entry[0] = (55, 0, 2**31 - 30, 9, 0, NOW, -1, -1)
     known = ProducerSnapshot(10, entry)
@@ -160,14 +159,14 @@ def wrapped_sequence(path: Path) -> Told:
     return case.told
 
 
-def large(path: Path) -> Told:
+def large(path):
     with Case(path, config=LogConfig(), compression="zstd") as case:
         case.add([Record(value=bytes([row]) * 700_000) for row in range(4)])
         case.add([Record(value=np.random.default_rng(row).bytes(300_000)) for row in range(3)])
     return case.told
 
 
-def over_the_limit(path: Path) -> Told:
+def over_the_limit(path):
     """A record that no producer could send to its topic."""
     big = Record(value=np.random.default_rng(0).bytes(4_500_000))
     with (
@@ -178,7 +177,7 @@ def over_the_limit(path: Path) -> Told:
     return case.told
 
 
-def twice(path: Path) -> Told:
+def twice(path):
     with Case(path, compression="lz4") as case:
         case.add(draw(100, 1))
     with Case(path, case.told, compression="gzip") as again:
@@ -186,7 +185,7 @@ def twice(path: Path) -> Told:
     return again.told
 
 
-def ended_later(path: Path) -> Told:
+def ended_later(path):
     """A transaction that is left open, and ended by who writes next."""
     with Case(path, batch_size=500) as case:
         case.add(draw(10, start=NOW)).add(draw(40, 1, start=NOW), producer=(31, 2), transactional=True)
@@ -197,7 +196,7 @@ def ended_later(path: Path) -> Told:
     return again.told
 
 
-def many_epochs(path: Path) -> Told:
+def many_epochs(path):
     with Case(path, leader_epoch=0) as case:
         case.add(draw(50))
     with Case(path, case.told, leader_epoch=1) as again:
@@ -205,7 +204,7 @@ def many_epochs(path: Path) -> Told:
     return again.told
 
 
-def far_from_the_start(path: Path) -> Told:
+def far_from_the_start(path):
     """An empty segment where the log begins, since the first offset is too far for its indexes."""
     with Case(path, start_offset=100) as case:
         case.add([record._replace(offset=2**33 + 3 * row) for row, record in enumerate(draw(60))])
@@ -213,13 +212,13 @@ def far_from_the_start(path: Path) -> Told:
     return case.told
 
 
-def nothing(path: Path) -> Told:
+def nothing(path):
     with Case(path) as case:
         pass
     return case.told
 
 
-CASES: dict[str, Callable[[Path], Told]] = {
+CASES = {
     **{f"codec-{codec}": simple(compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
     "level-gzip": simple(compression="gzip", compression_level=9),
     "level-lz4": simple(compression="lz4", compression_level=12),
@@ -271,11 +270,11 @@ COPIED = ("p-txn-0", "p-headers-0", "p-compact-txn-0", "p-compact-idem-0", "p-re
 """Partitions of another broker, written again batch by batch."""
 
 
-def topic_of(name: str) -> str:
+def topic_of(name):
     return f"w-{name}"
 
 
-def copy_batches(source: Path, target: Path) -> None:
+def copy_batches(source, target):
     """All batches as they are, in segments of another size."""
     partition = kafkalog.Partition(source)
     with PartitionWriter(target, config=SMALL, start_offset=partition.segments[0].base_offset) as writer:
@@ -285,21 +284,21 @@ def copy_batches(source: Path, target: Path) -> None:
                     writer.append_batches(window)
 
 
-def begun(path: Path) -> Told:
+def begun(path):
     """What is there before somebody is killed."""
     with Case(path, leader_epoch=0, batch_size=500) as case:
         case.add(draw(60, 1, start=NOW)).add(draw(30, 2, start=NOW), producer=(12, 0), transactional=True)
     return case.told
 
 
-def die(n: int, path: Path, told: Told) -> None:
+def die(n, path, told):
     """Append more, and be killed before the n-th rename."""
     child = os.fork()
     if not child:
         renames = itertools.count(1)
         rename = file_steps._renameat2
 
-        def last(*arguments: Any) -> None:
+        def last(*arguments):
             if next(renames) == n:
                 os.kill(os.getpid(), signal.SIGKILL)
             rename(*arguments)
@@ -310,7 +309,7 @@ def die(n: int, path: Path, told: Told) -> None:
     os.waitpid(child, 0)
 
 
-def more(path: Path, told: Told) -> Told:
+def more(path, told):
     """What is appended by who is killed."""
     with Case(path, told, leader_epoch=1, batch_size=500) as again:
         again._open[12] = set(told.hidden)
@@ -322,15 +321,15 @@ def more(path: Path, told: Told) -> Told:
 class Written(BrokerLife):
     """A broker that is started on partitions that were written here, stopped and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder, **QUIET)
-        self.told: dict[str, Told] = {}
-        self.brokers_own: dict[str, Truth] = {}
+        self.told = {}
+        self.brokers_own = {}
 
-    def path(self, name: str) -> Path:
+    def path(self, name):
         return self.log_dir / f"{topic_of(name)}-0"
 
-    def tell(self) -> None:
+    def tell(self):
         """Create topics, write some of them, stop the broker, write the others, start it, and so on."""
         names = [*CASES, *BROKERS_OWN, *COPIED, *CRASHED]
         topics = [
@@ -379,7 +378,7 @@ class Written(BrokerLife):
         self.stop()
         self.again = self.hashes()
 
-    def write(self) -> None:
+    def write(self):
         """The partitions: apart, to be installed, or right where they belong."""
         apart = self.folder / "apart"
         apart.mkdir()
@@ -415,7 +414,7 @@ class Written(BrokerLife):
             die(n, self.path(name), self.before_crash)
         self.after_crash = more(path, self.before_crash)
 
-    def stamps(self, name: str) -> list[int]:
+    def stamps(self, name):
         stamps = {
             int(stamp)
             for segment in kafkalog.Partition(self.path(name)).segments
@@ -424,7 +423,7 @@ class Written(BrokerLife):
         }
         return [-1, -2, -3, *sorted(near for stamp in stamps for near in (stamp, stamp + 1))[:30]]
 
-    def hashes(self) -> dict[str, str]:
+    def hashes(self):
         """Of all files of ours that are not the broker's to change."""
         return {
             f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
@@ -434,7 +433,7 @@ class Written(BrokerLife):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def written(tmp_path_factory):
     written = Written(tmp_path_factory.mktemp("writer"))
     try:
         written.tell()
@@ -443,7 +442,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         written.end()
 
 
-def as_records(rows: list[dict[str, Any]]) -> dict[int, Record]:
+def as_records(rows):
     return {
         row["offset"]: Record(
             row["timestamp"], row["key"], row["value"], tuple((name, value) for name, value in row["headers"])
@@ -452,7 +451,7 @@ def as_records(rows: list[dict[str, Any]]) -> dict[int, Record]:
     }
 
 
-def test_at_least_thirty_partitions_were_written(written: Written) -> None:
+def test_at_least_thirty_partitions_were_written(written):
     assert len(written.told) >= 30
     n_segments = {name: len(kafkalog.Partition(written.path(name)).segments) for name in written.told}
     for name in ("rolled-by-time", "rolled-by-index", "rolled-by-batch", "rolled-by-offset", "jittered", "codec-none"):
@@ -471,9 +470,9 @@ ORPHAN = r"LogLoader partition=w-crashed-\d+-0, .*Found an orphaned index file"
 """Whose segment was still to come."""
 
 
-def test_the_broker_has_nothing_to_say_about_them(written: Written) -> None:
+def test_the_broker_has_nothing_to_say_about_them(written):
     assert len(written.logs) == 3
-    n_orphans: list[int] = []
+    n_orphans = []
     n_partitions = len(CASES) + len(BROKERS_OWN) + len(COPIED) + len(CRASHED)
     for log in written.logs[1:]:
         assert len(re.findall(r"Completed load of Log\(dir=\S+/w-", log)) == n_partitions
@@ -485,7 +484,7 @@ def test_the_broker_has_nothing_to_say_about_them(written: Written) -> None:
     assert n_orphans[1:] == [0]
 
 
-def test_a_broker_starts_on_what_a_kill_leaves(written: Written) -> None:
+def test_a_broker_starts_on_what_a_kill_leaves(written):
     before, after = sorted(written.before_crash.records), sorted(written.after_crash.records)
     lengths = []
     for name in CRASHED:
@@ -508,7 +507,7 @@ def test_a_broker_starts_on_what_a_kill_leaves(written: Written) -> None:
     assert len(set(lengths)) >= 3
 
 
-def test_a_consumer_gets_exactly_what_was_written(written: Written) -> None:
+def test_a_consumer_gets_exactly_what_was_written(written):
     n_records = 0
     for name, told in written.told.items():
         rows = written.read.records[topic_of(name)]
@@ -522,7 +521,7 @@ def test_a_consumer_gets_exactly_what_was_written(written: Written) -> None:
     assert n_records > 5000
 
 
-def test_a_consumer_of_committed_records_gets_no_others(written: Written) -> None:
+def test_a_consumer_of_committed_records_gets_no_others(written):
     n_hidden = 0
     for name, told in written.told.items():
         if name == "behind-a-broker-s-transactions":
@@ -539,7 +538,7 @@ def test_a_consumer_of_committed_records_gets_no_others(written: Written) -> Non
         assert offsets == [row["offset"] for row in written.committed.records[topic_of(name)]], name
 
 
-def test_batches_of_another_broker_come_out_as_there(written: Written) -> None:
+def test_batches_of_another_broker_come_out_as_there(written):
     for name in COPIED:
         table = kafkalog.read_table(golden_sets.partitions("k44")[name])
         rows = written.read.records[topic_of(name)]
@@ -551,7 +550,7 @@ def test_batches_of_another_broker_come_out_as_there(written: Written) -> None:
 WITH_MARKERS = ("committed", "aborted", "interleaved", "left-open", "ended-later", *BROKERS_OWN)
 
 
-def test_offsets_for_times_agree(written: Written) -> None:
+def test_offsets_for_times_agree(written):
     n_answers = 0
     for name in [*CASES, *BROKERS_OWN, *COPIED]:
         row = written.offsets[topic_of(name)]
@@ -571,7 +570,7 @@ def test_offsets_for_times_agree(written: Written) -> None:
     assert n_answers > 300
 
 
-def test_a_restart_changes_none_of_the_files(written: Written) -> None:
+def test_a_restart_changes_none_of_the_files(written):
     ours = {name: content for name, content in written.written.items() if not name.startswith("w-crashed")}
     # what was known before the first offset is nothing to a broker
     del ours["w-wrapped-sequence-0/00000000000000000010.snapshot"]
@@ -583,7 +582,7 @@ def test_a_restart_changes_none_of_the_files(written: Written) -> None:
     assert {name: written.again.get(name) for name in left} == left
 
 
-def test_the_broker_appends_behind_ours(written: Written) -> None:
+def test_the_broker_appends_behind_ours(written):
     assert len(written.written_to) > 20
     for name in written.written_to:
         after = written.after.records[topic_of(name)]
@@ -596,14 +595,14 @@ def test_the_broker_appends_behind_ours(written: Written) -> None:
             assert new[0]["offset"] > before[-1]["offset"]
 
 
-def test_nothing_is_found_by_verify(written: Written) -> None:
+def test_nothing_is_found_by_verify(written):
     result = kafkalog.verify(written.log_dir, deep=True)
     found = [str(finding) for finding in result.all_findings()]
     assert found == []
     assert sum(len(partition.segments) for partition in result.partitions) > 200
 
 
-def test_kafka_s_own_tool_finds_every_batch_valid_and_every_index_sound(written: Written) -> None:
+def test_kafka_s_own_tool_finds_every_batch_valid_and_every_index_sound(written):
     file = written.folder / "dump.txt"
     logs = sorted(map(str, written.log_dir.glob("w-*/*.log")))
     written.client.ask("dump", file=str(file), logs=logs)

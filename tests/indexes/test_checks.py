@@ -1,9 +1,6 @@
 """Every index entry that would mislead a broker is found, and nothing is said about what healthy brokers write."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Sequence
 
 import golden_sets
 import numpy as np
@@ -11,18 +8,15 @@ import pytest
 from effort import thinned
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from index_twin import Batch, Indexes, make_log, write_indexes
+from index_twin import make_log, write_indexes
 
 import kafkalog
-from kafkalog.errors import Finding
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 
-def _floor(keys: Sequence[int], target: int) -> int:
+def _floor(keys, target):
     """The slot that `AbstractIndex` finds by halves."""
     if not keys or keys[0] > target:
         return -1
@@ -38,14 +32,14 @@ def _floor(keys: Sequence[int], target: int) -> int:
     return low
 
 
-def find_offset(indexes: Indexes, batches: Sequence[Batch], target: int) -> Batch | str | None:
+def find_offset(indexes, batches, target):
     """The batch that a broker finds for an offset; a word where it fails."""
     slot = _floor([offset for offset, _ in indexes.offset], target)
     position = indexes.offset[slot][1] if slot >= 0 else 0
     return _scan(batches, position, lambda batch: batch.last_offset >= target)
 
 
-def find_timestamp(indexes: Indexes, batches: Sequence[Batch], target: int, base: int) -> Batch | str | None:
+def find_timestamp(indexes, batches, target, base):
     """The batch that a broker finds for a timestamp in this segment, None where it does not look or finds none."""
     largest = indexes.time[-1][0] if indexes.time else -1
     if largest < target:
@@ -57,14 +51,14 @@ def find_timestamp(indexes: Indexes, batches: Sequence[Batch], target: int, base
     return _scan(batches, position, lambda batch: batch.max_timestamp >= target)
 
 
-def _scan(batches: Sequence[Batch], position: int, is_it: object) -> Batch | str | None:
+def _scan(batches, position, is_it):
     end = batches[-1].position + batches[-1].size if batches else 0
     if position not in [*(batch.position for batch in batches), end]:
         return "no batch begins there"
-    return next((batch for batch in batches if batch.position >= position and is_it(batch)), None)  # type: ignore[operator]
+    return next((batch for batch in batches if batch.position >= position and is_it(batch)), None)
 
 
-def misleads(indexes: Indexes, batches: Sequence[Batch], base: int) -> bool:
+def misleads(indexes, batches, base):
     """Whether any lookup of a broker goes wrong."""
     for target in range(base, batches[-1].last_offset + 1):
         right = next(batch for batch in batches if batch.last_offset >= target)
@@ -85,14 +79,12 @@ def misleads(indexes: Indexes, batches: Sequence[Batch], base: int) -> bool:
 BASE = 40
 
 
-def tables(log: bytes, rows: int = 2**20) -> list[BatchTable]:
+def tables(log, rows=2**20):
     found = [window.batches for window in walk(BufferSource(log))]
     return [table[first : first + rows] for table in found for first in range(0, len(table), rows)]
 
 
-def check(
-    log: bytes, offset: bytes, time: bytes, *, base: int = BASE, is_last: bool = False, rows: int = 2**20
-) -> list[Finding]:
+def check(log, offset, time, *, base=BASE, is_last=False, rows=2**20):
     batches = tables(log, rows)
     offset_index = OffsetIndex(np.frombuffer(offset, np.uint8), base)
     time_index = TimeIndex(np.frombuffer(time, np.uint8), base)
@@ -102,7 +94,7 @@ def check(
     ]
 
 
-def reasons(findings: list[Finding]) -> set[str]:
+def reasons(findings):
     assert all(finding.damage for finding in findings)
     return {finding.reason.value for finding in findings}
 
@@ -116,10 +108,10 @@ WRITTEN_BY_BROKERS = [*((name, "clean") for name in golden_sets.SETS), ("k44", "
     ("name", "archive", "rows"),
     thinned(((*one, rows) for rows in (7, 1, 2**20) for one in WRITTEN_BY_BROKERS), 3),
 )
-def test_no_index_that_a_broker_wrote_has_a_finding(name: str, archive: str, rows: int) -> None:
+def test_no_index_that_a_broker_wrote_has_a_finding(name, archive, rows):
     n_entries = n_transactions = 0
     for path in golden_sets.partitions(name, archive).values():
-        before: list[BatchTable] = []
+        before = []
         for segment in kafkalog.Partition(path).segments:
             batches = [table[n : n + rows] for table in segment.iter_batches() for n in range(0, len(table), rows)]
             before += batches
@@ -157,17 +149,15 @@ histories = st.fixed_dictionaries(
 
 
 @given(drafts, histories, st.booleans(), st.integers(1, 9))
-def test_what_any_broker_writes_has_no_finding(
-    log_drafts: list[tuple[int, int, int, int]], history: dict[str, object], closed: bool, rows: int
-) -> None:
+def test_what_any_broker_writes_has_no_finding(log_drafts, history, closed, rows):
     log, batches = make_log(log_drafts, BASE)
-    indexes = write_indexes(batches, closed=closed, **history)  # type: ignore[arg-type]
+    indexes = write_indexes(batches, closed=closed, **history)
     found = check(log, indexes.offset_bytes(BASE), indexes.time_bytes(BASE), is_last=not closed, rows=rows)
     assert found == []
     assert not closed or not misleads(indexes, batches, BASE)
 
 
-def mutate(draw: st.DrawFn, indexes: Indexes, batches: list[Batch]) -> Indexes:
+def mutate(draw, indexes, batches):
     """One change of one or two entries."""
     kind = draw(st.sampled_from(["offset", "time"]))
     entries = list(getattr(indexes, kind))
@@ -199,21 +189,17 @@ def mutate(draw: st.DrawFn, indexes: Indexes, batches: list[Batch]) -> Indexes:
 
 
 @given(st.data(), drafts, histories, st.integers(1, 9))
-def test_every_change_that_would_mislead_a_lookup_is_found(
-    data: st.DataObject, log_drafts: list[tuple[int, int, int, int]], history: dict[str, object], rows: int
-) -> None:
+def test_every_change_that_would_mislead_a_lookup_is_found(data, log_drafts, history, rows):
     log, batches = make_log(log_drafts, BASE)
-    indexes = write_indexes(batches, **history)  # type: ignore[arg-type]
-    changed = mutate(data.draw, indexes, batches)  # type: ignore[arg-type]
-    changed = mutate(data.draw, changed, batches) if data.draw(st.booleans()) else changed  # type: ignore[arg-type]
+    indexes = write_indexes(batches, **history)
+    changed = mutate(data.draw, indexes, batches)
+    changed = mutate(data.draw, changed, batches) if data.draw(st.booleans()) else changed
     if misleads(changed, batches, BASE):
         assert check(log, changed.offset_bytes(BASE), changed.time_bytes(BASE), rows=rows)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200), drafts)
-def test_any_bytes_are_judged_without_a_crash(
-    offset: bytes, time: bytes, log_drafts: list[tuple[int, int, int, int]]
-) -> None:
+def test_any_bytes_are_judged_without_a_crash(offset, time, log_drafts):
     log, _batches = make_log(log_drafts, BASE)
     check(log, offset, time)
     TransactionIndex(np.frombuffer(time, np.uint8), BASE).check(tables(log))
@@ -224,14 +210,14 @@ def test_any_bytes_are_judged_without_a_crash(
 
 
 @pytest.fixture(scope="module")
-def large() -> tuple[bytes, list[Batch]]:
+def large():
     """A log of a MiB as a producer writes it: batches of changing size, rising timestamps."""
     rng = np.random.default_rng(5)
     sizes = rng.integers(300, 3000, 700).tolist()
     return make_log([(0, 1, size, 1_700_000_000_000 + 10 * row) for row, size in enumerate(sizes)], BASE)
 
 
-def entries_of(data: bytes, size: int) -> list[bytes]:
+def entries_of(data, size):
     return [data[first : first + size] for first in range(0, len(data), size)]
 
 
@@ -255,9 +241,7 @@ def entries_of(data: bytes, size: int) -> list[bytes]:
     ],
 )
 @pytest.mark.parametrize("is_last", [False, True])
-def test_a_bad_index_is_caught_with_its_reason(
-    large: tuple[bytes, list[Batch]], kind: str, expected: set[str], is_last: bool
-) -> None:
+def test_a_bad_index_is_caught_with_its_reason(large, kind, expected, is_last):
     log, batches = large
     indexes = write_indexes(batches, 4096)
     offset, time = indexes.offset_bytes(BASE), indexes.time_bytes(BASE)
@@ -302,9 +286,7 @@ def test_a_bad_index_is_caught_with_its_reason(
         assert found == expected
 
 
-def test_a_sparse_index_is_accepted_where_the_topic_says_so_and_not_where_it_does_not(
-    large: tuple[bytes, list[Batch]],
-) -> None:
+def test_a_sparse_index_is_accepted_where_the_topic_says_so_and_not_where_it_does_not(large):
     log, batches = large
     indexes = write_indexes(batches, 50_000)
     index = OffsetIndex(np.frombuffer(indexes.offset_bytes(BASE), np.uint8), BASE)
@@ -313,7 +295,7 @@ def test_a_sparse_index_is_accepted_where_the_topic_says_so_and_not_where_it_doe
     assert reasons(index.check(tables(log), interval_bytes=1024)) == {"index_sparse"}
 
 
-def test_a_timestamp_of_0_at_the_base_offset_is_an_entry_of_zeros_and_no_padding() -> None:
+def test_a_timestamp_of_0_at_the_base_offset_is_an_entry_of_zeros_and_no_padding():
     log, batches = make_log([(0, 1, 10, 0), (0, 1, 10, -1)], BASE)
     indexes = write_indexes(batches, 4096)
     assert indexes.time == [(0, BASE)]
@@ -326,9 +308,9 @@ def test_a_timestamp_of_0_at_the_base_offset_is_an_entry_of_zeros_and_no_padding
 # -------------------------------------------------------------------------------------------------- transaction indexes
 
 
-def transactional() -> tuple[list[BatchTable], Segment]:
+def transactional():
     partition = kafkalog.Partition(golden_sets.LOG_DIR / "p-txn-0")
-    before: list[BatchTable] = []
+    before = []
     for segment in partition.segments:
         before += segment.iter_batches()
         if segment.transaction_index is not None and len(segment.transaction_index) > 3:
@@ -354,7 +336,7 @@ def transactional() -> tuple[list[BatchTable], Segment]:
         ("version", 256),
     ],
 )
-def test_every_wrong_field_of_a_transaction_index_is_found(field: str, change: int, rows: int) -> None:
+def test_every_wrong_field_of_a_transaction_index_is_found(field, change, rows):
     batches, segment = transactional()
     batches = [table[n : n + rows] for table in batches for n in range(0, len(table), rows)]
     index = segment.transaction_index
@@ -366,7 +348,7 @@ def test_every_wrong_field_of_a_transaction_index_is_found(field: str, change: i
         assert reasons(changed.check(batches)) & {"index_transaction", "index_order"}, row
 
 
-def test_a_missing_aborted_transaction_is_found() -> None:
+def test_a_missing_aborted_transaction_is_found():
     batches, segment = transactional()
     index = segment.transaction_index
     assert index is not None

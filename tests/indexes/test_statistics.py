@@ -1,7 +1,5 @@
 """How good indexes are: figures worked out by hand and by counting, and indexes that were really built."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -11,7 +9,6 @@ import struct
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import numpy as np
@@ -24,11 +21,11 @@ from index_twin import Batch, make_log, write_indexes
 
 import kafkalog
 from kafkalog.indexes.distribution import Distribution
-from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
+from kafkalog.indexes.measures import EntryRule, IndexMeter, Rows
 from kafkalog.records.batch_table import BatchTable
 
 
-def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
+def golden_batches(segment):
     table, previous, batches = segment.batches, segment.base_offset - 1, []
     columns = (table.base_offset, table.last_offset, table.position, table.size_in_bytes, table.max_timestamp)
     for base, last, *others in zip(*(column.tolist() for column in columns), strict=True):
@@ -37,7 +34,7 @@ def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
     return batches
 
 
-def rebuild(directory: Path, interval: int) -> None:
+def rebuild(directory, interval):
     """Write the indexes anew, by the rule of recovery: batch by batch."""
     for segment in kafkalog.Partition(directory).segments:
         indexes = write_indexes(golden_batches(segment), interval)
@@ -63,7 +60,7 @@ BY_APPEND_AS_BY_BATCH = (
 )
 
 
-def a_log(path: Path, timestamps: list[int], *, base_offset: int = 0) -> Path:
+def a_log(path, timestamps, *, base_offset=0):
     """A partition of one segment, a record a batch, without indexes."""
     directory = path / "orders-0"
     directory.mkdir(exist_ok=True)
@@ -72,7 +69,7 @@ def a_log(path: Path, timestamps: list[int], *, base_offset: int = 0) -> Path:
     return directory
 
 
-def table_of(batches: list[Batch]) -> BatchTable:
+def table_of(batches):
     table = BatchTable.empty(len(batches))
     columns = (table.base_offset, table.last_offset, table.position, table.size_in_bytes, table.max_timestamp)
     for column, values in zip(columns, zip(*batches, strict=True), strict=False):
@@ -80,11 +77,11 @@ def table_of(batches: list[Batch]) -> BatchTable:
     return table
 
 
-def look_up(entries: list[tuple[int, int]], offset: int) -> int:
+def look_up(entries, offset):
     return max((position for known, position in entries if known <= offset), default=0)
 
 
-def counted(batches: list[Batch], entries: list[tuple[int, int]]) -> dict[str, Any]:
+def counted(batches, entries):
     """What `IndexMeasures` says, by looking every offset up."""
     scans = [
         batch.position - look_up(entries, offset)
@@ -96,7 +93,7 @@ def counted(batches: list[Batch], entries: list[tuple[int, int]]) -> dict[str, A
     return {"gaps": np.diff(bounds).tolist(), "by_offset": sum(scans) / len(scans), "worst": max(scans)}
 
 
-def check(measures: IndexMeasures, batches: list[Batch], entries: list[tuple[int, int]]) -> None:
+def check(measures, batches, entries):
     want = counted(batches, entries)
     assert measures.n_entries == len(entries)
     assert measures.expected_scan_by_offset == pytest.approx(want["by_offset"])
@@ -107,7 +104,7 @@ def check(measures: IndexMeasures, batches: list[Batch], entries: list[tuple[int
     assert measures.entries_per_mib == pytest.approx(len(entries) * 2**20 / measures.size_in_bytes)
 
 
-def measured(batches: list[Batch], entries: list[tuple[int, int]] | None, interval: int, cuts: list[int]) -> IndexMeter:
+def measured(batches, entries, interval, cuts):
     """A meter that was fed these batches in windows; without entries it makes its own."""
     meter, rule = IndexMeter(None if entries else interval), EntryRule(interval)
     previous, timestamp, n_fed = batches[0].base_offset - 1, -1, 0
@@ -128,7 +125,7 @@ def measured(batches: list[Batch], entries: list[tuple[int, int]] | None, interv
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Batch]:
+def logs(draw):
     offset, position, batches = draw(st.integers(0, 1000)), 0, []
     for _ in range(draw(st.integers(1, 25))):
         size, n = draw(st.integers(61, 3000)), draw(st.integers(1, 6))
@@ -140,9 +137,7 @@ def logs(draw: st.DrawFn) -> list[Batch]:
 
 @given(logs(), st.sampled_from((0, 61, 500, 1024, 4096, 2**31 - 1)), st.lists(st.integers(0, 30), max_size=5))
 @settings(max_examples=examples(200), deadline=None)
-def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(
-    batches: list[Batch], interval: int, cuts: list[int]
-) -> None:
+def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(batches, interval, cuts):
     meter = measured(batches, None, interval, cuts)
     indexes = write_indexes(batches, interval)
     check(meter.measures(), batches, indexes.offset)
@@ -151,9 +146,7 @@ def test_an_index_made_by_the_rule_measures_as_looking_up_every_offset(
 
 @given(logs(), st.lists(st.integers(1, 4), min_size=25, max_size=25), st.lists(st.integers(0, 30), max_size=5))
 @settings(max_examples=examples(200), deadline=None)
-def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
-    batches: list[Batch], appends: list[int], cuts: list[int]
-) -> None:
+def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(batches, appends, cuts):
     # as brokers before 4.0 made them: position of an append's first batch, last offset of its last
     entries, row = [], 0
     for n in appends:
@@ -167,7 +160,7 @@ def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
 
 
 @pytest.mark.parametrize("interval", [-1, 2**31])
-def test_an_interval_is_what_kafka_takes(interval: int) -> None:
+def test_an_interval_is_what_kafka_takes(interval):
     with pytest.raises(ValueError, match=r"index\.interval\.bytes"):
         EntryRule(interval)
 
@@ -176,7 +169,7 @@ def test_an_interval_is_what_kafka_takes(interval: int) -> None:
     ("set_name", "archive", "n_entries"),
     [("k44", "clean", 349), ("k44", "unclean_recovered", 44), ("k28", "clean", 215)],
 )
-def test_the_rule_makes_the_entries_that_a_broker_made(set_name: str, archive: str, n_entries: int) -> None:
+def test_the_rule_makes_the_entries_that_a_broker_made(set_name, archive, n_entries):
     compared = 0
     for name, path in golden_sets.partitions(set_name, archive).items():
         topic = name.rpartition("-")[0]
@@ -197,10 +190,10 @@ def test_the_rule_makes_the_entries_that_a_broker_made(set_name: str, archive: s
 
 
 @pytest.mark.parametrize("set_name", golden_sets.SETS)
-def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name: str) -> None:
+def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name):
     n_segments = n_entries = 0
     for path in golden_sets.partitions(set_name).values():
-        found: list[kafkalog.Finding] = []
+        found = []
         statistics = kafkalog.Partition(path).index_statistics(report=found.append)
         assert found == []
         partition = kafkalog.Partition(path)
@@ -221,9 +214,7 @@ def test_a_healthy_log_has_no_finding_and_measures_as_counted(set_name: str) -> 
 
 @pytest.mark.parametrize("interval", INTERVALS)
 @pytest.mark.parametrize("name", ["p-multi-0", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-compact-0"])
-def test_what_if_is_what_an_index_really_built_so_measures(
-    name: str, interval: int, log_dir: Path, tmp_path: Path
-) -> None:
+def test_what_if_is_what_an_index_really_built_so_measures(name, interval, log_dir, tmp_path):
     copy = Path(shutil.copytree(log_dir / name, tmp_path / name))
     what_if = kafkalog.Partition(copy).index_statistics(what_if=INTERVALS)
     rebuild(copy, interval)
@@ -236,7 +227,7 @@ def test_what_if_is_what_an_index_really_built_so_measures(
     assert built.index.n_entries > 0 or interval > 4000
 
 
-def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
+def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir):
     segment = kafkalog.Partition(log_dir / "p-multi-1").segments[0]
     index = segment.offset_index
     assert index is not None
@@ -253,7 +244,7 @@ def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
     assert measures.entries_per_mib == pytest.approx(2 * 2**20 / 12964)
 
 
-def test_an_offset_index_measures_itself(log_dir: Path) -> None:
+def test_an_offset_index_measures_itself(log_dir):
     segment = kafkalog.Partition(log_dir / "p-txn-0").segments[1]
     assert segment.offset_index is not None
     measures = segment.offset_index.statistics(segment.iter_batches())
@@ -263,7 +254,7 @@ def test_an_offset_index_measures_itself(log_dir: Path) -> None:
     assert measures == replace(of_segment, n_time_entries=None)
 
 
-def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
+def test_an_empty_log_has_no_figures(tmp_path):
     directory = a_log(tmp_path, [])
     (directory / f"{0:020}.index").touch()
     statistics = kafkalog.Partition(directory).index_statistics(what_if=[4096])
@@ -283,10 +274,10 @@ def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
         ([(5, 261), (900, 1305)], True),  # one lies past the last batch
     ],
 )
-def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], is_measured: bool, tmp_path: Path) -> None:
+def test_an_index_that_misleads_is_a_finding(entries, is_measured, tmp_path):
     directory = a_log(tmp_path, list(range(20)), base_offset=0)
     (directory / f"{0:020}.index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
-    found: list[kafkalog.Finding] = []
+    found = []
     statistics = kafkalog.Partition(directory).index_statistics(what_if=[512], report=found.append)
     assert [finding.reason for finding in found] == ["index_misleads"]
     assert (statistics.index is not None) == is_measured
@@ -298,7 +289,7 @@ def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], is_
             segment.offset_index.statistics(segment.batches)
 
 
-def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
+def test_damage_is_met_as_asked(log_dir, tmp_path):
     copy = Path(shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0"))
     damaged = kafkalog.Partition(copy).segments[3]
     where = int(damaged.batches.position[20])
@@ -308,13 +299,13 @@ def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
     partition = kafkalog.Partition(copy)
     with pytest.raises(kafkalog.CorruptionError):
         partition.index_statistics(what_if=[1024])
-    found: list[kafkalog.Finding] = []
+    found = []
     stopped = partition.index_statistics(what_if=[1024], on_corruption="stop", report=found.append)
     assert [finding.position for finding in found] == [where]
     assert [one.segment for one in stopped.segments] == [segment.path.name for segment in partition.segments[:4]]
     assert stopped.segments[-1].size_in_bytes == where
     assert stopped.segments[-1].index is not None
-    assert stopped.segments[-1].index.n_entries == sum(damaged.offset_index["position"] < where)  # type: ignore[index]
+    assert stopped.segments[-1].index.n_entries == sum(damaged.offset_index["position"] < where)
     found.clear()
     skipped = partition.index_statistics(what_if=[1024], on_corruption="skip", report=found.append)
     assert [finding.position for finding in found] == [where]
@@ -322,7 +313,7 @@ def test_damage_is_met_as_asked(log_dir: Path, tmp_path: Path) -> None:
     assert skipped.segments[3].size_in_bytes == damaged.size_in_bytes
 
 
-def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path: Path) -> None:
+def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path):
     directory = a_log(tmp_path, [1, 2, 3])
     (directory / f"{10:020}.log").touch()
     for base in (20, 30):
@@ -341,7 +332,7 @@ def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path: Path
     assert [one.n_batches for one in skipped.segments] == [3, 0, 1, 2]
 
 
-def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir, tmp_path):
     for suffix in ("log", "index", "timeindex"):
         shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
     segment = kafkalog.Segment(tmp_path / "copy.log")
@@ -353,23 +344,23 @@ def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Pat
 
 @given(st.binary(max_size=200), st.binary(max_size=100))
 @settings(max_examples=examples(150), deadline=None)
-def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) -> None:
+def test_any_index_bytes_give_figures_or_findings(offsets, times):
     with tempfile.TemporaryDirectory() as root:
         directory = a_log(Path(root), list(range(8)), base_offset=100)
         (directory / f"{100:020}.index").write_bytes(offsets)
         (directory / f"{100:020}.timeindex").write_bytes(times)
-        found: list[kafkalog.Finding] = []
+        found = []
         statistics = kafkalog.Partition(directory).index_statistics(report=found.append)
         assert (statistics.index is None) <= bool(found)
         json.dumps(statistics.as_dict())
 
 
-def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[Any, list[kafkalog.Finding]]:
+def measure_bytes(data, base_offset, on_corruption):
     with tempfile.TemporaryDirectory() as root:
         directory = Path(root) / "orders-0"
         directory.mkdir()
         (directory / f"{base_offset:020}.log").write_bytes(data)
-        found: list[kafkalog.Finding] = []
+        found = []
         statistics = kafkalog.Partition(directory).index_statistics(
             what_if=(0, 100), on_corruption=on_corruption, report=found.append
         )
@@ -379,7 +370,7 @@ def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[An
 
 @given(strategies.segments(min_batches=1))
 @settings(max_examples=examples(40), deadline=None)
-def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment) -> None:
+def test_a_healthy_segment_of_any_format_is_measured(segment):
     statistics, found = measure_bytes(segment.data, segment.base_offset, "raise")
     assert found == []
     assert (statistics.n_batches, statistics.size_in_bytes) == (len(segment.batches), len(segment.data))
@@ -390,7 +381,7 @@ def test_a_healthy_segment_of_any_format_is_measured(segment: strategies.Segment
 
 @given(strategies.segments(min_batches=1).flatmap(strategies.damaged), st.sampled_from(("stop", "skip")))
 @settings(max_examples=examples(60), deadline=None)
-def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.Damaged, on_corruption: str) -> None:
+def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged, on_corruption):
     statistics, _ = measure_bytes(damaged.data, 0, on_corruption)
     assert statistics.size_in_bytes <= len(damaged.data)
     for measures in statistics.what_if:
@@ -401,7 +392,7 @@ def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.
 MOST = 2**63 - 1
 
 
-def distribution(*parts: list[int]) -> Distribution:
+def distribution(*parts):
     made = Distribution()
     for part in parts:
         made.add(np.array(part, np.int64))
@@ -409,7 +400,7 @@ def distribution(*parts: list[int]) -> Distribution:
 
 
 @given(st.lists(st.lists(st.integers(0, 2**40), max_size=20), max_size=5))
-def test_figures_are_those_of_all_numbers_whatever_the_parts(parts: list[list[int]]) -> None:
+def test_figures_are_those_of_all_numbers_whatever_the_parts(parts):
     values = sorted(value for part in parts for value in part)
     spread = distribution(*parts).spread()
     merged = Distribution()
@@ -429,14 +420,12 @@ def test_figures_are_those_of_all_numbers_whatever_the_parts(parts: list[list[in
             assert exact - exact / 64 <= percentile <= exact
 
 
-def test_numbers_near_the_largest_are_counted() -> None:
+def test_numbers_near_the_largest_are_counted():
     spread = distribution([MOST, MOST - 1, 2**62]).spread()
     assert (spread.n, spread.max, spread.p99) == (3, MOST, 127 << 56)
 
 
-def test_without_matplotlib_the_error_names_what_to_install(
-    log_dir: Path, run_lines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_error_names_what_to_install(log_dir, run_lines, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     code, _, err = run_lines("index-stats", log_dir, "--plot", tmp_path / "x.svg")
     assert code == 2
@@ -448,12 +437,12 @@ def test_without_matplotlib_the_error_names_what_to_install(
         draw(statistics, "p-txn-0")
 
 
-def needs_matplotlib() -> None:
+def needs_matplotlib():
     pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
 
 
 @pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
-def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines: Any, tmp_path: Path) -> None:
+def test_a_picture_is_drawn(suffix, start, log_dir, run_lines, tmp_path):
     needs_matplotlib()
     file = tmp_path / f"x.{suffix}"
     code, _, err = run_lines("index-stats", log_dir, "--plot", file)
@@ -468,7 +457,7 @@ def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines:
     assert file.read_bytes() == picture  # the same log, the same picture
 
 
-def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run_lines: Any) -> None:
+def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy, run_lines):
     needs_matplotlib()
     code, _, err = run_lines("index-stats", log_dir_copy, "--plot", log_dir_copy / "x.svg")
     assert code == 6

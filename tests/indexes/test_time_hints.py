@@ -1,11 +1,7 @@
 """A range of times with `use_time_index`: the same records from fewer bytes; and without it, whatever indexes say."""
 
-from __future__ import annotations
-
 import itertools
 import random
-from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -24,7 +20,7 @@ START = 1_700_000_000_000
 N_SEGMENTS, N_BATCHES = 4, 120
 
 
-def make(root: Path, seed: int, *, disorder: int) -> Path:
+def make(root, seed, *, disorder):
     """A partition of some segments, whose timestamps rise but for `disorder` milliseconds."""
     rng = random.Random(seed)
     path = root / "t-0"
@@ -50,16 +46,16 @@ def make(root: Path, seed: int, *, disorder: int) -> Path:
     return path
 
 
-def n_bytes(path: Path, **options: Any) -> tuple[list[int], int]:
+def n_bytes(path, **options):
     """The offsets found, and the bytes read for them."""
     scan = kafkalog.scan(path, columns=["offset"], **options)
-    counts: list[int] = []
+    counts = []
     scan.progress = counts.append
     found = scan.to_table()["offset"].to_pylist()
     return found, sum(counts)
 
 
-def spoil(path: Path, rng: random.Random) -> None:
+def spoil(path, rng):
     """Make something wrong of the indexes."""
     for times in sorted(path.glob("*.timeindex")):
         entries = np.frombuffer(bytearray(times.read_bytes()), kf.TIME_INDEX_DTYPE).copy()
@@ -87,13 +83,13 @@ def spoil(path: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize(("seed", "disorder"), thinned(itertools.product(range(2), [0, 3_000, 100_000]), 2))
-def test_the_records_are_those_that_all_headers_give(tmp_path: Path, seed: int, disorder: int) -> None:
+def test_the_records_are_those_that_all_headers_give(tmp_path, seed, disorder):
     path, rng = make(tmp_path, seed, disorder=disorder), random.Random(seed)
     last = kafkalog.open_partition(path).log_end_offset
     fewer = 0
     for _ in range(25):
         start = START + rng.randrange(-5, last + 5) * 1000 + rng.randrange(1000)
-        options: dict[str, Any] = {"start_timestamp": start}
+        options = {"start_timestamp": start}
         if rng.random() < 0.5:
             options["end_timestamp"] = start + rng.randrange(100_000)
         if rng.random() < 0.3:
@@ -110,13 +106,11 @@ def test_the_records_are_those_that_all_headers_give(tmp_path: Path, seed: int, 
 
 
 @pytest.mark.parametrize("disorder", [0, 3_000, 100_000])
-def test_offsets_for_timestamps_are_those_that_all_headers_give(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: int
-) -> None:
+def test_offsets_for_timestamps_are_those_that_all_headers_give(tmp_path, monkeypatch, disorder):
     path, rng = make(tmp_path, 7, disorder=disorder), random.Random(disorder)
     monkeypatch.setattr(header_reader, "read_headers", lambda *arguments: 0)  # as if the system had nothing in memory
     last = kafkalog.open_partition(path).log_end_offset
-    read: list[int] = []
+    read = []
     window = FileSource.window
     monkeypatch.setattr(
         FileSource, "window", lambda self, begin, end: read.append(end - begin) or window(self, begin, end)
@@ -138,9 +132,7 @@ def test_offsets_for_timestamps_are_those_that_all_headers_give(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_wrong_indexes_change_nothing_for_those_who_do_not_use_them_and_are_noticed_by_those_who_do(
-    tmp_path: Path, seed: int
-) -> None:
+def test_wrong_indexes_change_nothing_for_those_who_do_not_use_them_and_are_noticed_by_those_who_do(tmp_path, seed):
     path, rng = make(tmp_path, seed, disorder=3_000), random.Random(seed)
     last = kafkalog.open_partition(path).log_end_offset
     starts = [START + rng.randrange(-5, last + 5) * 1000 for _ in range(8)]
@@ -151,7 +143,7 @@ def test_wrong_indexes_change_nothing_for_those_who_do_not_use_them_and_are_noti
         assert n_bytes(path, start_timestamp=start, use_time_index=True)[0] == offsets
 
 
-def test_an_index_that_is_cut_or_begins_late(tmp_path: Path) -> None:
+def test_an_index_that_is_cut_or_begins_late(tmp_path):
     path = make(tmp_path, 1, disorder=0)
     log = min(path.glob("*.log"))
     times = log.with_suffix(".timeindex")
@@ -173,7 +165,7 @@ def test_an_index_that_is_cut_or_begins_late(tmp_path: Path) -> None:
     assert position_of_younger(Segment(log), late) == 0
 
 
-def test_one_hour_of_a_long_topic_reads_few_bytes(tmp_path: Path) -> None:
+def test_one_hour_of_a_long_topic_reads_few_bytes(tmp_path):
     path = make(tmp_path, 1, disorder=500)
     size = sum(log.stat().st_size for log in path.glob("*.log"))
     last = kafkalog.open_partition(path).log_end_offset
@@ -190,7 +182,7 @@ def test_one_hour_of_a_long_topic_reads_few_bytes(tmp_path: Path) -> None:
     assert "by the time indexes" in str(kafkalog.scan(path, use_time_index=True, **options).explain())
 
 
-def _after(options: dict[str, int]) -> Any:
+def _after(options):
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -198,12 +190,12 @@ def _after(options: dict[str, int]) -> Any:
 
 
 @pytest.mark.parametrize("broker", thinned(["k44", "k28"], 2))
-def test_indexes_that_brokers_wrote(broker: str) -> None:
+def test_indexes_that_brokers_wrote(broker):
     root = golden_sets.unpacked(broker)
     whole = kafkalog.read_table(root, columns=["topic", "partition", "offset", "timestamp"])
     stamps = sorted({stamp.value for stamp in whole["timestamp"] if stamp.value is not None and stamp.value > 0})
     for stamp in stamps[:: max(len(stamps) // 3, 1)]:
-        options: dict[str, Any] = {"columns": whole.column_names, "start_timestamp": stamp, "threads": 1}
+        options = {"columns": whole.column_names, "start_timestamp": stamp, "threads": 1}
         for level in ("read_uncommitted", "read_committed"):
             expected = kafkalog.read_table(root, isolation_level=level, **options)
             assert kafkalog.read_table(root, isolation_level=level, use_time_index=True, **options).equals(expected)

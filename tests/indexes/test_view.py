@@ -1,12 +1,8 @@
 """Lookups in an index find what a linear scan of its entries finds, for any queries in any order."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from guard import Guard
 from hypothesis import given
@@ -22,7 +18,7 @@ pytestmark = pytest.mark.kernels
 BASE = 1000
 
 
-def offset_index(offsets: npt.NDArray[np.int64]) -> OffsetIndex:
+def offset_index(offsets):
     entries = np.zeros(offsets.size, kf.OFFSET_INDEX_DTYPE)
     entries["relative_offset"] = offsets
     entries["position"] = 1 + np.arange(offsets.size) * 100
@@ -35,15 +31,10 @@ def offset_index(offsets: npt.NDArray[np.int64]) -> OffsetIndex:
     st.sampled_from([lambda queries: queries, sorted, lambda queries: sorted(queries, reverse=True)]),
     st.sampled_from([1, 500]),
 )
-def test_a_lookup_finds_what_a_linear_scan_finds(
-    offsets: list[int],
-    queries: list[int],
-    order: object,
-    spread: int,
-) -> None:
+def test_a_lookup_finds_what_a_linear_scan_finds(offsets, queries, order, spread):
     keys = spread * np.array(sorted(offsets), np.int64)
     index = offset_index(keys)
-    asked = np.array(order(queries), np.int64) * spread + BASE  # type: ignore[operator]
+    asked = np.array(order(queries), np.int64) * spread + BASE
     scanned = [max((n for n, key in enumerate(keys) if key + BASE <= one), default=-1) for one in asked]
     assert index.floor(asked).tolist() == scanned
     assert index.lookup(asked).tolist() == [0 if n < 0 else 1 + 100 * n for n in scanned]
@@ -52,7 +43,7 @@ def test_a_lookup_finds_what_a_linear_scan_finds(
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 15, 16, 17, 1000, 16_367])
 @pytest.mark.parametrize("m", [0, 1, 15, 16, 17, 3000])
 @pytest.mark.parametrize("is_sorted", [True, False])
-def test_the_kernel_agrees_with_numpy_and_stays_in_its_arrays(n: int, m: int, is_sorted: bool) -> None:
+def test_the_kernel_agrees_with_numpy_and_stays_in_its_arrays(n, m, is_sorted):
     key_room, value_room, query_room = (Guard(8 * max(n + 1, m)) for _ in range(3))
     rng = np.random.default_rng(n + m)
     keys = np.sort(rng.integers(-(2**62), 2**62, n))
@@ -71,7 +62,7 @@ def test_the_kernel_agrees_with_numpy_and_stays_in_its_arrays(n: int, m: int, is
         assert found.tolist() == values[np.searchsorted(keys, queries, side="right")].tolist()
 
 
-def test_answers_of_a_damaged_index_do_not_depend_on_what_else_is_asked() -> None:
+def test_answers_of_a_damaged_index_do_not_depend_on_what_else_is_asked():
     rng = np.random.default_rng(1)
     index = offset_index(rng.integers(0, 1000, 200))
     queries = rng.integers(BASE, BASE + 1000, 100)
@@ -81,7 +72,7 @@ def test_answers_of_a_damaged_index_do_not_depend_on_what_else_is_asked() -> Non
     assert index.lookup(queries[order]).tolist() == [alone[n] for n in order]
 
 
-def test_queries_keep_their_shape_and_may_be_no_arrays() -> None:
+def test_queries_keep_their_shape_and_may_be_no_arrays():
     index = offset_index(np.array([4, 9, 14]))
     assert index.lookup([[1004, 1010], [0, 5000]]).tolist() == [[1, 101], [0, 201]]
     assert int(index.lookup(1009)) == 101
@@ -96,9 +87,7 @@ def test_queries_keep_their_shape_and_may_be_no_arrays() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 341, 342, 1024, 1500])
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
-def test_what_a_broker_allots_ahead_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[OffsetIndex | TimeIndex], n: int
-) -> None:
+def test_what_a_broker_allots_ahead_is_not_read(tmp_path, monkeypatch, kind, n):
     path = tmp_path / "00000000000000000000.index"
     entries = np.ones(n, kind.dtype)
     path.write_bytes(entries.tobytes())

@@ -1,12 +1,7 @@
 """Arrow buffers as NumPy arrays, the schema of records, and streams of record batches."""
 
-from __future__ import annotations
-
 import base64
 import binascii
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +20,7 @@ from kafkalog.interchange.arrow_streams import open_batches
 
 
 @given(st.lists(st.none() | st.integers(0, 2**40), max_size=40), st.integers(0, 20), st.integers(0, 20))
-def test_nulls_are_known_in_any_slice(values: list[int | None], start: int, length: int) -> None:
+def test_nulls_are_known_in_any_slice(values, start, length):
     array = pa.array(values, pa.timestamp("ms")).slice(start, length)
     expected = values[start : start + length]
     valid = validity(array)
@@ -34,13 +29,13 @@ def test_nulls_are_known_in_any_slice(values: list[int | None], start: int, leng
     assert milliseconds(array).tolist() == [-1 if value is None else value for value in expected]
 
 
-def test_an_array_of_type_null_has_no_value() -> None:
-    assert validity(pa.nulls(3)).tolist() == [False] * 3  # type: ignore[union-attr]
+def test_an_array_of_type_null_has_no_value():
+    assert validity(pa.nulls(3)).tolist() == [False] * 3
     assert validity(pa.nulls(0)) is None
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_a_frame_holds_what_the_table_holds(kind: Any) -> None:
+def test_a_frame_holds_what_the_table_holds(kind):
     values = [b"a", None, b"", b"bcd", b"e" * 40]
     headers = [[{"k": 1}], [], [], [{"k": 2}, {"k": 3}], []]
     columns = [pa.array(values, kind), pa.array(headers), pa.array(["x", "x", "y", "x", None])]
@@ -57,7 +52,7 @@ def test_a_frame_holds_what_the_table_holds(kind: Any) -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=9), max_size=20), st.integers(0, 5), st.integers(0, 20))
-def test_base64_of_a_whole_column_is_decoded_at_once(values: list[bytes | None], start: int, length: int) -> None:
+def test_base64_of_a_whole_column_is_decoded_at_once(values, start, length):
     texts = pa.array([None if one is None else base64.b64encode(one) for one in values], pa.binary())
     found = decoded_base64(texts.slice(start, length))
     expected = values[start : start + length]
@@ -66,7 +61,7 @@ def test_base64_of_a_whole_column_is_decoded_at_once(values: list[bytes | None],
 
 
 @given(st.lists(st.text("Az+/=\n-", max_size=8), min_size=1, max_size=3))
-def test_what_is_decoded_at_once_is_what_python_decodes(texts: list[str]) -> None:
+def test_what_is_decoded_at_once_is_what_python_decodes(texts):
     found = decoded_base64(pa.array([text.encode() for text in texts], pa.binary()))
     if found is not None:
         assert found.to_pylist() == [binascii.a2b_base64(text, strict_mode=True) for text in texts]
@@ -86,7 +81,7 @@ SCHEMA = pa.schema(
 )
 
 
-def test_the_schema_is_the_documented_one_in_every_form(log_dir: Path) -> None:
+def test_the_schema_is_the_documented_one_in_every_form(log_dir):
     scan = kafkalog.scan(log_dir)
     assert scan.schema.equals(SCHEMA)
     assert scan.to_reader().schema.equals(SCHEMA)
@@ -101,7 +96,7 @@ def test_the_schema_is_the_documented_one_in_every_form(log_dir: Path) -> None:
 
 TABLE = pa.table({"value": ["a", "b", None], "n": [1, 2, 3]})
 
-KINDS: dict[str, Callable[[], Any]] = {
+KINDS = {
     "table": lambda: TABLE,
     "record batch": lambda: TABLE.to_batches()[0],
     "reader": lambda: TABLE.to_reader(),
@@ -117,12 +112,12 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_speaks_arrow_is_a_stream(kind: str) -> None:
+def test_whatever_speaks_arrow_is_a_stream(kind):
     rows = open_batches(KINDS[kind]()).read_all().select(["value", "n"]).to_pylist()
     assert rows == TABLE.to_pylist()
 
 
-def test_headers_may_be_pairs() -> None:
+def test_headers_may_be_pairs():
     pairs = [[(b"a", b"1"), (b"b", None)], None, []]
     column = open_batches({"headers": pairs}).read_all()["headers"]
     assert column.type == pa.map_(pa.binary(), pa.binary())
@@ -138,12 +133,12 @@ def test_headers_may_be_pairs() -> None:
         (pd.Series([1]), "DataFrame is expected"),
     ],
 )
-def test_what_does_not_is_refused(data: Any, hint: str) -> None:
+def test_what_does_not_is_refused(data, hint):
     with pytest.raises(TypeError, match=hint):
         open_batches(data)
 
 
-def test_values_without_a_common_type_are_an_error_of_the_column() -> None:
+def test_values_without_a_common_type_are_an_error_of_the_column():
     for values in (["a", 1], [2**64], [object()]):
         with pytest.raises(UnwritableError) as caught:
             open_batches({"value": values})

@@ -1,15 +1,11 @@
 """Arrow in any of its shapes becomes the record columns that it says, or is refused with the column and the row."""
 
-from __future__ import annotations
-
 import datetime as dt
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from arrow_records import Row, refusal, rows, stamps, values
+from arrow_records import refusal, rows, stamps, values
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,13 +17,13 @@ from kafkalog.records.columns import RecordColumns
 
 @pytest.mark.parametrize("zone", ["UTC", "+02:00", "Europe/Berlin"])
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
-def test_timestamps_of_any_unit_and_zone_are_milliseconds(unit: str, factor: int, zone: str) -> None:
+def test_timestamps_of_any_unit_and_zone_are_milliseconds(unit, factor, zone):
     array = pa.array([0, None, 1_700_000_000 * factor], pa.timestamp(unit, zone))
     assert stamps(array) == [0, -1, 1_700_000_000_000]
     assert stamps(array.slice(1)) == [-1, 1_700_000_000_000]
 
 
-def test_integers_are_milliseconds_and_null_is_none() -> None:
+def test_integers_are_milliseconds_and_null_is_none():
     for kind in (pa.int64(), pa.uint64(), pa.int32()):
         assert stamps(pa.array([5, None, 0], kind)) == [5, -1, 0]
     assert stamps(pa.array([-1, 7])) == [-1, 7]
@@ -35,7 +31,7 @@ def test_integers_are_milliseconds_and_null_is_none() -> None:
     assert [row[0] for row in rows(record_slices({"value": [b"x"]}))] == [-1]
 
 
-def test_a_timestamp_without_a_zone_needs_to_be_told_one() -> None:
+def test_a_timestamp_without_a_zone_needs_to_be_told_one():
     naive = pa.array([dt.datetime(2024, 7, 1, 12)], pa.timestamp("us"))
     error = refusal({"value": pa.nulls(1), "timestamp": naive})
     assert error.reason is Reason.COLUMN_TYPE
@@ -47,7 +43,7 @@ def test_a_timestamp_without_a_zone_needs_to_be_told_one() -> None:
     assert "Nowhere" in str(refusal({"value": pa.nulls(1), "timestamp": naive}, **options))
 
 
-def test_what_is_finer_than_a_millisecond_is_cut_only_when_asked() -> None:
+def test_what_is_finer_than_a_millisecond_is_cut_only_when_asked():
     fine = pa.array([1_000_000, 1_000_001, 1_999_999], pa.timestamp("ns", "UTC"))
     error = refusal({"value": pa.nulls(3), "timestamp": fine})
     assert error.row == 1
@@ -65,13 +61,13 @@ def test_what_is_finer_than_a_millisecond_is_cut_only_when_asked() -> None:
         pa.array([0, 2**63], pa.uint64()),
     ],
 )
-def test_a_timestamp_that_no_record_can_have_is_refused(array: pa.Array) -> None:
+def test_a_timestamp_that_no_record_can_have_is_refused(array):
     error = refusal({"value": pa.nulls(2), "timestamp": array})
     assert (error.reason, error.row) == (Reason.COLUMN_VALUE, 1)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_no_moment_becomes_none_by_being_cut(unit: str) -> None:
+def test_no_moment_becomes_none_by_being_cut(unit):
     factor = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
     for early in {-1, -factor // 1000, 1 - factor // 1000, -factor // 2000, -factor, -2 * factor // 1000}:
         array = pa.array([0, early], pa.timestamp(unit, "UTC"))
@@ -102,13 +98,13 @@ def test_no_moment_becomes_none_by_being_cut(unit: str) -> None:
         ({"headers": pa.array([[{"key": "a", "value": b"", "more": 1}]])}, ["headers", "more"]),
     ],
 )
-def test_a_column_of_another_type_is_refused_by_name(columns: dict[str, Any], words: list[str]) -> None:
+def test_a_column_of_another_type_is_refused_by_name(columns, words):
     error = refusal({"value": [b"x"], **columns})
     assert error.reason is Reason.COLUMN_TYPE
     assert all(word in str(error) for word in words)
 
 
-def test_columns_that_are_not_known_are_refused_unless_they_are_ignored() -> None:
+def test_columns_that_are_not_known_are_refused_unless_they_are_ignored():
     data = {"value": [b"x"], "created": [1], "colour": ["red"]}
     error = refusal(data)
     assert error.reason is Reason.COLUMN_UNKNOWN
@@ -120,7 +116,7 @@ def test_columns_that_are_not_known_are_refused_unless_they_are_ignored() -> Non
     assert rows(record_slices(data, columns={"timestamp": "created"}, ignore_columns="colour"))[0][0] == 1
 
 
-def test_columns_are_named_by_what_they_are() -> None:
+def test_columns_are_named_by_what_they_are():
     data = {"id": ["a"], "body": [b"x"], "value": [b"other"], "at": [5]}
     names = {"key": "id", "value": "body", "timestamp": "at"}
     assert rows(record_slices(data, columns=names)) == [(5, b"a", b"x", [])]
@@ -129,13 +125,13 @@ def test_columns_are_named_by_what_they_are() -> None:
         list(record_slices(data, columns={"what": "id"}))
 
 
-def test_a_table_without_values_or_with_a_column_twice_is_refused() -> None:
+def test_a_table_without_values_or_with_a_column_twice_is_refused():
     assert refusal({"key": [b"x"]}).reason is Reason.COLUMN_MISSING
     twice = pa.table([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
     assert refusal(twice).reason is Reason.COLUMN_TWICE
 
 
-def test_what_a_scan_gives_can_be_written_again_and_markers_cannot() -> None:
+def test_what_a_scan_gives_can_be_written_again_and_markers_cannot():
     table = kafkalog.read_table("tests/golden/log_dir", topics="p-multi")
     assert len(rows(record_slices(table))) == table.num_rows > 0
     assert [row[2] for row in rows(record_slices(table))] == table.column("value").to_pylist()
@@ -143,7 +139,7 @@ def test_what_a_scan_gives_can_be_written_again_and_markers_cannot() -> None:
     assert refusal(marked).row == 1
 
 
-def test_offsets_are_kept_and_may_be_neither_null_nor_negative() -> None:
+def test_offsets_are_kept_and_may_be_neither_null_nor_negative():
     (part,) = record_slices({"value": [b"a", b"b"], "offset": pa.array([7, 9], pa.uint32())})
     assert part.offset.tolist() == [7, 9]
     assert refusal({"value": [b"a", b"b"], "offset": [7, None]}).row == 1
@@ -152,21 +148,21 @@ def test_offsets_are_kept_and_may_be_neither_null_nor_negative() -> None:
     assert "offset" not in part
 
 
-def test_rows_in_messages_count_from_the_beginning_of_the_data() -> None:
+def test_rows_in_messages_count_from_the_beginning_of_the_data():
     table = pa.concat_tables([pa.table({"value": [b"x"] * 5, "timestamp": [1] * 5})] * 3)
     table = table.set_column(1, "timestamp", pa.chunked_array([[1] * 7, [1] * 4 + [-9] + [1] * 3]))
     assert refusal(table).row == 11
 
 
-def _polars(table: pa.Table) -> Any:
+def _polars(table):
     return pytest.importorskip("polars").from_arrow(table)
 
 
-def _duckdb(table: pa.Table) -> Any:
+def _duckdb(table):
     return pytest.importorskip("duckdb").from_arrow(table)
 
 
-def _pandas(table: pa.Table) -> Any:
+def _pandas(table):
     pytest.importorskip("pandas")
     return table.to_pandas()
 
@@ -186,7 +182,7 @@ def _pandas(table: pa.Table) -> Any:
     ],
     ids=["table", "batch", "reader", "dict", "lists", "dataset", "pandas", "polars", "duckdb"],
 )
-def test_everything_that_speaks_arrow_is_taken(make: Callable[[pa.Table], Any]) -> None:
+def test_everything_that_speaks_arrow_is_taken(make):
     import pyarrow.dataset  # noqa: F401
 
     pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -205,14 +201,14 @@ def test_everything_that_speaks_arrow_is_taken(make: Callable[[pa.Table], Any]) 
     ]
 
 
-def test_an_index_with_a_name_is_a_column_and_one_without_is_none() -> None:
+def test_an_index_with_a_name_is_a_column_and_one_without_is_none():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"key": [b"a", b"b"], "value": [b"x", b"y"]})
     assert values(frame[1:]) == [b"y"]
     assert [row[1] for row in rows(record_slices(frame.set_index("key")))] == [b"a", b"b"]
 
 
-def test_what_does_not_speak_arrow_is_a_type_error() -> None:
+def test_what_does_not_speak_arrow_is_a_type_error():
     for data in (None, 5, "orders.parquet", [b"x"], object()):
         with pytest.raises(TypeError, match="speaks Arrow"):
             list(record_slices(data))
@@ -220,7 +216,7 @@ def test_what_does_not_speak_arrow_is_a_type_error() -> None:
     assert refusal({"value": [b"x"], "key": [b"x", b"y"]}).reason is Reason.COLUMN_TYPE
 
 
-def test_slices_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_bounded_and_whole(monkeypatch):
     sizes = [0, 10, 10, 1000, 5, 5, 5, 80]
     table = pa.table({"value": [b"v" * size for size in sizes], "key": [b""] * 8})
     parts = list(record_slices(table, max_bytes=100))
@@ -244,7 +240,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.integers(1, 200), st.data())
-def test_records_come_out_as_they_went_in(records: list[Row], max_bytes: int, data: st.DataObject) -> None:
+def test_records_come_out_as_they_went_in(records, max_bytes, data):
     start = data.draw(st.integers(0, len(records)))
     binary = data.draw(st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()]))
     make = data.draw(st.sampled_from([pa.list_, pa.large_list, pa.list_view]))
@@ -265,7 +261,7 @@ def test_records_come_out_as_they_went_in(records: list[Row], max_bytes: int, da
 # ------------------------------------------------------------------------------------------------ dictionaries and runs
 
 
-def test_a_value_that_is_there_but_taken_or_left_out_is_said_to_be() -> None:
+def test_a_value_that_is_there_but_taken_or_left_out_is_said_to_be():
     data = {"value": [b"x"]}
     assert "is used as the key" in str(refusal(data, columns={"key": "value"}))
     assert "is left out" in str(refusal(data, ignore_columns=["value"]))

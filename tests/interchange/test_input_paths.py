@@ -1,10 +1,6 @@
 """A directory stands for the files in it, and what the names of directories say is a column of them."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +12,13 @@ from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.interchange.input_paths import input_files
 
 
-def write(path: Path, **columns: Any) -> Path:
+def write(path, **columns):
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
     return path
 
 
-def test_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_parts_are_read_in_the_order_of_their_numbers(tmp_path):
     for number in (10, 9, 2, 0, 1):
         write(tmp_path / "topic=t" / f"part-{number}.parquet", value=[b"%d" % number], offset=[number])
     write(tmp_path / "topic=t" / "date=2024-01-01" / "part-0.parquet", value=[b"11"], offset=[11])
@@ -30,7 +26,7 @@ def test_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert kafkalog.read_table(tmp_path / "log").column("offset").to_pylist() == [0, 1, 2, 9, 10, 11]
 
 
-def test_hidden_names_and_other_files_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_names_and_other_files_are_passed_over(tmp_path):
     for name in ("a.parquet", "deep/b.pq", "deep/deeper/c.csv.gz"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
@@ -38,14 +34,14 @@ def test_hidden_names_and_other_files_are_passed_over(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
-    def found(format: str | None) -> list[str]:
+    def found(format):
         return [os.path.relpath(str(each.path), tmp_path) for each in input_files([tmp_path], format=format)]
 
     assert found(None) == ["a.parquet", "deep/b.pq", "deep/deeper/c.csv.gz"]
     assert found("csv") == ["deep/deeper/c.csv.gz"]
 
 
-def test_a_column_of_the_file_counts_before_its_path_and_an_option_before_both(tmp_path: Path) -> None:
+def test_a_column_of_the_file_counts_before_its_path_and_an_option_before_both(tmp_path):
     file = write(tmp_path / "topic=path" / "partition=3" / "x.parquet", value=[b"a", b"b"], partition=[5, 6])
     for inputs in ([file], [tmp_path / "topic=path"], [str(tmp_path)]):
         result = load(inputs, tmp_path / "log", dry_run=True)
@@ -58,7 +54,7 @@ def test_a_column_of_the_file_counts_before_its_path_and_an_option_before_both(t
     assert (each.topic, each.partition) == ("path", 3)
 
 
-def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path: Path) -> None:
+def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path):
     file = write(tmp_path / "topic=outer" / "topic=in%2Dner" / "x.parquet", value=[b"a"])
     (each,) = load([file], tmp_path / "log", dry_run=True).partitions
     assert each.topic == "in-ner"
@@ -69,7 +65,7 @@ def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", ["x", "-1", "2147483648", "", "1.0", "²"])
-def test_a_path_that_says_no_partition_is_refused(tmp_path: Path, number: str) -> None:
+def test_a_path_that_says_no_partition_is_refused(tmp_path, number):
     file = write(tmp_path / "topic=t" / f"partition={number}" / "x.parquet", value=[b"a"])
     with pytest.raises(UnwritableError, match="in its path is not a partition number") as caught:
         load([tmp_path / "topic=t"], tmp_path / "log")
@@ -78,7 +74,7 @@ def test_a_path_that_says_no_partition_is_refused(tmp_path: Path, number: str) -
     assert load([tmp_path / "topic=t"], tmp_path / "log", dry_run=True).n_records == 1
 
 
-def test_a_directory_without_records_is_refused_with_what_helps(tmp_path: Path) -> None:
+def test_a_directory_without_records_is_refused_with_what_helps(tmp_path):
     (tmp_path / "empty" / "below").mkdir(parents=True)
     with pytest.raises(NotKafkaError, match=r"no files of records here.*\.parquet, \.arrow"):
         load([tmp_path / "empty"], tmp_path / "out", topic="t")
@@ -89,7 +85,7 @@ def test_a_directory_without_records_is_refused_with_what_helps(tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
-def test_links_that_lead_out_and_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_links_that_lead_out_and_files_that_are_none_are_refused(tmp_path):
     write(tmp_path / "in" / "a.parquet", value=[b"a"])
     (tmp_path / "in" / "same.parquet").symlink_to("a.parquet")
     (tmp_path / "in" / "around").symlink_to(tmp_path / "in")
@@ -108,11 +104,11 @@ def test_links_that_lead_out_and_files_that_are_none_are_refused(tmp_path: Path)
         load([tmp_path / "in"], tmp_path / "log", topic="t")
 
 
-def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_read_is_said(tmp_path, monkeypatch):
     write(tmp_path / "in" / "closed" / "a.parquet", value=[b"a"])
     scan = os.scandir
 
-    def refusing(path: Any) -> Any:
+    def refusing(path):
         if str(path).endswith("closed"):
             raise PermissionError(13, "Permission denied", str(path))
         return scan(path)

@@ -1,10 +1,7 @@
 """Files of records: what is read of CSV, JSON and others, and what is refused with its line."""
 
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
 
 import pytest
 from exported import records
@@ -41,7 +38,7 @@ from kafkalog.errors import NotKafkaError, ReadError, UnwritableError
         ('"\xff"', "line 2"),
     ],
 )
-def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: Path, line: str, what: str) -> None:
+def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path, line, what):
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(UnwritableError) as caught:
@@ -70,7 +67,7 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: P
         (b"value,colour\n,red\n", "unknown column 'colour'"),
     ],
 )
-def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
+def test_csv_that_holds_no_records_is_refused(tmp_path, text, what):
     file = tmp_path / "x.csv"
     file.write_bytes(text)
     with pytest.raises(UnwritableError) as caught:
@@ -79,7 +76,7 @@ def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what:
     assert os.listdir(tmp_path) == ["x.csv"]
 
 
-def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
+def test_csv_and_json_of_others_are_read_as_text(tmp_path):
     (tmp_path / "x.csv").write_text('\ufeffid,body,at\n1,"a, ""b""\nc",2024-01-01T00:00:00Z\n,"",\n,NULL,\n')
     names = {"key": "id", "value": "body", "timestamp": "at"}
     load([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
@@ -94,7 +91,7 @@ def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
     assert records(kafkalog.read_table(tmp_path / "json")) == expected
 
 
-def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
+def test_an_empty_line_of_a_single_column_is_a_null(tmp_path):
     (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
     load([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="base64")
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
@@ -103,7 +100,7 @@ def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
         assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True, encoding="base64").n_records == 0
 
 
-def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path):
     for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv.gz", "x.jsonl.zst"):
         for content in (b"",) * ("jsonl" not in name) + (b"nothing of that kind" * 10,):
             (tmp_path / name).write_bytes(content)
@@ -125,7 +122,7 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [("x.csv", "value\nabcd\n"), ("x.jsonl", '{"value": "abcd"}\n')])
-def test_text_that_may_be_base64_needs_a_choice(tmp_path: Path, name: str, text: str) -> None:
+def test_text_that_may_be_base64_needs_a_choice(tmp_path, name, text):
     """Only the files of an export are base64 without being asked for."""
     file = tmp_path / name
     file.write_text(text)

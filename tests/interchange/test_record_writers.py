@@ -1,9 +1,6 @@
 """Files of every format and compression, with the row groups asked for."""
 
-from __future__ import annotations
-
 import io
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
@@ -30,7 +27,7 @@ from kafkalog.interchange.file_types import FORMATS, file_type
         ("packed.jsonl", "zstd"),
     ],
 )
-def test_compression(log_dir: Path, tmp_path: Path, name: str, compression: str | None) -> None:
+def test_compression(log_dir, tmp_path, name, compression):
     to = tmp_path / name
     options = {"topics": "p-multi"}
     kafkalog.export(log_dir, to, compression=compression, **options)
@@ -51,7 +48,7 @@ def test_compression(log_dir: Path, tmp_path: Path, name: str, compression: str 
         assert to.stat().st_size < plain.stat().st_size / 2
 
 
-def test_row_groups_have_the_rows_asked_for(log_dir: Path, tmp_path: Path) -> None:
+def test_row_groups_have_the_rows_asked_for(log_dir, tmp_path):
     kafkalog.export(log_dir, tmp_path / "x.parquet", row_group_rows=1000)
     kafkalog.export(log_dir, tmp_path / "x.arrow", row_group_rows=100)
     table = kafkalog.read_table(log_dir)
@@ -63,7 +60,7 @@ def test_row_groups_have_the_rows_asked_for(log_dir: Path, tmp_path: Path) -> No
         assert file.read_all().equals(table)
 
 
-def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
+def test_a_binary_file_takes_any_format(log_dir):
     table = kafkalog.read_table(log_dir, topics="p-multi")
     for format in ("parquet", "arrow", "arrows", "csv", "jsonl"):
         file = io.BytesIO()
@@ -94,6 +91,6 @@ def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
         ("x", (None, None)),
     ],
 )
-def test_suffixes_say_format_and_compression(name: str, expected: tuple[str | None, str | None]) -> None:
+def test_suffixes_say_format_and_compression(name, expected):
     assert file_type(name) == expected
     assert file_type(f"/a.csv.gz/{name}") == expected

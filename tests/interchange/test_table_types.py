@@ -1,12 +1,9 @@
 """What targets store: the table of types, and values converted by it."""
 
-from __future__ import annotations
-
 import io
 import random
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,11 +68,11 @@ SAME = (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.strin
           pa.list_(pa.struct({"u": pa.uint64(), "n": pa.null()}))]),
     ],
 )  # fmt: skip
-def test_what_each_target_stores(kind: pa.DataType, stored: list[pa.DataType]) -> None:
+def test_what_each_target_stores(kind, stored):
     assert [stored_type(kind, target) for target in TARGETS] == stored
 
 
-def random_type(rng: random.Random, depth: int = 3) -> pa.DataType:
+def random_type(rng, depth=3):
     """A type that a decoded value may have."""
     inner = depth and rng.randrange(3)
     if inner == 1:
@@ -88,7 +85,7 @@ def random_type(rng: random.Random, depth: int = 3) -> pa.DataType:
     return rng.choice(leaves)
 
 
-def random_array(rng: random.Random, kind: pa.DataType, n: int) -> pa.Array:
+def random_array(rng, kind, n):
     """Values of a type, the most extreme ones among them."""
     valid = np.array([rng.random() < 0.8 for _ in range(n)], np.bool_)
     if pt.is_null(kind):
@@ -130,7 +127,7 @@ def random_array(rng: random.Random, kind: pa.DataType, n: int) -> pa.Array:
             .cast(pa.int32() if bits == 32 and pt.is_temporal(kind) else whole)
             .cast(kind)
         )
-    made: dict[str, Any] = {
+    made = {
         "bool": lambda: rng.random() < 0.5,
         "float": lambda: rng.choice([0.5, -1.0, float("inf")]),
         "double": lambda: rng.choice([0.1, -1e300, float("inf")]),
@@ -146,7 +143,7 @@ def random_array(rng: random.Random, kind: pa.DataType, n: int) -> pa.Array:
     return pa.array([value if one else None for value, one in zip(values, valid, strict=True)], kind)
 
 
-def differences(one: Any, other: Any, is_table: bool) -> int:
+def differences(one, other, is_table):
     """How many values of JSON are null in the other; fails if they differ in another way."""
     if isinstance(one, dict) and isinstance(other, dict):
         # keys of a map may be stored as a wider number, which JSON has as text
@@ -168,7 +165,7 @@ def differences(one: Any, other: Any, is_table: bool) -> int:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_random_values_are_equal_or_null_and_counted(target: str) -> None:
+def test_random_values_are_equal_or_null_and_counted(target):
     n_lost = 0
     for seed in range(max(fuzz_inputs() // 200, 13)):
         rng = random.Random(seed)
@@ -195,7 +192,7 @@ def test_random_values_are_equal_or_null_and_counted(target: str) -> None:
     assert (n_lost > 0) == (target != "parquet")
 
 
-def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row() -> None:
+def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row():
     kind = pa.struct({"l": pa.list_(pa.struct({"t": MS})), "m": pa.map_(pa.string(), MS)})
     rows = [
         {"l": [{"t": 1}, {"t": 2**62}, {"t": 2**62}], "m": []},
@@ -222,21 +219,21 @@ def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row() -> None:
     assert "1 value of m{}" in details[1]
 
 
-def test_digits_that_are_cut_are_counted() -> None:
+def test_digits_that_are_cut_are_counted():
     lost = Lost()
     moments = pa.array([1_000, 1_001, None], pa.int64()).cast(pa.timestamp("ns"))
     assert converted(moments, pa.timestamp("us"), lost.report).cast(pa.int64()).to_pylist() == [1, 1, None]
     assert [(one.what, one.n) for one in lost.found] == [(ROUNDED, 1)]
 
 
-def test_whole_numbers_become_doubles_only_if_these_are_equal() -> None:
+def test_whole_numbers_become_doubles_only_if_these_are_equal():
     lost = Lost()
     numbers = pa.array([2**53, 2**53 + 1, 2**60, None, -(2**53) - 1])
     assert converted(numbers, pa.float64(), lost.report).to_pylist() == [2.0**53, None, 2.0**60, None, None]
     assert [(one.n, one.rows.tolist()) for one in lost.found] == [(2, [1, 4])]
 
 
-def test_tables_have_no_date_beyond_the_year_9999() -> None:
+def test_tables_have_no_date_beyond_the_year_9999():
     days = pa.array([0, 2**31 - 1, -(2**31), (date.max - date(1970, 1, 1)).days], pa.int32()).cast(pa.date32())
     for target in TABLES:
         lost = Lost()
@@ -249,7 +246,7 @@ def test_tables_have_no_date_beyond_the_year_9999() -> None:
         assert [one.n for one in lost.found] == [2]
 
 
-def test_columns_that_exist_stay_and_new_fields_follow() -> None:
+def test_columns_that_exist_stay_and_new_fields_follow():
     known = pa.schema({"v": pa.struct({"a": pa.int64(), "l": pa.list_(pa.struct({"x": pa.int32()}))}), "w": pa.null()})
     seen = pa.schema(
         {
@@ -276,12 +273,12 @@ def test_columns_that_exist_stay_and_new_fields_follow() -> None:
     assert [*conversion.lost.values()] == [1]
 
 
-def test_fields_that_differ_by_case_only_are_no_table_of_delta() -> None:
+def test_fields_that_differ_by_case_only_are_no_table_of_delta():
     for kind in (pa.struct({"Id": pa.int8(), "id": pa.int8()}), pa.list_(pa.struct({"é": pa.int8(), "É": pa.int8()}))):
         stored_schema(pa.schema({"v": kind}), "iceberg")
         with pytest.raises(kafkalog.errors.UnwritableError, match="differ only by case"):
             stored_schema(pa.schema({"v": kind}), "delta")
 
 
-def test_json_text_keeps_digits() -> None:
+def test_json_text_keeps_digits():
     assert json_text({"a": [Digits("1e400"), 1, {"é": Digits("9" * 50)}]}) == f'{{"a":[1e400,1,{{"é":{"9" * 50}}}]}}'

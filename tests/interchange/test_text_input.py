@@ -1,15 +1,10 @@
 """CSV and JSON lines as people bring them: from pandas, DuckDB, Postgres and jq, with what is odd about them."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,14 +17,12 @@ from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange import text_input
 from kafkalog.interchange.text_input import TextOptions, read_csv, read_json_lines
 
-Load = Callable[..., list[dict[str, Any]]]
-
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Load a file with this content; the records of the partition, timestamps as milliseconds."""
 
-    def call(name: str, content: str | bytes, **options: Any) -> list[dict[str, Any]]:
+    def call(name, content, **options):
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
         kafkalog.load([tmp_path / name], tmp_path / "log", **{"topic": "t", "encoding": "utf8", **options})
         table = kafkalog.read_table(tmp_path / "log", columns=["offset", "timestamp", "key", "value", "headers"])
@@ -41,7 +34,7 @@ def load(tmp_path: Path) -> Load:
     return call
 
 
-def refused(load: Load, name: str, content: str | bytes, **options: Any) -> str:
+def refused(load, name, content, **options):
     with pytest.raises(UnwritableError) as caught:
         load(name, content, **options)
     assert caught.value.path is not None
@@ -49,11 +42,11 @@ def refused(load: Load, name: str, content: str | bytes, **options: Any) -> str:
     return caught.value.detail
 
 
-def values(rows: list[dict[str, Any]]) -> list[bytes | None]:
+def values(rows):
     return [row["value"] for row in rows]
 
 
-def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) -> None:
+def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load):
     lines = ['{"value": "a"}', '{"key": "k"}']
     for content, line in (("\n".join(lines), 2), ("\n\n".join(reversed(lines)), 1)):
         detail = refused(load, "x.jsonl", content)
@@ -67,14 +60,14 @@ def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) ->
     assert {**rows[1], "timestamp": -1} == {"offset": 1, "timestamp": -1, "key": None, "value": b"b", "headers": []}
 
 
-def test_a_value_that_is_missing_far_behind_is_found(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_missing_far_behind_is_found(load, monkeypatch):
     monkeypatch.setattr("kafkalog.interchange.text_input._READ_BYTES", 300)
     lines = [json.dumps({"value": str(i)} if i != 70 else {"key": "k"}) for i in range(100)]
     assert refused(load, "x.jsonl", "\n\n".join(lines)).startswith("line 141: value is missing here")
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
-def test_a_byte_order_mark_crlf_blank_lines_and_no_end_of_the_last_line_do_no_harm(load: Load, name: str) -> None:
+def test_a_byte_order_mark_crlf_blank_lines_and_no_end_of_the_last_line_do_no_harm(load, name):
     lines = {
         "x.jsonl": ['{"value": "a", "key": "1"}', '{"value": "b", "key": "2"}'],
         "x.csv": ["value,key", "a,1", "b,2"],
@@ -86,7 +79,7 @@ def test_a_byte_order_mark_crlf_blank_lines_and_no_end_of_the_last_line_do_no_ha
     assert load("x.jsonl", "\ufeff") == load("x.jsonl", "\n \n\r\n") == load("x.csv", "value,key\n\n\n") == []
 
 
-def test_columns_that_are_left_out_are_not_looked_at(load: Load) -> None:
+def test_columns_that_are_left_out_are_not_looked_at(load):
     lines = '{"value": "a", "timestamp": "yesterday", "key": {"b": 1}, "n": 1}\n{"value": "b", "n": NaN}'
     ignored = ["timestamp", "key", "n"]
     assert values(load("x.jsonl", lines, ignore_columns=ignored)) == [b"a", b"b"]
@@ -96,7 +89,7 @@ def test_columns_that_are_left_out_are_not_looked_at(load: Load) -> None:
     assert values(load("x.csv", "body,value\nYQ==,?\n", columns=renamed, encoding="base64")) == [b"a"]
 
 
-def test_markers_are_no_records_in_text_either(load: Load) -> None:
+def test_markers_are_no_records_in_text_either(load):
     for text in ("true", "True", "t"):
         detail = refused(load, "x.csv", f"value,is_control\na,false\nb,{text}\n")
         assert "row 1 is set: markers cannot be written" in detail
@@ -126,7 +119,7 @@ def test_markers_are_no_records_in_text_either(load: Load) -> None:
         (b'{"value": "\xff"}', "line 1: not a JSON object: 'utf-8'"),
     ],
 )
-def test_json_of_another_shape_is_refused_with_a_way_out(load: Load, content: str | bytes, what: str) -> None:
+def test_json_of_another_shape_is_refused_with_a_way_out(load, content, what):
     assert what in refused(load, "x.jsonl", content)
 
 
@@ -142,11 +135,11 @@ def test_json_of_another_shape_is_refused_with_a_way_out(load: Load, content: st
         ("value,timestamp\na,\\N\n", "line 2: timestamp must be milliseconds or ISO 8601 with Z or an offset"),
     ],
 )
-def test_csv_of_another_shape_is_refused_with_a_way_out(load: Load, content: str, what: str) -> None:
+def test_csv_of_another_shape_is_refused_with_a_way_out(load, content, what):
     assert what in refused(load, "x.csv", content)
 
 
-def test_nul_and_bytes_that_are_no_text_are_kept_in_csv_values(load: Load) -> None:
+def test_nul_and_bytes_that_are_no_text_are_kept_in_csv_values(load):
     assert values(load("x.csv", b"value,key\na\0b,\xff\n\\N,\n")) == [b"a\0b", b"\\N"]
     assert values(load("x.csv", b'value,key\n\\N,a\n"\\N",b\n', null="\\N")) == [None, b"\\N"]
 
@@ -154,7 +147,7 @@ def test_nul_and_bytes_that_are_no_text_are_kept_in_csv_values(load: Load) -> No
 LARGE = kafkalog.LogConfig(max_message_bytes=10**7)
 
 
-def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+def test_a_pipe_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "x.csv")
     text = b"value,key\n" + b"a" * 9_000_000 + b",b\nc,d\n"
     writer = threading.Thread(target=(tmp_path / "x.csv").write_bytes, args=(text,), daemon=True)
@@ -164,9 +157,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     assert kafkalog.read_table(tmp_path / "log").column("key").to_pylist() == [b"b", b"d"]
 
 
-def test_a_column_that_is_absent_in_the_first_lines_is_read_from_where_it_comes(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_that_is_absent_in_the_first_lines_is_read_from_where_it_comes(load, monkeypatch):
     monkeypatch.setattr("kafkalog.interchange.text_input._READ_BYTES", 300)
     lines = [{"value": str(i), **({"key": "k"} if i > 50 else {})} for i in range(60)]
     rows = load("x.jsonl", "\n".join(map(json.dumps, lines)))
@@ -176,14 +167,14 @@ def test_a_column_that_is_absent_in_the_first_lines_is_read_from_where_it_comes(
     assert "unknown column 'colour'" in detail
 
 
-def test_what_is_refused_has_its_reason(load: Load) -> None:
+def test_what_is_refused_has_its_reason(load):
     for content, reason in (('{"value": 5}', Reason.COLUMN_TYPE), ('{"value": "a"}\n{}', Reason.COLUMN_MISSING)):
         with pytest.raises(UnwritableError) as caught:
             load("x.jsonl", content)
         assert caught.value.reason is reason
 
 
-def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
+def test_bytes_as_postgres_writes_them_are_read(load):
     folded = base64.encodebytes(b"v" * 100).decode()
     assert folded.count("\n") == 2
     assert values(load("x.csv", f'value,key\n"{folded}",\n', encoding="base64")) == [b"v" * 100]
@@ -202,7 +193,7 @@ def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
         (",value\n0,a\n", "a column without a name is the index that pandas writes unless index=False"),
     ],
 )
-def test_columns_that_are_usual_elsewhere_are_refused_with_a_hint(load: Load, content: str, note: str) -> None:
+def test_columns_that_are_usual_elsewhere_are_refused_with_a_hint(load, content, note):
     with pytest.raises(UnwritableError, match="column") as caught:
         load("x.csv", content)
     assert caught.value.__notes__ == [note]
@@ -216,22 +207,22 @@ ROWS = st.lists(st.tuples(VALUES, VALUES, st.integers(0, 3)), max_size=20)
 ENDS = st.sampled_from(["\n", "\r\n"])
 
 
-def quoted(text: str) -> str:
+def quoted(text):
     return '"' + text.replace('"', '""') + '"' if set(text) & set('"\n,') else text
 
 
-def known(schema: pa.Schema) -> list[str]:
+def known(schema):
     return [name for name in schema.names if name in ("timestamp", "key", "value")]
 
 
-def written(rows: list[Any], end: str, header: str = "timestamp,key,value") -> tuple[str, int]:
+def written(rows, end, header="timestamp,key,value"):
     """The text of rows with blank lines behind them, and the line behind it."""
     text = header + end + "".join(f"1,{quoted(a)},{quoted(b)}{end}{end * n}" for a, b, n in rows)
     return text, text.count("\n") + 1
 
 
-def refusal(text: str, block_bytes: int) -> str:
-    def opened() -> io.BytesIO:
+def refusal(text, block_bytes):
+    def opened():
         return io.BytesIO(text.encode())
 
     options = TextOptions(encoding="utf8")
@@ -244,9 +235,7 @@ def refusal(text: str, block_bytes: int) -> str:
 @given(ROWS, ROWS, ENDS, st.sampled_from([60, 100, 10_000]))
 @example([("a", "", 0)], [], "\r\n", 100)
 @example([('\n"\n', "\n\n", 2)] * 9, [("\n", "", 3)], "\n", 60)
-def test_the_line_of_a_value_or_row_that_is_refused_is_right(
-    rows: list[Any], behind: list[Any], end: str, block_bytes: int
-) -> None:
+def test_the_line_of_a_value_or_row_that_is_refused_is_right(rows, behind, end, block_bytes):
     text, line = written(rows, end)
     rest = written(behind, end, "")[0].removeprefix(end)
     assert refusal(f"{text}?,a,b{end}{rest}", block_bytes).startswith(f"line {line}: timestamp must be milliseconds")
@@ -258,7 +247,7 @@ def test_the_line_of_a_value_or_row_that_is_refused_is_right(
 
 
 @given(st.lists(st.sampled_from(['a"', '"', 'b "c" d"', 'x""y"']), min_size=1, max_size=9), st.booleans())
-def test_quotes_within_a_value_that_is_in_none_are_its_own(values: list[str], has_end: bool) -> None:
+def test_quotes_within_a_value_that_is_in_none_are_its_own(values, has_end):
     if values[-1] == '"':
         values = [*values, "z"]
     values = ["k" + value for value in values]
@@ -268,7 +257,7 @@ def test_quotes_within_a_value_that_is_in_none_are_its_own(values: list[str], ha
 
 
 @pytest.mark.parametrize("text", ["\r\n", "\r", "\n", "\r\n\r\n"])
-def test_line_ends_in_quotes_are_kept_where_a_block_ends(text: str) -> None:
+def test_line_ends_in_quotes_are_kept_where_a_block_ends(text):
     for n in range(40):
         content = f'key,value\n{"k" * n},"{text}a{text}b{text}"\nx,y\n'.encode()
         batches = list(read_csv(io.BytesIO(content), TextOptions(encoding="utf8"), known, block_bytes=50))
@@ -276,19 +265,19 @@ def test_line_ends_in_quotes_are_kept_where_a_block_ends(text: str) -> None:
         assert found == [f"{text}a{text}b{text}", "y"]
 
 
-def test_names_of_columns_may_take_several_lines() -> None:
+def test_names_of_columns_may_take_several_lines():
     text = 'value,"a\nb\n",timestamp\nx,y,?\n'
     assert refusal(text, 1000).startswith("line 4: timestamp")
     assert "unexpected end of data" in refusal('"value,key\nx,y\n', 1000)
 
 
-def test_of_a_stream_that_is_read_once_the_row_is_told() -> None:
+def test_of_a_stream_that_is_read_once_the_row_is_told():
     stream = io.BytesIO(b'timestamp,key,value\n\n1,"a\nb",c\n\n?,a,b\n')
     with pytest.raises(UnwritableError, match="row 2: timestamp must be milliseconds"):
         list(read_csv(stream, TextOptions(encoding="utf8"), known))
 
 
-def test_the_line_of_a_row_is_found_below_a_value_with_many_quotes() -> None:
+def test_the_line_of_a_row_is_found_below_a_value_with_many_quotes():
     value = '""' * 100_000 + ',"",\n' * 100_000
     text = f'timestamp,key,value\n1,"{value}",b\n1,"""a",k"\n\n1,a"b,"c"d\n?,a,b\n'
     assert refusal(text, 2**22).startswith(f"line {100_000 + 6}: timestamp must be milliseconds")
@@ -324,7 +313,7 @@ ODD_LINES = [
 ]
 
 
-def outcome(text: bytes) -> Any:
+def outcome(text):
     batches = read_json_lines(io.BytesIO(text), TextOptions(encoding="utf8"), lambda schema: schema.names)
     try:
         return pa.Table.from_batches(batches).to_pydict()
@@ -334,9 +323,7 @@ def outcome(text: bytes) -> Any:
 
 @pytest.mark.parametrize("place", ["first", "in the middle", "last", "at the end of the file", "CR LF"])
 @pytest.mark.parametrize("odd", ODD_LINES)
-def test_lines_read_by_arrow_are_those_read_one_by_one(
-    odd: str | bytes, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_read_by_arrow_are_those_read_one_by_one(odd, place, monkeypatch):
     line = odd if isinstance(odd, bytes) else odd.encode()
     usual = [
         b'{"key": "%d", "value": "v%d", "offset": %d, "timestamp": %d, "headers": []}' % (n, n, n, n) for n in range(5)
@@ -349,7 +336,7 @@ def test_lines_read_by_arrow_are_those_read_one_by_one(
     assert found == outcome(text)
 
 
-def test_usual_lines_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usual_lines_are_read_by_arrow(monkeypatch):
     calls = []
     monkeypatch.setattr(text_input, "_json_column", lambda *given: calls.append(given))
     text = b'{"key": null, "value": "v", "headers": [["a", "b"]], "timestamp": "2024-01-01T00:00:00Z"}\n' * 9

@@ -1,13 +1,10 @@
 """Lines of JSON and CSV keep null, empty and awkward bytes apart."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json
 import os
 from decimal import Decimal
-from pathlib import Path
 
 import builder
 import pyarrow as pa
@@ -28,7 +25,7 @@ AWKWARD = [None, b"", b"null", b"NULL", b"\\N", b"a,b", b'"', b"\r\n", b"\x00\xf
 
 
 @pytest.fixture(scope="module")
-def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def awkward(tmp_path_factory):
     """A partition whose keys, values and headers are what formats stumble over."""
     records = []
     for i, value in enumerate(AWKWARD):
@@ -40,7 +37,7 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return partition
 
 
-def test_null_empty_and_awkward_bytes_come_back(awkward: Path, tmp_path: Path) -> None:
+def test_null_empty_and_awkward_bytes_come_back(awkward, tmp_path):
     table = kafkalog.read_table(awkward)
     assert table["key"].to_pylist() == AWKWARD
     assert table["value"].to_pylist() == AWKWARD[::-1]
@@ -64,7 +61,7 @@ def test_null_empty_and_awkward_bytes_come_back(awkward: Path, tmp_path: Path) -
     assert lines[1:6] == [r"\N", '""', "null", "NULL", r'"\N"']
 
 
-def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward: Path, tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward, tmp_path):
     with pytest.raises(ValueError, match=rf"^{awkward}: odd\.name_1-0@8: key is not UTF-8"):
         kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", start_offset=4)
     with pytest.raises(ValueError, match=rf"^{awkward}: offset 8: key is not UTF-8"):
@@ -76,7 +73,7 @@ def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward: Path, tmp_
     assert rows[9]["key"] == "é\u2028"
 
 
-def test_other_readers_read_csv_with_null_and_empty_apart(awkward: Path, tmp_path: Path) -> None:
+def test_other_readers_read_csv_with_null_and_empty_apart(awkward, tmp_path):
     import duckdb
 
     path = tmp_path / "x.csv"
@@ -99,7 +96,7 @@ def test_other_readers_read_csv_with_null_and_empty_apart(awkward: Path, tmp_pat
     assert [None if pd.isna(value) else value for value in frame["key"]] == want
 
 
-def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path) -> None:
+def test_a_null_that_base64_can_be_is_told_from_it(awkward, tmp_path):
     # "MA==" is the base64 of one of the values
     kafkalog.export(awkward, tmp_path / "x.csv", columns=["key"], null="MA==")
     lines = (tmp_path / "x.csv").read_text().split("\n")
@@ -118,5 +115,5 @@ def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path
         (pa.array([0.1, 1e-10], pa.float64()), [0.1, 1e-10]),
     ],
 )
-def test_numbers_have_the_digits_that_a_reader_expects(array: pa.Array, texts: list[object]) -> None:
+def test_numbers_have_the_digits_that_a_reader_expects(array, texts):
     assert plain_values(array) == texts

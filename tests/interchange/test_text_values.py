@@ -1,9 +1,6 @@
 """Numbers and timestamps as other tools write them: each exactly, or refused with its line."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -19,10 +16,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def read(*texts: str | None, **options: Any) -> list[int | None]:
+def read(*texts, **options):
     """What `milliseconds` makes of texts, alone as together."""
     alone = [milliseconds(pa.array([text], pa.string()), AT, **options)[0].as_py() for text in texts]
-    together: list[int | None] = milliseconds(pa.array(texts, pa.string()), AT, **options).to_pylist()
+    together = milliseconds(pa.array(texts, pa.string()), AT, **options).to_pylist()
     assert together == alone
     assert milliseconds(pa.array(texts, pa.large_string()), AT, **options).to_pylist() == alone
     return together
@@ -52,7 +49,7 @@ def read(*texts: str | None, **options: Any) -> list[int | None]:
         ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
     ],
 )
-def test_a_timestamp_is_milliseconds_or_iso_8601(text: str | None, number: int | None) -> None:
+def test_a_timestamp_is_milliseconds_or_iso_8601(text, number):
     assert read(text) == [number]
     assert read("3", text, "1970-01-01T00:00:00.005+00:00", "4") == [3, number, 5, 4]
 
@@ -88,7 +85,7 @@ def test_a_timestamp_is_milliseconds_or_iso_8601(text: str | None, number: int |
         ("9223372036854775808", "does not fit 64 bits"),
     ],
 )
-def test_what_is_no_timestamp_is_refused_with_its_line_and_itself(text: str, what: str) -> None:
+def test_what_is_no_timestamp_is_refused_with_its_line_and_itself(text, what):
     for before in ([], ["17", "2024-01-01T00:00:00Z"], ["17", None], ["2024-01-01T00:00:00Z"] * 3):
         with pytest.raises(UnwritableError) as caught:
             milliseconds(pa.array([*before, text, "18", "x"]), AT)
@@ -103,7 +100,7 @@ ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(mi
 
 
 @given(st.lists(st.none() | st.integers(-1, 2**63 - 1) | st.tuples(MOMENTS, st.sampled_from("T "), ZONES), min_size=1))
-def test_any_mixture_is_read_as_datetime_reads_it(values: list[Any]) -> None:
+def test_any_mixture_is_read_as_datetime_reads_it(values):
     texts, expected = [], []
     for value in values:
         if isinstance(value, tuple):
@@ -116,14 +113,14 @@ def test_any_mixture_is_read_as_datetime_reads_it(values: list[Any]) -> None:
     assert read(*texts, truncate=True) == expected
 
 
-def test_what_is_finer_than_a_millisecond_is_cut_off_where_that_is_wanted() -> None:
+def test_what_is_finer_than_a_millisecond_is_cut_off_where_that_is_wanted():
     texts = [f"{year}-01-01T00:00:00.{digits}Z" for year in (2024, 2300) for digits in ("1239", "123999", "123999999")]
     for text, number in zip(texts, [1_704_067_200_123] * 3 + [10_413_792_000_123] * 3, strict=True):
         assert read(text, truncate=True) == [number]
     assert read(*texts, "7", truncate=True)[2:] == [1_704_067_200_123, *[10_413_792_000_123] * 3, 7]
 
 
-def test_naive_moments_are_of_the_zone_that_is_said() -> None:
+def test_naive_moments_are_of_the_zone_that_is_said():
     texts = ["2024-07-01T12:00:00", "2024-01-01 12:00:00.5", "2300-01-01", "2024-07-01T12:00"]
     moments = [datetime(2024, 7, 1, 12), datetime(2024, 1, 1, 12, 0, 0, 500_000), datetime(2300, 1, 1)]
     for name in ("UTC", "Europe/Berlin", "America/St_Johns"):
@@ -141,7 +138,7 @@ def test_naive_moments_are_of_the_zone_that_is_said() -> None:
         milliseconds(pa.array(["1970-01-01"]), AT, naive_timezone="Europe/Berlin")
 
 
-def test_whole_numbers_are_decimal() -> None:
+def test_whole_numbers_are_decimal():
     texts = ["0", "-5", "007", None, "", "9223372036854775807"]
     assert whole_numbers(pa.array(texts), AT).to_pylist() == [0, -5, 7, None, None, 2**63 - 1]
     assert whole_numbers(pa.array([*texts, "+3", "5.0"]), AT).to_pylist()[-2:] == [3, 5]
@@ -153,7 +150,7 @@ def test_whole_numbers_are_decimal() -> None:
 
 
 @given(st.lists(st.sampled_from([b"a", "é".encode(), None, b"\xff", b"\xc3"]), max_size=9))
-def test_text_is_utf8_or_its_first_line_that_is_not_is_told(values: list[bytes | None]) -> None:
+def test_text_is_utf8_or_its_first_line_that_is_not_is_told(values):
     bad = [row for row, value in enumerate(values) if value in (b"\xff", b"\xc3")]
     column = pa.array(values, pa.binary())
     if not bad:

@@ -1,9 +1,6 @@
 """Checksums: every implementation the machine can run gives what zlib and a table give."""
 
-from __future__ import annotations
-
 import zlib
-from collections.abc import Iterator
 
 import builder
 import numpy as np
@@ -14,7 +11,7 @@ from kafkalog._kernels.wire import STATUS
 
 
 @pytest.fixture(params=range(len(crc.LEVELS)), ids=crc.LEVELS)
-def level(request: pytest.FixtureRequest) -> Iterator[int]:
+def level(request):
     best = crc.implementation
     if crc.use_level(request.param) != crc.LEVELS[request.param]:
         crc.use_level(len(crc.LEVELS) - 1)
@@ -23,14 +20,14 @@ def level(request: pytest.FixtureRequest) -> Iterator[int]:
     assert crc.use_level(len(crc.LEVELS) - 1) == best
 
 
-def test_check_value(level: int) -> None:
+def test_check_value(level):
     assert crc.checksum_crc32c(b"123456789") == 0xE3069283
     assert crc.checksum_crc32(b"123456789") == 0xCBF43926
     assert crc.checksum_crc32c(b"") == 0
     assert crc.checksum_crc32(b"") == 0
 
 
-def test_every_length_and_alignment(level: int) -> None:
+def test_every_length_and_alignment(level):
     data = np.frombuffer(np.random.default_rng(3).bytes(20_000), np.uint8)
     lengths = [*range(300), *range(380, 530), *range(1980, 2060), *range(4070, 4100), 5000, 7935, 7936, 7937, 8191]
     lengths += [15_871, 15_872, 15_873, 16_363, 16_384, 19_990]
@@ -43,7 +40,7 @@ def test_every_length_and_alignment(level: int) -> None:
             assert crc.checksum_crc32c(part) == builder.crc32c(part.tobytes()), (start, length)
 
 
-def test_the_first_batch_with_a_wrong_checksum_is_named() -> None:
+def test_the_first_batch_with_a_wrong_checksum_is_named():
     one = builder.batch_v2([builder.record_v2()])
     sizes, magics = np.full(4, len(one), np.int32), np.full(4, 2, np.int8)
     stored = np.full(4, int.from_bytes(one[17:21], "big"), np.uint32)

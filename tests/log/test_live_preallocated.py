@@ -5,15 +5,10 @@ zeros. Here that happens between any two reads of a reader, whole, torn and in t
 become visible.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -38,7 +33,7 @@ T0 = kf.TopicPartition("t", 0)
 
 
 @cache
-def batch(offset: int, size: int = 9000) -> bytes:
+def batch(offset, size=9000):
     return builder.batch_v2(
         [builder.record_v2(offset_delta=0, value=bytes([1 + offset % 200]) * size)],
         base_offset=offset,
@@ -49,12 +44,12 @@ def batch(offset: int, size: int = 9000) -> bytes:
 class Broker:
     """Does a step before each read, from a given one on."""
 
-    def __init__(self, path: Path, steps: list[Callable[[int], object]]) -> None:
+    def __init__(self, path, steps):
         self.path, self.steps = path, steps
         self.n_reads = 0
         self.begin = 10**9
 
-    def on_read(self) -> None:
+    def on_read(self):
         self.n_reads += 1
         if self.n_reads > self.begin and self.steps:
             descriptor = os.open(self.path, os.O_WRONLY)
@@ -64,11 +59,11 @@ class Broker:
             os.close(descriptor)
 
 
-def write(data: bytes, at: int) -> Callable[[int], object]:
+def write(data, at):
     return lambda descriptor: os.pwrite(descriptor, data, at)
 
 
-def preallocate(directory: Path) -> int:
+def preallocate(directory):
     path = directory / kf.segment_file_name(0)
     path.unlink(missing_ok=True)
     path.write_bytes(b"".join(batch(offset) for offset in range(FIRST)))
@@ -77,7 +72,7 @@ def preallocate(directory: Path) -> int:
     return end
 
 
-def steps_of(how: str, end: int) -> list[Callable[[int], object]]:
+def steps_of(how, end):
     batches = [batch(offset) for offset in range(FIRST, FIRST + MORE)]
     at = [end + sum(map(len, batches[:number])) for number in range(MORE + 1)]
     if how == "whole":
@@ -110,55 +105,55 @@ def steps_of(how: str, end: int) -> list[Callable[[int], object]]:
 HOW = ("whole", "torn", "torn in the header", "overtaken", "overtaken in a batch", "rolled")
 
 
-def scanned(directory: Path, **options: Any) -> list[int]:
+def scanned(directory, **options):
     scan = kafkalog.scan(directory, columns=["offset"], **options)
-    offsets: list[int] = scan.to_table()["offset"].to_pylist()
+    offsets = scan.to_table()["offset"].to_pylist()
     assert not [finding for finding in scan.findings if finding.damage]
     return offsets
 
 
-def batch_rows(directory: Path) -> list[int]:
+def batch_rows(directory):
     return kafkalog.batches(directory, columns=["base_offset"]).to_table()["base_offset"].to_pylist()
 
 
-def verified(directory: Path, **options: Any) -> list[int]:
+def verified(directory, **options):
     result = kafkalog.verify(directory, **options)
     assert result.ok, list(result.all_findings())
     (partition,) = result.partitions
     return list(range(partition.segments[0].last_offset + 1))
 
 
-def end_offset(directory: Path) -> list[int]:
+def end_offset(directory):
     opened = kafkalog.open(directory)
     assert isinstance(opened, kafkalog.Partition)
     return list(range(opened.log_end_offset))
 
 
-def found_offsets(directory: Path) -> list[int]:
+def found_offsets(directory):
     (path,) = directory.glob("*.log")
     found = kafkalog.Segment(path, is_last=True).find_offsets(np.arange(FIRST + MORE))["base_offset"]
     return [offset for offset in found.tolist() if offset >= 0]
 
 
-def latest_by_time(directory: Path) -> list[int]:
+def latest_by_time(directory):
     opened = kafkalog.open(directory)
     assert isinstance(opened, kafkalog.Partition)
     return list(range(opened.offset_for_timestamp("max-timestamp") + 1))
 
 
-def tasks_read(directory: Path) -> list[int]:
+def tasks_read(directory):
     tasks = plan(directory).tasks
     batches = [one for task in tasks for one in read_task(task, columns=["offset"])]
     return [offset for one in batches for offset in one.column("offset").to_pylist()]
 
 
-def tail_end(directory: Path) -> list[int]:
+def tail_end(directory):
     tail = LogTail(lambda: LogDir([directory.parent]), lambda key: True)
     end = tail.ends()[T0]
     return list(range(max(end, tail.ends()[T0])))
 
 
-def planned_start(directory: Path, **options: Any) -> list[int]:
+def planned_start(directory, **options):
     result = kafkalog.preflight(directory, clean=False, **options)
     (partition,) = result.partitions
     assert not partition.n_bytes_lost, partition.segments
@@ -167,7 +162,7 @@ def planned_start(directory: Path, **options: Any) -> list[int]:
     return list(range(partition.log_end_offset))
 
 
-READERS: dict[str, Callable[[Path], list[int]]] = {
+READERS = {
     "scan": scanned,
     "scan in one thread": lambda directory: scanned(directory, threads=1),
     "read_committed": lambda directory: scanned(directory, isolation_level="read_committed"),
@@ -185,12 +180,12 @@ READERS: dict[str, Callable[[Path], list[int]]] = {
 
 
 @pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Broker], None]]:
+def hook(monkeypatch):
     """Lets a broker act before each read of a file."""
-    brokers: list[Broker] = []
+    brokers = []
     checked = source_module.FileSource.check_unchanged
 
-    def check_unchanged(source: source_module.FileSource) -> None:  # what reads windows and what reads runs calls it
+    def check_unchanged(source):  # what reads windows and what reads runs calls it
         for broker in brokers:
             broker.on_read()
         checked(source)
@@ -201,9 +196,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Broker], None]]:
 
 
 @pytest.mark.parametrize(("reader", "how"), thinned(itertools.product(READERS, HOW), 5))
-def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(
-    tmp_path: Path, hook: Callable[[Broker], None], reader: str, how: str
-) -> None:
+def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(tmp_path, hook, reader, how):
     directory = tmp_path / "t-0"
     directory.mkdir()
     path = directory / kf.segment_file_name(0)
@@ -223,9 +216,7 @@ def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(
 
 
 @pytest.mark.parametrize("n_zeros", [1000, 30, 20])
-def test_a_small_preallocated_segment_all_of_whose_blocks_are_written_is_cut_or_filled(
-    tmp_path: Path, n_zeros: int
-) -> None:
+def test_a_small_preallocated_segment_all_of_whose_blocks_are_written_is_cut_or_filled(tmp_path, n_zeros):
     """A file is sparse no more once its last block has been written to, as the only one of a small segment is."""
     path = tmp_path / kf.segment_file_name(0)
     batches = [batch(n, 100) for n in range(36)]
@@ -253,7 +244,7 @@ def test_a_small_preallocated_segment_all_of_whose_blocks_are_written_is_cut_or_
         assert offsets == [*range(36 if is_cut else 37)]
 
 
-def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path: Path) -> None:
+def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     path = directory / kf.segment_file_name(0)
@@ -272,7 +263,7 @@ def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path: Path) -> Non
         scanned(directory)
 
 
-def test_a_preallocated_segment_that_loses_what_was_read_has_changed(tmp_path: Path) -> None:
+def test_a_preallocated_segment_that_loses_what_was_read_has_changed(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     path = directory / kf.segment_file_name(0)

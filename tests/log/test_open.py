@@ -1,13 +1,10 @@
 """What is opened by what is at a path, and which partitions are chosen of it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import golden_sets
@@ -28,7 +25,7 @@ from kafkalog.state.producers import ProducerState
 NAME = "00000000000000000000.log"
 
 
-def test_a_directory_of_a_partition_is_listed_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_a_partition_is_listed_once(log_dir, monkeypatch):
     spies = [Mock(wraps=os.listdir), Mock(wraps=os.scandir)]
     for name, spy in zip(("listdir", "scandir"), spies, strict=True):
         monkeypatch.setattr(os, name, spy)
@@ -38,11 +35,11 @@ def test_a_directory_of_a_partition_is_listed_once(log_dir: Path, monkeypatch: p
     assert [one.path for one in opened.segments] == [one.path for one in kafkalog.Partition(opened.path).segments]
 
 
-def test_opening_a_thousand_segments_opens_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    sizes: list[list[str]] = []
+def test_opening_a_thousand_segments_opens_none_of_them(tmp_path, monkeypatch):
+    calls = []
+    sizes = []
 
-    def counting(function: Any, *args: Any, **options: Any) -> Any:
+    def counting(function, *args, **options):
         calls.append(function.__name__)
         return function(*args, **options)
 
@@ -73,27 +70,25 @@ def test_opening_a_thousand_segments_opens_none_of_them(tmp_path: Path, monkeypa
         (["nope://bucket/x"], ValueError, "^nope://bucket/x: "),
     ],
 )
-def test_what_is_no_path_is_refused(path: Any, error: type[Exception], message: str) -> None:
+def test_what_is_no_path_is_refused(path, error, message):
     with pytest.raises(error, match=message):
         open(path)
 
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.binary_view()])
-def test_bytes_in_memory_are_read_as_their_file_is(
-    log_dir: Path, binary_type: pa.DataType, options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_in_memory_are_read_as_their_file_is(log_dir, binary_type, options, monkeypatch):
     # so that threads have several windows of a file to read
     monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)
     monkeypatch.setattr(execution, "_MIN_WINDOW_BYTES", 2000)
-    wanted: Any = {"columns": ["offset", "timestamp", "key", "value", "headers"], "binary_type": binary_type, **options}
+    wanted = {"columns": ["offset", "timestamp", "key", "value", "headers"], "binary_type": binary_type, **options}
     for path in sorted(log_dir.glob("*-0/*.log")):
         of_file = kafkalog.scan(path, **wanted).to_table()
         for data in (path.read_bytes(), np.fromfile(path, np.uint8), pa.py_buffer(path.read_bytes())):
             assert kafkalog.scan(open_buffer(data), **wanted).to_table() == of_file, path
 
 
-def test_bytes_in_memory_have_no_other_files(log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_in_memory_have_no_other_files(log_dir, tmp_path, monkeypatch):
     # neither what is in the working directory, nor what it is called, says anything about them
     content = (log_dir / "p-multi-0" / NAME).read_bytes()
     directory = tmp_path / "other-7"
@@ -112,14 +107,14 @@ def test_bytes_in_memory_have_no_other_files(log_dir: Path, tmp_path: Path, monk
         open_buffer(content, base_offset=50).to_table()
 
 
-def test_a_plan_of_bytes_in_memory_is_one_part_that_pickles(log_dir: Path) -> None:
+def test_a_plan_of_bytes_in_memory_is_one_part_that_pickles(log_dir):
     segment = open_buffer((log_dir / "p-multi-0" / NAME).read_bytes())
     (part,) = kafkalog.scan(segment).plan(target_bytes=1)
     assert pickle.loads(pickle.dumps(part)).to_table().num_rows == 120
     assert kafkalog.dataset(segment).count_rows(filter=pc.field("offset") >= 100) == 20
 
 
-def test_damage_in_memory_is_said_as_that_of_a_file(log_dir: Path, tmp_path: Path) -> None:
+def test_damage_in_memory_is_said_as_that_of_a_file(log_dir, tmp_path):
     content = bytearray((log_dir / "p-multi-0" / NAME).read_bytes())
     content[100] ^= 1
     path = tmp_path / NAME
@@ -134,11 +129,11 @@ def test_damage_in_memory_is_said_as_that_of_a_file(log_dir: Path, tmp_path: Pat
     assert len(of_bytes.findings) == 2
 
 
-def names(found: Any) -> list[str]:
+def names(found):
     return [one.path.name if isinstance(one, kafkalog.Partition) else str(type(one)) for one in found]
 
 
-def test_partitions_are_chosen_by_topic_and_number(log_dir: Path) -> None:
+def test_partitions_are_chosen_by_topic_and_number(log_dir):
     opened = open(log_dir)
     assert names(partitions_of(opened, "p-multi")) == ["p-multi-0", "p-multi-1", "p-multi-2"]
     assert names(partitions_of(opened, ["p-m*", "p-txn"], [0])) == ["p-multi-0", "p-txn-0"]
@@ -151,7 +146,7 @@ def test_partitions_are_chosen_by_topic_and_number(log_dir: Path) -> None:
     assert names(partitions_of(open(log_dir / "p-multi-0" / NAME))) == ["p-multi-0"]
 
 
-def test_one_that_cannot_be_opened_hides_no_other(log_dir_copy: Path) -> None:
+def test_one_that_cannot_be_opened_hides_no_other(log_dir_copy):
     opened = open(log_dir_copy)
     target = log_dir_copy / "p-multi-1"
     target.rename(log_dir_copy.parent / "moved")
@@ -159,7 +154,7 @@ def test_one_that_cannot_be_opened_hides_no_other(log_dir_copy: Path) -> None:
     assert [isinstance(one, KafkalogError) for one in found] == [False, True, False]
 
 
-def test_of_several_replicas_the_one_that_leads_counts(tmp_path: Path) -> None:
+def test_of_several_replicas_the_one_that_leads_counts(tmp_path):
     roots = [tmp_path / f"broker{number}" for number in range(4)]
     for root in roots:
         root.mkdir()
@@ -182,7 +177,7 @@ def test_of_several_replicas_the_one_that_leads_counts(tmp_path: Path) -> None:
     assert open_log_dir(roots)["t", 1].path.parent == roots[3]
 
 
-def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
+def test_who_wants_one_kind_is_told_of_another(log_dir):
     partition, segment = log_dir / "p-multi-0", log_dir / "p-multi-0" / NAME
     assert open_partition(partition).log_end_offset == kafkalog.Partition(partition).log_end_offset
     assert open_segment(segment).base_offset == 0
@@ -196,7 +191,7 @@ def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
             function(path)
 
 
-def test_many_indexes_hold_no_descriptors(log_dir: Path) -> None:
+def test_many_indexes_hold_no_descriptors(log_dir):
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else pytest.skip("no /proc")
     kept = [kafkalog.open(log_dir) for _ in range(20)]
     for one in kept:
@@ -204,7 +199,7 @@ def test_many_indexes_hold_no_descriptors(log_dir: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
-def test_a_damaged_swap_file_hides_no_segments(log_dir: Path, tmp_path: Path) -> None:
+def test_a_damaged_swap_file_hides_no_segments(log_dir, tmp_path):
     directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
     (directory / f"{0:020d}.log.swap").write_bytes(b"\0")
     partition = kafkalog.Partition(directory)
@@ -214,7 +209,7 @@ def test_a_damaged_swap_file_hides_no_segments(log_dir: Path, tmp_path: Path) ->
         assert kafkalog.scan(partition).count_rows() == kafkalog.scan(log_dir / "p-multi-0").count_rows()
 
 
-def test_what_can_be_known_of_a_partition(log_dir: Path) -> None:
+def test_what_can_be_known_of_a_partition(log_dir):
     opened = kafkalog.open(log_dir)
     assert isinstance(opened, kafkalog.LogDir)
     partition = opened["p-multi", 0]
@@ -233,7 +228,7 @@ def test_what_can_be_known_of_a_partition(log_dir: Path) -> None:
         opened["absent", 0]
 
 
-def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy: Path) -> None:
+def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy):
     directory = log_dir_copy / "p-compact-0"
     expected = kafkalog.read_table(directory)
     first = max(sorted(directory.glob("*.log"))[:-1], key=lambda path: path.stat().st_size)
@@ -247,9 +242,7 @@ def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy: 
 
 
 @pytest.mark.parametrize("start", [82, 83])
-def test_a_log_start_offset_beyond_the_end_hides_no_record_without_a_word(
-    log_dir: Path, tmp_path: Path, start: int
-) -> None:
+def test_a_log_start_offset_beyond_the_end_hides_no_record_without_a_word(log_dir, tmp_path, start):
     shutil.copytree(log_dir / "p-multi-2", tmp_path / "log" / "p-multi-2")
     (tmp_path / "log" / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 2 {start}\n")
     scan = kafkalog.scan(tmp_path / "log")
@@ -268,7 +261,7 @@ def test_a_log_start_offset_beyond_the_end_hides_no_record_without_a_word(
     ]
 
 
-def test_leaving_out_rows_leaves_producers_as_they_would_be() -> None:
+def test_leaving_out_rows_leaves_producers_as_they_would_be():
     n_left_out = 0
     for set_name in ("k44", "k44_extra"):
         for path in golden_sets.partitions(set_name).values():
@@ -285,5 +278,5 @@ def test_leaving_out_rows_leaves_producers_as_they_would_be() -> None:
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     return copied_partition(tmp_path)

@@ -1,12 +1,8 @@
 """Parts of a partition, read by themselves: what lies at their borders, and files that changed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -15,20 +11,20 @@ from plans import batch, make, offsets, read
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
+from kafkalog.errors import CorruptionError, FileChangedError, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.scanning.planning import plan
 from kafkalog.storage.broker_lock import hold_locks
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     """Three segments of a hundred batches each."""
     return make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in (0, 400, 800)})
 
 
 @pytest.mark.slow
-def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path: Path) -> None:
+def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path):
     inner = b"".join(batch(6 + 2 * i, n=1, size=16000) for i in range(150))
     record = builder.record_v2(0, 0, None, inner)
     log = make(tmp_path, {0: [batch(0), builder.batch_v2([record], base_offset=5), batch(6000)]})
@@ -48,9 +44,7 @@ def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_i
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("n_copies", [1, 2, 7])
 @pytest.mark.parametrize("rest", [[], [batch(400), batch(404)]])
-def test_copies_of_batches_that_another_part_has_are_given_once(
-    tmp_path: Path, n_copies: int, rest: list[bytes]
-) -> None:
+def test_copies_of_batches_that_another_part_has_are_given_once(tmp_path, n_copies, rest):
     batches = [batch(4 * i, size=400) for i in range(100)]  # no cut is near the copies
     log = make(tmp_path, {0: batches})
     with (log / kf.segment_file_name(0)).open("ab") as file:
@@ -65,7 +59,7 @@ def test_copies_of_batches_that_another_part_has_are_given_once(
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("n_rest", [0, 10])
 @pytest.mark.parametrize("index", [True, False])
-def test_no_part_begins_at_a_large_batch_before_a_copy(tmp_path: Path, index: bool, n_rest: int) -> None:
+def test_no_part_begins_at_a_large_batch_before_a_copy(tmp_path, index, n_rest):
     # alone with the copy, the batch would be the one whose offset is wrong
     batches = [batch(4 * i, size=400) for i in range(20)]
     large, rest = batch(80, size=100_000), [batch(84 + 4 * i, size=400) for i in range(n_rest)]
@@ -84,7 +78,7 @@ def test_no_part_begins_at_a_large_batch_before_a_copy(tmp_path: Path, index: bo
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("index", [True, False])
 @pytest.mark.parametrize("number", [1, 7, 18])
-def test_no_plan_ends_at_a_wrong_offset(tmp_path: Path, number: int, index: bool) -> None:
+def test_no_plan_ends_at_a_wrong_offset(tmp_path, number, index):
     # no checksum covers it, and it lies behind the end that is asked for
     batches = [batch(4 * i) for i in range(20)]
     log = make(tmp_path, {0: batches})
@@ -92,16 +86,14 @@ def test_no_plan_ends_at_a_wrong_offset(tmp_path: Path, number: int, index: bool
     (log / kf.segment_file_name(0)).write_bytes(b"".join(batches))
     if not index:
         (log / kf.segment_file_name(0, ".index")).unlink()
-    wanted: Any = {"on_corruption": "skip", "end_offset": 500}
+    wanted = {"on_corruption": "skip", "end_offset": 500}
     expected = kafkalog.read_table(log, **wanted)["offset"].to_pylist()
     assert expected == [i for i in range(80) if i // 4 != number]
     assert offsets(plan(log, task_bytes=1000, **wanted)) == expected
 
 
 @pytest.mark.parametrize("more", [[batch(400, n=1)], [batch(400 + 4 * i) for i in range(10)]], ids=["by one", "by 40"])
-def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(
-    tmp_path: Path, more: list[bytes]
-) -> None:
+def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path, more):
     first = [*(batch(4 * i) for i in range(100)), *more]
     log = make(tmp_path, {0: first, 400: [batch(400 + 4 * i) for i in range(100)]})
     tasks = plan(log, task_bytes=2**14)
@@ -113,7 +105,7 @@ def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_tha
     assert parts.value.reason is Reason.OFFSET_ORDER
 
 
-def test_a_batch_that_says_to_reach_into_the_next_part_is_damage(log: Path) -> None:
+def test_a_batch_that_says_to_reach_into_the_next_part_is_damage(log):
     tasks = plan(log, task_bytes=2**14)
     borders = [one for task in tasks.tasks for part in task.parts for one in part.segments]
     border = next(one for one in borders if one.start and one.is_last)
@@ -129,20 +121,20 @@ def test_a_batch_that_says_to_reach_into_the_next_part_is_damage(log: Path) -> N
     assert (raised.value.path, raised.value.position) == (str(path), position)
 
 
-def test_a_planned_segment_that_is_gone_is_data_loss(log: Path) -> None:
+def test_a_planned_segment_that_is_gone_is_data_loss(log):
     tasks, plan_before = plan(log, task_bytes=2**14), plan(log, isolation_level="read_committed")
     gone = log / kf.segment_file_name(400)
     gone.unlink()
     with pytest.raises(ReadError, match=str(gone)):
         read(tasks)
     for made in (tasks, plan_before):
-        found: list[Finding] = []
+        found = []
         assert offsets(made, on_data_loss="skip", report=found.append) == [*range(400), *range(800, 1200)]
         assert {finding.path for finding in found} == {str(gone)}
 
 
 @pytest.mark.parametrize("same_size", [False, True])
-def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path, same_size: bool) -> None:
+def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log, same_size):
     tasks = plan(log, task_bytes=2**14)
     path = log / kf.segment_file_name(400)
     data = path.read_bytes()
@@ -157,7 +149,7 @@ def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path,
 
 
 @pytest.mark.parametrize("has_id", [True, False])
-def test_a_topic_that_was_made_again_since_the_plan_is_not_read(log: Path, has_id: bool) -> None:
+def test_a_topic_that_was_made_again_since_the_plan_is_not_read(log, has_id):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n" * has_id)
     tasks, parts = plan(log, task_bytes=2**14), kafkalog.scan(log).plan(target_bytes=2**14)
     expected = offsets(tasks)
@@ -170,7 +162,7 @@ def test_a_topic_that_was_made_again_since_the_plan_is_not_read(log: Path, has_i
         with pytest.raises(ReadError, match="partition_removed") as raised:
             read(tasks)
         assert raised.value.path == str(log)
-        found: list[Finding] = []
+        found = []
         assert offsets(tasks, on_data_loss="skip", report=found.append) == []
         assert {(one.reason, one.path) for one in found} == {(Reason.PARTITION_REMOVED, str(log))}
     (log.parent / ".lock").touch()
@@ -180,7 +172,7 @@ def test_a_topic_that_was_made_again_since_the_plan_is_not_read(log: Path, has_i
                 part.to_table()
 
 
-def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log: Path) -> None:
+def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log):
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
     opened = kafkalog.Partition(log)
     (log / "partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBB\n")
@@ -190,7 +182,7 @@ def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log: Path) -
 
 
 @pytest.mark.parametrize(("shift", "side"), thinned(itertools.product([1000, 40, -3, -40, -(2**20)], [-1, 0]), 3))
-def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, side: int, shift: int) -> None:
+def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log, side, shift):
     borders = [
         (one.name, one.start)
         for task in plan(log, task_bytes=2**14).tasks
@@ -209,7 +201,7 @@ def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, si
     with pytest.raises(CorruptionError) as raised:
         read(plan(log, task_bytes=2**14))
     assert (raised.value.path, raised.value.position) == (str(log / name), positions[row])
-    found: list[Finding] = []
+    found = []
     with pytest.warns(kafkalog.CorruptionWarning):
         left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
     assert left == [one for one in range(1200) if not offset <= one < offset + 4]

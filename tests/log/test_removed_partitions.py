@@ -1,12 +1,8 @@
 """Partitions whose directory a running broker removes, as their topic is deleted, after it was listed."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -22,14 +18,13 @@ from kafkalog.repair.recovering import preflight
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 from kafkalog.storage.broker_lock import hold_locks
-from kafkalog.survey.startup_load import LoadPlan
 
 GONE = "p-txn-0"
 OTHERS = ("p-compact-0", "p-multi-0", "p-zstd-java-0")
 
 
 @pytest.fixture
-def root(tmp_path: Path, log_dir: Path) -> Path:
+def root(tmp_path, log_dir):
     """A log dir of a few partitions, some before and some behind the one that goes away."""
     to = tmp_path / "log"
     to.mkdir()
@@ -41,13 +36,13 @@ def root(tmp_path: Path, log_dir: Path) -> Path:
     return to
 
 
-def remove(directory: Path) -> None:
+def remove(directory):
     """What a broker does with the directory of a deleted topic."""
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.0123456789abcdef0123456789abcdef-delete"))
 
 
-def remake(directory: Path) -> None:
+def remake(directory):
     """What a broker does as a topic is deleted, and made again once its old directory is gone."""
     metadata = directory / "partition.metadata"
     if "AAAAAAAAAAAAAAAAAAAAAA" in metadata.read_text():
@@ -60,23 +55,23 @@ def remake(directory: Path) -> None:
     (directory / f"{0:020d}.log").write_bytes(builder.batch_v2([builder.record_v2(value=b"of the new topic")]))
 
 
-def arm(root: Path, stage: str, monkeypatch: pytest.MonkeyPatch, remove: Callable[[Path], None] = remove) -> Path:
+def arm(root, stage, monkeypatch, remove=remove):
     """Have the directory removed right after it was listed with the log dir, or after its own files were."""
     gone = root / GONE
     listed, opened = LogDir.__init__, Partition.__init__
     planned = preflight.LoadPlan
 
-    def list_log_dir(self: LogDir, *args: Any, **options: Any) -> None:
+    def list_log_dir(self, *args, **options):
         listed(self, *args, **options)
         if stage == "listed":
             remove(gone)
 
-    def open_partition(self: Partition, path: Any, *args: Any, **options: Any) -> None:
+    def open_partition(self, path, *args, **options):
         opened(self, path, *args, **options)
         if stage == "opened" and Path(path) == gone:
             remove(gone)
 
-    def load_plan(directory: Path, *args: Any, **options: Any) -> LoadPlan:
+    def load_plan(directory, *args, **options):
         if stage == "listed":
             remove(gone)
         return planned(directory, *args, **options)
@@ -87,31 +82,31 @@ def arm(root: Path, stage: str, monkeypatch: pytest.MonkeyPatch, remove: Callabl
     return gone
 
 
-def rows(batches: Any) -> list[tuple[str, int]]:
+def rows(batches):
     return [(one["topic"], one["offset"]) for batch in batches for one in batch.to_pylist()]
 
 
-def scanned(root: Path, **options: Any) -> tuple[list[tuple[str, int]], list[Any]]:
+def scanned(root, **options):
     scan = kafkalog.scan(root, columns=["topic", "offset"], **options)
     return rows(scan.to_batches()), scan.findings
 
 
-def planned(root: Path) -> tuple[Any, list[Any]]:
+def planned(root):
     made = plan(root)
     return [n for task in made.tasks for n in rows(read_task(task, columns=["topic", "offset"]))], made.findings
 
 
-def tail(root: Path) -> tuple[Any, list[Any]]:
+def tail(root):
     scan = kafkalog.scan(root, columns=["topic", "offset"])
     return rows(scan.tail(3).to_batches()), scan.findings
 
 
-def batches(root: Path) -> tuple[Any, list[Any]]:
+def batches(root):
     scan = kafkalog.batches(root, columns=["topic", "last_offset"])
     return scan.to_table().to_pylist(), scan.findings
 
 
-def converted(root: Path) -> tuple[Any, list[Any]]:
+def converted(root):
     out = root.with_name("out") if root.name == "log" else root.parent.with_name("out")
     report = kafkalog.convert(root, out, compression="zstd")
     shown = scanned(out)[0]
@@ -119,32 +114,32 @@ def converted(root: Path) -> tuple[Any, list[Any]]:
     return shown, report.findings.rows
 
 
-def verified(root: Path) -> tuple[Any, list[Any]]:
+def verified(root):
     report = kafkalog.verify(root)
     shown = [(one.path, one.ok) for one in report.partitions if not one.path.endswith((GONE, "-delete"))]
     return shown, [*report.findings, *(one for row in report.partitions for one in row.all_findings())]
 
 
-def listed(root: Path) -> tuple[Any, list[Any]]:
+def listed(root):
     found = kafkalog.ls(root)
     return [(one.name, one.end) for one in found if one.n_batches], [one for row in found for one in row.findings]
 
 
-def planned_start(root: Path) -> tuple[Any, list[Any]]:
+def planned_start(root):
     report = kafkalog.preflight(root, clean=False)
     shown = [(one.path, one.verdict) for one in report.partitions if not one.path.endswith("-delete")]
     return [*shown, report.verdict], report.findings.rows
 
 
-def with_findings(function: Callable[[Path], Any]) -> Callable[[Path], tuple[Any, list[Any]]]:
-    def call(root: Path) -> tuple[Any, list[Any]]:
+def with_findings(function):
+    def call(root):
         found = function(root)
         return [repr(one) for one in found], found.findings
 
     return call
 
 
-NOTING: dict[str, Callable[[Path], tuple[Any, list[Any]]]] = {
+NOTING = {
     "scan": scanned,
     "skip": lambda root: scanned(root, on_corruption="skip"),
     "committed": lambda root: scanned(root, isolation_level="read_committed"),
@@ -161,7 +156,7 @@ NOTING: dict[str, Callable[[Path], tuple[Any, list[Any]]]] = {
 }
 EARLY = ("scan", "plan", "batches", "convert", "verify", "preflight", "transactions")
 """A part of a plan is about files, and raises if they are gone later."""
-WARNING: dict[str, Callable[[Path], Any]] = {
+WARNING = {
     "lookup": lambda root: [one.offset for one in kafkalog.lookup(root, offset=20, timestamp=0)],
     "index_stats": lambda root: [(one.path, one.n_segments) for one in kafkalog.index_stats(root)],
     "producers": lambda root: [one.path for one in kafkalog.producers(root, now=0)],
@@ -169,7 +164,7 @@ WARNING: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def without(root: Path, call: Callable[[Path], Any]) -> Any:
+def without(root, call):
     """What a function gives of the other partitions."""
     aside = root.parent / GONE
     shutil.move(root / GONE, aside)
@@ -181,9 +176,7 @@ def without(root: Path, call: Callable[[Path], Any]) -> Any:
 @pytest.mark.parametrize(
     ("name", "stage"), [*((name, "opened") for name in NOTING if name != "plan"), *((name, "listed") for name in EARLY)]
 )
-def test_the_others_are_read_and_a_note_says_what_went_away(
-    root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_others_are_read_and_a_note_says_what_went_away(root, name, stage, monkeypatch):
     expected, _ = without(root, NOTING[name])
     gone = arm(root, stage, monkeypatch)
     found, findings = NOTING[name](root)
@@ -198,9 +191,7 @@ REMADE = tuple(name for name in NOTING if name not in ("plan", "preflight"))
 
 
 @pytest.mark.parametrize("name", thinned(REMADE, 4))
-def test_a_topic_that_is_made_again_meanwhile_is_another_one(
-    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_is_made_again_meanwhile_is_another_one(root, name, monkeypatch):
     expected, _ = without(root, NOTING[name])
     (root / ".lock").touch()
     gone = arm(root, "opened", monkeypatch, remake)
@@ -213,7 +204,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_another_one(
 
 
 @pytest.mark.parametrize(("name", "stage"), [*((name, "opened") for name in WARNING), ("epochs", "listed")])
-def test_lists_warn_of_what_went_away(root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_warn_of_what_went_away(root, name, stage, monkeypatch):
     expected = without(root, WARNING[name])
     gone = arm(root, stage, monkeypatch)
     with pytest.warns(CorruptionWarning, match=f"{GONE}: partition_removed") as warned:
@@ -223,27 +214,27 @@ def test_lists_warn_of_what_went_away(root: Path, name: str, stage: str, monkeyp
 
 
 @pytest.mark.parametrize("name", [name for name in (*NOTING, *WARNING) if name not in ("transactions", "ls", "plan")])
-def test_a_partition_that_was_named_is_an_error(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_was_named_is_an_error(root, name, monkeypatch):
     gone = arm(root, "opened", monkeypatch)
     with pytest.raises(KafkalogError, match="partition_removed: a broker removed the directory"):
         {**NOTING, **WARNING}[name](gone)
     assert not gone.exists()
 
 
-def test_a_topic_that_holds_state_is_read_as_far_as_it_is_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_holds_state_is_read_as_far_as_it_is_there(root, monkeypatch):
     gone = arm(root, "opened", monkeypatch)
     (note,) = kafkalog.schemas(root, topic="p-txn").findings
     assert (note.reason, note.damage, note.path) == ("partition_removed", False, str(gone))
 
 
-def test_without_a_sign_of_a_broker_a_directory_that_is_gone_is_an_error(root: Path) -> None:
+def test_without_a_sign_of_a_broker_a_directory_that_is_gone_is_an_error(root):
     opened = kafkalog.open(root)
     shutil.rmtree(root / GONE)
     with pytest.raises(KafkalogError, match="file_unreadable"):
         kafkalog.scan(opened).count_rows()
 
 
-READINGS: dict[str, Callable[[Any], Any]] = {
+READINGS = {
     "scan": lambda opened: kafkalog.scan(opened).to_numpy().offset.tolist(),
     "batches": lambda opened: kafkalog.batches(opened).to_table()["last_offset"].to_pylist(),
     "offset": lambda opened: [one.offset for one in kafkalog.lookup(opened, offset=[20, 420])],
@@ -254,7 +245,7 @@ READINGS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", READINGS)
-def test_segments_that_retention_deleted_for_good_after_the_listing_are_passed_over(root: Path, name: str) -> None:
+def test_segments_that_retention_deleted_for_good_after_the_listing_are_passed_over(root, name):
     opened = kafkalog.open(root / GONE)
     first, second, *_ = sorted((root / GONE).glob("*.log"))
     for path in (first, second):
@@ -272,7 +263,7 @@ def test_segments_that_retention_deleted_for_good_after_the_listing_are_passed_o
             kafkalog.scan(opened).count_rows()
 
 
-def test_a_segment_that_is_gone_from_the_middle_is_an_error_beside_a_broker_too(root: Path) -> None:
+def test_a_segment_that_is_gone_from_the_middle_is_an_error_beside_a_broker_too(root):
     opened = kafkalog.open(root / GONE)
     sorted((root / GONE).glob("*.log"))[2].unlink()
     (root / ".lock").touch()
@@ -280,12 +271,12 @@ def test_a_segment_that_is_gone_from_the_middle_is_an_error_beside_a_broker_too(
         kafkalog.scan(opened).count_rows()
 
 
-def test_preflight_reads_again_what_a_running_broker_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preflight_reads_again_what_a_running_broker_changed(root, monkeypatch):
     expected, _ = planned_start(root)
-    hidden: list[Path] = []
+    hidden = []
     planned = preflight.LoadPlan
 
-    def load_plan(directory: Path, *args: Any, **options: Any) -> LoadPlan:
+    def load_plan(directory, *args, **options):
         if directory.name == GONE and hidden and not hidden[0].exists():
             hidden[0].with_suffix(".aside").rename(hidden[0])
         plan = planned(directory, *args, **options)
@@ -302,9 +293,7 @@ def test_preflight_reads_again_what_a_running_broker_changed(root: Path, monkeyp
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_segments_that_a_cleaner_merges_after_the_listing_are_converted_as_they_are_now(
-    tmp_path: Path, is_there: bool
-) -> None:
+def test_segments_that_a_cleaner_merges_after_the_listing_are_converted_as_they_are_now(tmp_path, is_there):
     root = tmp_path / "log"
     partition = root / "c-0"
     partition.mkdir(parents=True)
@@ -328,7 +317,7 @@ def test_segments_that_a_cleaner_merges_after_the_listing_are_converted_as_they_
     assert kafkalog.scan(tmp_path / "out").to_numpy().offset.tolist() == list(range(12))
 
 
-def test_ls_notes_an_end_that_the_checkpoints_know_of(root: Path) -> None:
+def test_ls_notes_an_end_that_the_checkpoints_know_of(root):
     sorted((root / "p-multi-0").glob("*.log"))[-1].unlink()
     for path in (root, root / "p-multi-0"):
         (row,) = kafkalog.ls(path, topics="p-multi")
@@ -336,7 +325,7 @@ def test_ls_notes_an_end_that_the_checkpoints_know_of(root: Path) -> None:
         assert row.ok
 
 
-COMMANDS: dict[str, list[str]] = {
+COMMANDS = {
     "cat": ["cat"],
     "tail": ["cat", "--tail", "2"],
     "export": ["export", "-o", "OUT"],
@@ -354,9 +343,7 @@ COMMANDS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize(("name", "stage"), [*((name, "opened") for name in COMMANDS), ("ls", "listed")])
-def test_commands_end_well(
-    root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_end_well(root, name, stage, monkeypatch, capsys):
     command, *options = (one.replace("OUT", str(root.parent / "out.csv")) for one in COMMANDS[name])
     gone = arm(root, stage, monkeypatch)
     assert main([command, str(root), *options]) == 0

@@ -1,13 +1,9 @@
 """Segments and lookups: right with any index, wrong ones included."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from effort import thinned
 
@@ -18,51 +14,51 @@ from kafkalog.log.segment import Segment
 PARTITIONS = ["p-compact-0", "p-delrec-0", "p-headers-0", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"]
 
 
-def entries(path: Path) -> npt.NDArray[np.void]:
+def entries(path):
     return np.frombuffer(path.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
 
 
-def swapped(path: Path) -> bytes:
+def swapped(path):
     rows = entries(path)
     return rows[::-1].tobytes()
 
 
-def sparse(path: Path) -> bytes:
+def sparse(path):
     return entries(path)[::20].tobytes()
 
 
-def into_the_middle(path: Path) -> bytes:
+def into_the_middle(path):
     rows = entries(path)
     rows["position"] += 7
     return rows.tobytes()
 
 
-def shifted(path: Path) -> bytes:
+def shifted(path):
     rows = entries(path)
     rows["position"] = np.roll(rows["position"], 1)
     return rows.tobytes()
 
 
-def too_high(path: Path) -> bytes:
+def too_high(path):
     rows = entries(path)
     rows["relative_offset"] -= 3
     return rows.tobytes()
 
 
-def past_the_end(path: Path) -> bytes:
+def past_the_end(path):
     rows = entries(path)
     rows["position"] = 2**31 - 1
     return rows.tobytes()
 
 
-def negative(path: Path) -> bytes:
+def negative(path):
     rows = entries(path)
     rows["position"] = -5
     rows["relative_offset"][::2] = -7
     return rows.tobytes()
 
 
-DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
+DAMAGE = {
     "as_it_is": Path.read_bytes,
     "missing": lambda path: None,
     "empty": lambda path: b"",
@@ -81,7 +77,7 @@ DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
 }
 
 
-def linear(segment: Segment, offsets: npt.NDArray[np.int64]) -> list[int]:
+def linear(segment, offsets):
     table = segment.batches
     row = np.searchsorted(table.last_offset, offsets)
     position = np.append(table.position, -1)
@@ -89,7 +85,7 @@ def linear(segment: Segment, offsets: npt.NDArray[np.int64]) -> list[int]:
 
 
 @pytest.mark.parametrize(("name", "damage"), thinned(itertools.product(PARTITIONS, DAMAGE), 8))
-def test_lookups_equal_a_linear_scan_whatever_the_index_holds(log_dir_copy: Path, name: str, damage: str) -> None:
+def test_lookups_equal_a_linear_scan_whatever_the_index_holds(log_dir_copy, name, damage):
     directory = log_dir_copy / name
     expected_records = kafkalog.read_table(log_dir_copy, topics=name.rpartition("-")[0])
     for path in sorted(directory.glob("*.index")):
@@ -118,7 +114,7 @@ def test_lookups_equal_a_linear_scan_whatever_the_index_holds(log_dir_copy: Path
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_find_timestamps_is_the_first_record_by_offset_at_or_after(log_dir: Path, name: str) -> None:
+def test_find_timestamps_is_the_first_record_by_offset_at_or_after(log_dir, name):
     for path in sorted((log_dir / name).glob("*.log")):
         segment = kafkalog.open(path)
         assert isinstance(segment, Segment)
@@ -137,7 +133,7 @@ def test_find_timestamps_is_the_first_record_by_offset_at_or_after(log_dir: Path
             assert answer.tolist() == expected
 
 
-def test_queries_keep_their_shape_and_none_is_none(log_dir: Path) -> None:
+def test_queries_keep_their_shape_and_none_is_none(log_dir):
     segment = kafkalog.open(log_dir / "p-multi-0" / "00000000000000000000.log")
     assert isinstance(segment, Segment)
     assert segment.find_offsets([]).shape == (0,)
@@ -147,7 +143,7 @@ def test_queries_keep_their_shape_and_none_is_none(log_dir: Path) -> None:
     assert segment.find_offsets([[1, 2], [3, 10**12]])[1, 1].tolist() == (-1, -1, -1, -1)
 
 
-def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_later_batch(tmp_path: Path) -> None:
+def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_later_batch(tmp_path):
     """A record whose value is a whole valid batch, and an index that points at it: later offsets are found."""
     import builder
 
@@ -163,7 +159,7 @@ def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_l
     assert keys == [b"last"]
 
 
-def test_indexes_are_views_of_the_mapped_file(log_dir: Path) -> None:
+def test_indexes_are_views_of_the_mapped_file(log_dir):
     segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
     assert isinstance(segment, Segment)
     index, times, aborted = segment.offset_index, segment.time_index, segment.transaction_index
@@ -183,7 +179,7 @@ def test_indexes_are_views_of_the_mapped_file(log_dir: Path) -> None:
     assert str(index) == "OffsetIndex(13 entries, base_offset=14)"
 
 
-def test_a_batch_table_knows_its_batches_and_converts(log_dir: Path) -> None:
+def test_a_batch_table_knows_its_batches_and_converts(log_dir):
     segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
     assert isinstance(segment, Segment)
     table = segment.batches

@@ -1,7 +1,5 @@
 """The segments of a directory, as a broker would list them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import builder
@@ -12,27 +10,27 @@ from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
 from kafkalog.log.segment_files import SegmentListing, open_segment
 
 
-def batch(base: int, n: int = 5) -> bytes:
+def batch(base, n=5):
     records = [builder.record_v2(i, 0) for i in range(n)]
     return builder.batch_v2(records, base_offset=base, last_offset_delta=n - 1)
 
 
-def listing(directory: Path) -> SegmentListing:
+def listing(directory):
     return SegmentListing(directory, memory_map=False, limits=DEFAULT_LIMITS, topic_partition=None)
 
 
-def name(offset: int, suffix: str = ".log") -> str:
+def name(offset, suffix=".log"):
     return f"{offset:020d}{suffix}"
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(tmp_path):
     for base in (10, 0, 5):
         (tmp_path / name(base)).write_bytes(batch(base))
     return tmp_path
 
 
-def test_segments_come_by_offset_and_the_last_one_is_known(directory: Path) -> None:
+def test_segments_come_by_offset_and_the_last_one_is_known(directory):
     found = listing(directory)
     segments = found.load()
     assert [(one.base_offset, one.is_last) for one in segments] == [(0, False), (5, False), (10, True)]
@@ -41,7 +39,7 @@ def test_segments_come_by_offset_and_the_last_one_is_known(directory: Path) -> N
     assert (one.base_offset, one.is_last) == (5, False)
 
 
-def test_names_that_are_no_offsets_are_notes(directory: Path) -> None:
+def test_names_that_are_no_offsets_are_notes(directory):
     for one in ("foo.log", "foo.index", "foo.snapshot", "notes.txt", name(3, ".log.deleted")):
         (directory / one).write_bytes(b"")
     (directory / "bar.log").mkdir()
@@ -54,7 +52,7 @@ def test_names_that_are_no_offsets_are_notes(directory: Path) -> None:
     assert "so a broker does not read it" in notes["bar.log"].detail
 
 
-def test_of_two_names_of_one_offset_the_one_that_brokers_read_counts(directory: Path) -> None:
+def test_of_two_names_of_one_offset_the_one_that_brokers_read_counts(directory):
     for other, base in (("0.log", 0), ("5.log", 5), ("\u0660" * 20 + ".log", 0), ("7.log", 7)):
         (directory / other).write_bytes(batch(base, 3))
     found = listing(directory)
@@ -66,7 +64,7 @@ def test_of_two_names_of_one_offset_the_one_that_brokers_read_counts(directory: 
     assert kafkalog.scan(directory / "0.log").count_rows() == 3
 
 
-def test_a_directory_without_segments_is_a_note_and_one_that_is_gone_an_error(tmp_path: Path) -> None:
+def test_a_directory_without_segments_is_a_note_and_one_that_is_gone_an_error(tmp_path):
     found = listing(tmp_path)
     assert found.load() == []
     assert [one.reason for one in found.findings] == ["segment_missing"]
@@ -74,7 +72,7 @@ def test_a_directory_without_segments_is_a_note_and_one_that_is_gone_an_error(tm
         listing(tmp_path / "gone").load()
 
 
-def test_a_swap_stands_for_the_segments_that_it_covers(directory: Path) -> None:
+def test_a_swap_stands_for_the_segments_that_it_covers(directory):
     (directory / name(0, ".log.swap")).write_bytes(batch(0, 10))
     found = listing(directory)
     segments = found.load()
@@ -87,7 +85,7 @@ def test_a_swap_stands_for_the_segments_that_it_covers(directory: Path) -> None:
     assert [one.path.name for one in listing(directory).load()] == [name(0, ".log.swap"), name(10)]
 
 
-def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
+def test_a_swap_that_cannot_be_read_stands_for_nothing(directory):
     data = bytearray(batch(0, 10) + batch(10))
     data[16] = 9  # no magic that there is
     (directory / name(0, ".log.swap")).write_bytes(data)
@@ -106,13 +104,13 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
         ("x.txt", "the file name must end in .log"),
     ],
 )
-def test_a_file_that_is_no_segment_is_refused_with_what_helps(tmp_path: Path, file: str, hint: str) -> None:
+def test_a_file_that_is_no_segment_is_refused_with_what_helps(tmp_path, file, hint):
     (tmp_path / file).write_bytes(b"")
     with pytest.raises(NotKafkaError, match=hint):
         open_segment(tmp_path / file)
 
 
-def test_a_segment_of_any_name_is_opened(tmp_path: Path) -> None:
+def test_a_segment_of_any_name_is_opened(tmp_path):
     (tmp_path / "copy.log").write_bytes(batch(7))
     segment = open_segment(tmp_path / "copy.log")
     assert isinstance(segment, kafkalog.Segment)

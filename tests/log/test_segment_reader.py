@@ -1,10 +1,6 @@
 """Segments of a partition one behind the other: ranges of offsets, and past damage as asked."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -17,13 +13,11 @@ from kafkalog import TopicPartition
 from kafkalog.log.segment import Segment
 
 
-def test_an_unreadable_file_is_passed_over_like_damage(
-    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_passed_over_like_damage(log_dir, tmp_path, monkeypatch):
     broken = str(log_dir / "p-multi-1")
     opened = Segment.open
 
-    def refuse(self: Segment) -> Any:
+    def refuse(self):
         if str(self.path).startswith(broken):
             raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
         return opened(self)
@@ -38,7 +32,7 @@ def test_an_unreadable_file_is_passed_over_like_damage(
         kafkalog.scan(scan.target).count_rows()
 
 
-def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir: Path) -> None:
+def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir):
     sizes = {segment.size_in_bytes for segment in kafkalog.Partition(log_dir / "p-multi-0").segments}
     limits = kafkalog.Limits(max_segment_bytes=max(sizes) - 1)
     with pytest.raises(kafkalog.LimitExceededError):
@@ -51,7 +45,7 @@ def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir: Path) -> Non
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("policy", ["stop", "skip"])
-def test_stop_ends_a_partition_and_skip_leaves_out_one_batch(log_dir_copy: Path, policy: Any, threads: int) -> None:
+def test_stop_ends_a_partition_and_skip_leaves_out_one_batch(log_dir_copy, policy, threads):
     path, batches = damaged_partition(log_dir_copy)
     bad = len(batches) // 2
     flip(path, int(batches.position[bad]) + 80)
@@ -69,9 +63,7 @@ def test_stop_ends_a_partition_and_skip_leaves_out_one_batch(log_dir_copy: Path,
 
 
 @pytest.mark.parametrize("size", [0x7FFFFF00, 70, 0, -1, 13])
-def test_a_wrong_length_in_a_sealed_segment_is_reported_and_skip_goes_on_at_the_next_batch(
-    log_dir_copy: Path, size: int
-) -> None:
+def test_a_wrong_length_in_a_sealed_segment_is_reported_and_skip_goes_on_at_the_next_batch(log_dir_copy, size):
     path, batches = damaged_partition(log_dir_copy)
     bad = len(batches) // 2
     data = bytearray(path.read_bytes())
@@ -88,7 +80,7 @@ def test_a_wrong_length_in_a_sealed_segment_is_reported_and_skip_goes_on_at_the_
     assert sum(finding.n_records or 0 for finding in scan.findings) == batches.records_count[bad]
 
 
-def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
+def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path):
     path = tmp_path / f"{0:020d}.log"
     batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]
     batches[3] = batches[3][:23] + b"\x7f" + batches[3][24:]  # of the last offset delta
@@ -110,8 +102,8 @@ def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path
         {"start_offset": 60, "end_offset": 20},
     ],
 )
-def test_bounds_may_be_those_of_a_partition(log_dir: Path, bounds: dict[str, Any]) -> None:
-    def holds(row: dict[str, Any], name: str) -> bool:
+def test_bounds_may_be_those_of_a_partition(log_dir, bounds):
+    def holds(row, name):
         bound = bounds.get(name, {})
         bound = bound.get((row["topic"], row["partition"])) if isinstance(bound, dict) else bound
         return bound is None or (row["offset"] >= bound) == (name == "start_offset")
@@ -121,7 +113,7 @@ def test_bounds_may_be_those_of_a_partition(log_dir: Path, bounds: dict[str, Any
     assert kafkalog.read_table(log_dir, topics="p-multi", **bounds).to_pylist() == expected != whole
 
 
-def test_deleted_records_are_left_out_unless_asked_for(log_dir: Path) -> None:
+def test_deleted_records_are_left_out_unless_asked_for(log_dir):
     partition = kafkalog.open(log_dir / "p-delrec-0")
     assert isinstance(partition, kafkalog.Partition)
     assert partition.log_start_offset == 334
@@ -133,7 +125,7 @@ def test_deleted_records_are_left_out_unless_asked_for(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("base", [5, 10])
-def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path: Path, base: int) -> None:
+def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path, base):
     batches = [builder.batch_v2([builder.record_v2(0, 0, b"k")], base_offset=offset) for offset in range(12)]
     (tmp_path / "t-0").mkdir()
     for first, part in ((0, batches[:10]), (base, batches[5:])):
@@ -149,12 +141,12 @@ def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path: Path, 
     assert kafkalog.scan(tmp_path / "u-0").to_numpy().offset.tolist() == list(range(12))
 
 
-def retire(path: Path) -> None:
+def retire(path):
     """What a broker does first with a segment that it deletes."""
     path.rename(path.with_name(f"{path.name}.deleted"))
 
 
-READINGS: dict[str, Any] = {
+READINGS = {
     "scan": lambda opened: kafkalog.scan(opened).to_numpy().offset.tolist(),
     "committed": lambda opened: kafkalog.scan(opened, isolation_level="read_committed").to_numpy().offset.tolist(),
     "skip": lambda opened: kafkalog.scan(opened, on_corruption="skip").to_numpy().offset.tolist(),
@@ -166,7 +158,7 @@ READINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", READINGS)
-def test_what_retention_deletes_after_the_listing_is_still_read(log_dir_copy: Path, name: str) -> None:
+def test_what_retention_deletes_after_the_listing_is_still_read(log_dir_copy, name):
     partition = log_dir_copy / "p-txn-0"
     expected = READINGS[name](kafkalog.open(partition))
     opened = kafkalog.open(partition)
@@ -176,7 +168,7 @@ def test_what_retention_deletes_after_the_listing_is_still_read(log_dir_copy: Pa
 
 
 @pytest.mark.parametrize("name", [name for name in READINGS if name not in ("lookup", "producers", "times")])
-def test_what_the_cleaner_merges_after_the_listing_is_read_once(log_dir_copy: Path, name: str) -> None:
+def test_what_the_cleaner_merges_after_the_listing_is_read_once(log_dir_copy, name):
     """As LocalLog.replaceSegments: the old ones are renamed, then the new one gets the name of the first."""
     partition = log_dir_copy / "p-compact-0"
     expected = READINGS[name](kafkalog.open(partition))
@@ -189,7 +181,7 @@ def test_what_the_cleaner_merges_after_the_listing_is_read_once(log_dir_copy: Pa
     assert READINGS[name](opened) == expected
 
 
-def test_a_swap_file_that_gets_its_name_after_the_listing_is_read_under_it(log_dir_copy: Path) -> None:
+def test_a_swap_file_that_gets_its_name_after_the_listing_is_read_under_it(log_dir_copy):
     partition = log_dir_copy / "p-compact-0"
     expected = READINGS["scan"](kafkalog.open(partition))
     second = sorted(partition.glob("*.log"))[1]
@@ -199,7 +191,7 @@ def test_a_swap_file_that_gets_its_name_after_the_listing_is_read_under_it(log_d
     assert READINGS["scan"](opened) == expected
 
 
-def test_a_deleted_segment_that_no_listing_had_is_not_there(log_dir_copy: Path) -> None:
+def test_a_deleted_segment_that_no_listing_had_is_not_there(log_dir_copy):
     path = min((log_dir_copy / "p-txn-0").glob("*.log"))
     retire(path)
     with pytest.raises(kafkalog.ReadError, match="No such file"):
@@ -209,21 +201,19 @@ def test_a_deleted_segment_that_no_listing_had_is_not_there(log_dir_copy: Path) 
 SIZES = (None, 100, 300, 4096)
 
 
-def batch(offset: int, value: bytes = b"x") -> bytes:
+def batch(offset, value=b"x"):
     return builder.batch_v2([builder.record_v2(0, 0, None, 50 * value)], base_offset=offset)
 
 
-def offsets_below(path: Path, end: int, size: int | None) -> list[int]:
+def offsets_below(path, end, size):
     with seams(size), warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         scan = kafkalog.scan(path, columns=["offset"], end_offset=end, on_corruption="skip", threads=1)
-        return scan.to_numpy().offset.tolist()  # type: ignore[no-any-return]
+        return scan.to_numpy().offset.tolist()
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_segment_that_begins_below_the_end_is_read_though_the_one_before_reaches_it(
-    tmp_path: Path, size: int | None
-) -> None:
+def test_a_segment_that_begins_below_the_end_is_read_though_the_one_before_reaches_it(tmp_path, size):
     directory = tmp_path / "p-0"
     directory.mkdir()
     (directory / f"{0:020d}.log").write_bytes(b"".join(map(batch, range(40))))
@@ -237,7 +227,7 @@ def test_a_segment_that_begins_below_the_end_is_read_though_the_one_before_reach
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_segment_ends_at_the_first_batch_behind_which_offsets_are_higher(tmp_path: Path, size: int | None) -> None:
+def test_a_segment_ends_at_the_first_batch_behind_which_offsets_are_higher(tmp_path, size):
     path = tmp_path / f"{0:020d}.log"
     # 900 was written wrong, as the batch behind it shows; behind 30 and 31 the offsets go back, too late to be noticed
     again = [batch(offset, b"y") for offset in range(5, 10)]

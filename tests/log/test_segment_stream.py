@@ -1,11 +1,8 @@
 """Windows of one segment past damage, and gaps that show whether a log was compacted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import warnings
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -20,7 +17,7 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 60, 100])
-def test_a_torn_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy: Path, cut: int) -> None:
+def test_a_torn_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy, cut):
     directory = log_dir_copy / "p-zstd-java-0"
     sealed, last = sorted(directory.glob("*.log"))
     whole = kafkalog.scan(directory).count_rows()
@@ -38,7 +35,7 @@ def test_a_torn_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(lo
     assert caught.value.reason == "partial_tail"
 
 
-def test_a_preallocated_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy: Path) -> None:
+def test_a_preallocated_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy):
     directory = log_dir_copy / "p-zstd-java-0"
     sealed, last = sorted(directory.glob("*.log"))
     whole = kafkalog.scan(directory).count_rows()
@@ -52,7 +49,7 @@ def test_a_preallocated_tail_is_a_fact_in_the_last_segment_and_damage_in_a_seale
     assert caught.value.reason == "zero_fill"
 
 
-def test_garbage_behind_the_last_batch_and_a_length_over_intact_batches_are_damage(log_dir_copy: Path) -> None:
+def test_garbage_behind_the_last_batch_and_a_length_over_intact_batches_are_damage(log_dir_copy):
     directory = log_dir_copy / "p-zstd-java-0"
     last = sorted(directory.glob("*.log"))[-1]
     data = last.read_bytes()
@@ -73,7 +70,7 @@ def test_garbage_behind_the_last_batch_and_a_length_over_intact_batches_are_dama
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_path: Path, threads: int) -> None:
+def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_path, threads):
 
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -96,7 +93,7 @@ def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_p
     assert scan.n_damage == 100
 
 
-def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path, monkeypatch):
     partition = tmp_path / "t-0"
     partition.mkdir()
     for base in range(20):
@@ -113,9 +110,7 @@ def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path: Path, monk
 @pytest.mark.parametrize("start", [(100, 110), (100, 205, 206, 208), (100, 208), (100,)])
 @pytest.mark.parametrize("middle", [(191,), (191, 192), (191, 192, 195)])
 @pytest.mark.parametrize("end", [(121,), (121, 0), (121, 50), (121, 122), (121, 10, 11), (191, 121, 50, 121)])
-def test_offsets_that_go_back_again_and_again_end_somewhere(
-    tmp_path: Path, start: tuple[int, ...], middle: tuple[int, ...], end: tuple[int, ...]
-) -> None:
+def test_offsets_that_go_back_again_and_again_end_somewhere(tmp_path, start, middle, end):
     """Each batch says that those before it are wrong: reading goes back once for each, and not for ever."""
     path = tmp_path / f"{100:020d}.log"
     offsets = (*start, *middle, *end)
@@ -140,21 +135,21 @@ DENSE = (Density(0, 29, False), Density(60, 89, False))
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     """Offsets 0 to 30 and 60 to 90."""
     batches = dense(30)
     return written(tmp_path, log_of(*batches[:10]), log_of(*batches[20:]))
 
 
-def judged(partition: Path, *segments: Density) -> bool | None:
+def judged(partition, *segments):
     return kafkalog.Partition(partition).is_compacted(60, segments or None)
 
 
-def put_checkpoint(partition: Path, offsets: dict[kafkalog.TopicPartition, int]) -> None:
+def put_checkpoint(partition, offsets):
     (partition.parent / CLEANER).write_bytes(encode_offset_checkpoint(offsets))
 
 
-def test_dense_offsets_show_that_nothing_was_compacted(partition: Path) -> None:
+def test_dense_offsets_show_that_nothing_was_compacted(partition):
     assert judged(partition) is judged(partition, *DENSE) is False
     finding = kafkalog.Partition(partition).gap_between(30, 60)
     assert finding is not None
@@ -172,13 +167,11 @@ def test_dense_offsets_show_that_nothing_was_compacted(partition: Path) -> None:
         ((Density(0, 69, True), Density(60, 89, False)), None),
     ],
 )
-def test_what_the_offsets_of_the_segments_tell(
-    partition: Path, segments: tuple[Density, ...], expected: bool | None
-) -> None:
+def test_what_the_offsets_of_the_segments_tell(partition, segments, expected):
     assert judged(partition, *segments) is expected
 
 
-def test_how_far_the_cleaner_has_come_decides_first(partition: Path) -> None:
+def test_how_far_the_cleaner_has_come_decides_first(partition):
     put_checkpoint(partition, {KEY: 60})
     assert judged(partition) is True
     assert kafkalog.Partition(partition).gap_between(30, 60) is None
@@ -192,25 +185,25 @@ def test_how_far_the_cleaner_has_come_decides_first(partition: Path) -> None:
     assert judged(partition, Density(0, 0, False), Density(60, 89, False)) is None
 
 
-def test_while_a_broker_runs_no_gap_is_a_loss(partition: Path) -> None:
+def test_while_a_broker_runs_no_gap_is_a_loss(partition):
     with broker_on(partition.parent):
         assert judged(partition) is None
 
 
-def test_internal_topics_are_known(partition: Path) -> None:
+def test_internal_topics_are_known(partition):
     offsets = partition.rename(partition.with_name("__consumer_offsets-3"))
     assert judged(offsets) is True
     assert judged(offsets.rename(offsets.with_name("__cluster_metadata-0"))) is False
 
 
 @pytest.mark.parametrize(("topic", "expected"), [("p-compact", True), ("p-multi", None)])
-def test_the_metadata_log_tells_the_policy(partition: Path, topic: str, expected: bool | None) -> None:
+def test_the_metadata_log_tells_the_policy(partition, topic, expected):
     source = golden_sets.unpacked("k44") / "__cluster_metadata-0"
     shutil.copytree(source, partition.parent / source.name)
     renamed = partition.rename(partition.with_name(f"{topic}-0"))
     assert judged(renamed, Density(0, 0, False), Density(60, 89, False)) is expected
 
 
-def test_a_part_of_a_partition_takes_the_whole_for_evidence(partition: Path) -> None:
+def test_a_part_of_a_partition_takes_the_whole_for_evidence(partition):
     one = kafkalog.Partition(partition, segments=[partition / f"{0:020d}.log"])
     assert one.gap_between(30, 60) is None

@@ -1,12 +1,8 @@
 """The end of a log that grows is behind its last complete batch, and finding it costs next to nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
-from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -26,19 +22,19 @@ T0 = kf.TopicPartition("t", 0)
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pause(monkeypatch):
     monkeypatch.setattr(tailing, "_PAUSE_SECONDS", 0)
 
 
-def batch(offset: int, n: int = 4, producer_id: int = -1) -> bytes:
+def batch(offset, n=4, producer_id=-1):
     records = [builder.record_v2(i, 0, None, b"%d" % (offset + i)) for i in range(n)]
-    options: dict[str, Any] = {}
+    options = {}
     if producer_id >= 0:
         options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     return builder.batch_v2(records, base_offset=offset, **options)
 
 
-def append(root: Path, data: bytes, *, base: int = 0, partition: int = 0) -> Path:
+def append(root, data, *, base=0, partition=0):
     path = root / f"t-{partition}" / kf.segment_file_name(base)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -46,11 +42,11 @@ def append(root: Path, data: bytes, *, base: int = 0, partition: int = 0) -> Pat
     return path
 
 
-def follow(root: Path, **options: Any) -> LogTail:
+def follow(root, **options):
     return LogTail(lambda: LogDir([root]), lambda key: True, **options)
 
 
-def test_every_complete_batch_is_seen_and_no_other(tmp_path: Path) -> None:
+def test_every_complete_batch_is_seen_and_no_other(tmp_path):
     append(tmp_path, batch(0))
     tail = follow(tmp_path)
     assert tail.ends() == {T0: 4}
@@ -61,7 +57,7 @@ def test_every_complete_batch_is_seen_and_no_other(tmp_path: Path) -> None:
     assert follow(tmp_path).ends() == {T0: 11}
 
 
-def test_a_batch_whose_bytes_are_not_all_there_yet_is_waited_for(tmp_path: Path) -> None:
+def test_a_batch_whose_bytes_are_not_all_there_yet_is_waited_for(tmp_path):
     whole = batch(4)
     path = append(tmp_path, batch(0) + whole[:-9] + b"\0" * 9)
     tail = follow(tmp_path)
@@ -72,7 +68,7 @@ def test_a_batch_whose_bytes_are_not_all_there_yet_is_waited_for(tmp_path: Path)
     assert tail.ends() == {T0: 8}
 
 
-def test_room_made_ahead_of_writing_is_no_data_and_not_looked_through(tmp_path: Path) -> None:
+def test_room_made_ahead_of_writing_is_no_data_and_not_looked_through(tmp_path):
     path = append(tmp_path, batch(0))
     os.truncate(path, 2**30)
     tail = follow(tmp_path)
@@ -88,7 +84,7 @@ def test_room_made_ahead_of_writing_is_no_data_and_not_looked_through(tmp_path: 
     assert tail.ends() == {T0: 8}
 
 
-def test_damage_with_intact_batches_behind_it_does_not_hold_up_what_follows(tmp_path: Path) -> None:
+def test_damage_with_intact_batches_behind_it_does_not_hold_up_what_follows(tmp_path):
     damaged = bytearray(batch(4))
     damaged[70] ^= 1
     append(tmp_path, batch(0) + bytes(damaged))
@@ -99,9 +95,7 @@ def test_damage_with_intact_batches_behind_it_does_not_hold_up_what_follows(tmp_
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_segments_that_are_deleted_just_after_the_listing_are_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Any
-) -> None:
+def test_segments_that_are_deleted_just_after_the_listing_are_no_error(tmp_path, monkeypatch, level):
     old = append(tmp_path, batch(0))
     tail = follow(tmp_path, isolation_level=level)
     assert tail.ends() == {T0: 4}
@@ -116,7 +110,7 @@ def test_segments_that_are_deleted_just_after_the_listing_are_no_error(
     assert tail.ends() == {T0: 16}
 
 
-def test_new_segments_and_partitions_are_found_and_deleted_ones_leave(tmp_path: Path) -> None:
+def test_new_segments_and_partitions_are_found_and_deleted_ones_leave(tmp_path):
     append(tmp_path, batch(0))
     tail = follow(tmp_path)
     assert tail.ends() == {T0: 4}
@@ -135,7 +129,7 @@ def test_new_segments_and_partitions_are_found_and_deleted_ones_leave(tmp_path: 
     assert tail.ends() == {kf.TopicPartition("t", 1): 1}
 
 
-def test_a_truncated_log_ends_earlier(tmp_path: Path) -> None:
+def test_a_truncated_log_ends_earlier(tmp_path):
     path = append(tmp_path, batch(0) + batch(4) + batch(8))
     tail = follow(tmp_path)
     assert tail.ends() == {T0: 12}
@@ -143,11 +137,11 @@ def test_a_truncated_log_ends_earlier(tmp_path: Path) -> None:
     assert tail.ends() == {T0: 8}
 
 
-def test_a_start_in_a_long_segment_reads_its_end_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_in_a_long_segment_reads_its_end_only(tmp_path, monkeypatch):
     path = append(tmp_path, b"".join(batch(4 * i) for i in range(5000)))
     (segment,) = kafkalog.Partition(path.parent).segments
     path.with_suffix(".index").write_bytes(OffsetIndex.build(segment.batches, 0).entries.tobytes() + b"\0" * 4096)
-    walked: list[int] = []
+    walked = []
     take = tailing.PartitionTail._take
     monkeypatch.setattr(
         tailing.PartitionTail, "_take", lambda self, window: (walked.append(window.data.size), take(self, window))[1]
@@ -161,7 +155,7 @@ def test_a_start_in_a_long_segment_reads_its_end_only(tmp_path: Path, monkeypatc
     assert sum(walked) == len(batch(20_000))
 
 
-def test_asking_again_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_again_reads_nothing(tmp_path, monkeypatch):
     path = append(tmp_path, batch(0))
     for one in (path, path.parent, tmp_path):
         os.utime(one, ns=(0, 0))
@@ -174,7 +168,7 @@ def test_asking_again_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert tail.ends() == {T0: 4}
 
 
-def test_read_committed_ends_before_the_first_open_transaction(tmp_path: Path) -> None:
+def test_read_committed_ends_before_the_first_open_transaction(tmp_path):
     append(tmp_path, batch(0) + batch(4, producer_id=7))
     tail = follow(tmp_path, isolation_level="read_committed")
     assert tail.ends() == {T0: 4}
@@ -184,7 +178,7 @@ def test_read_committed_ends_before_the_first_open_transaction(tmp_path: Path) -
     append(tmp_path, builder.control_batch(builder.COMMIT, base_offset=13, producer_id=8), base=13)
     assert tail.ends() == {T0: 14}
 
-    def read(start: int, end: int) -> list[int]:
+    def read(start, end):
         made = plan(
             tmp_path,
             start_offset={T0: start},
@@ -205,7 +199,7 @@ def test_read_committed_ends_before_the_first_open_transaction(tmp_path: Path) -
     assert read(14, 23) == list(range(14, 22))
 
 
-def test_outcomes_stay_right_when_the_cleaner_moved_what_they_are_about(tmp_path: Path) -> None:
+def test_outcomes_stay_right_when_the_cleaner_moved_what_they_are_about(tmp_path):
     batches = [
         batch(0, n=200),
         batch(200, producer_id=7),
@@ -221,7 +215,7 @@ def test_outcomes_stay_right_when_the_cleaner_moved_what_they_are_about(tmp_path
     assert offsets.tolist() == [0, 205, 206, 207, 208]
 
 
-def test_an_outcome_that_damage_hides_is_raised_unless_it_is_passed_over(tmp_path: Path) -> None:
+def test_an_outcome_that_damage_hides_is_raised_unless_it_is_passed_over(tmp_path):
     marker = bytearray(builder.control_batch(builder.ABORT, base_offset=8, producer_id=7))
     marker[-1] ^= 1
     append(tmp_path, batch(4, producer_id=7) + bytes(marker) + batch(9))
@@ -230,7 +224,7 @@ def test_an_outcome_that_damage_hides_is_raised_unless_it_is_passed_over(tmp_pat
     assert follow(tmp_path, isolation_level="read_committed", on_corruption="skip").ends() == {T0: 13}
 
 
-def test_the_checkpointed_high_watermark_is_an_end_for_who_asks_for_it(tmp_path: Path) -> None:
+def test_the_checkpointed_high_watermark_is_an_end_for_who_asks_for_it(tmp_path):
     append(tmp_path, batch(0) + batch(4))
     checkpoint = tmp_path / "replication-offset-checkpoint"
     checkpoint.write_text("0\n1\nt 0 4\n")
@@ -243,7 +237,7 @@ def test_the_checkpointed_high_watermark_is_an_end_for_who_asks_for_it(tmp_path:
     assert tail.ends() == {T0: 8}
 
 
-def test_a_topic_that_is_made_again_is_followed_from_its_start_and_named_once(tmp_path: Path) -> None:
+def test_a_topic_that_is_made_again_is_followed_from_its_start_and_named_once(tmp_path):
     path = append(tmp_path, batch(0, producer_id=7) + batch(4))
     metadata = path.with_name("partition.metadata")
     metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
@@ -269,7 +263,7 @@ def test_a_topic_that_is_made_again_is_followed_from_its_start_and_named_once(tm
     assert tail.ends()[T0] == 27
 
 
-def test_a_topic_that_was_gone_for_a_while_is_known_by_its_id(tmp_path: Path) -> None:
+def test_a_topic_that_was_gone_for_a_while_is_known_by_its_id(tmp_path):
     path = append(tmp_path, batch(0))
     metadata = path.with_name("partition.metadata")
     metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")

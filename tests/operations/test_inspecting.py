@@ -1,11 +1,7 @@
 """`ls`, `cat` and facts about partitions: one that cannot be read hides no other."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from golden_sets import LOG_DIR, unpacked
@@ -16,7 +12,7 @@ from kafkalog.operations.cat import Record, cat
 LOG = "00000000000000000000.log"
 
 
-def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log_dir_copy: Path) -> None:
+def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run, log_dir_copy):
     path = log_dir_copy / "p-multi-1" / LOG
     data = bytearray(path.read_bytes())
     data[100] ^= 0x10
@@ -30,7 +26,7 @@ def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log
     ]
 
 
-def test_times_before_the_latest_timestamp_are_those_of_a_scan(run: Any, log_dir: Path) -> None:
+def test_times_before_the_latest_timestamp_are_those_of_a_scan(run, log_dir):
     latest = max(
         kafkalog.read_table(log_dir, topics="p-multi", columns=["timestamp"]).column(0).cast("int64").to_pylist()
     )
@@ -55,7 +51,7 @@ def test_times_before_the_latest_timestamp_are_those_of_a_scan(run: Any, log_dir
 
 
 @pytest.mark.parametrize(("call", "name"), [(kafkalog.trim, "before_timestamp"), (kafkalog.truncate, "to_timestamp")])
-def test_logs_are_cut_at_times_before_their_latest(log_dir: Path, call: Any, name: str) -> None:
+def test_logs_are_cut_at_times_before_their_latest(log_dir, call, name):
     partition = log_dir / "p-multi-0"
     latest = max(kafkalog.read_table(partition, columns=["timestamp"]).column(0).cast("int64").to_pylist())
     found, same = (call(partition, **{name: one}, dry_run=True).partitions[0] for one in ("end-1m", latest - 60_000))
@@ -64,7 +60,7 @@ def test_logs_are_cut_at_times_before_their_latest(log_dir: Path, call: Any, nam
     assert ends[0] == ends[1] != (whole.log_start_offset, whole.log_end_offset)
 
 
-def test_records_are_those_of_a_scan(log_dir: Path) -> None:
+def test_records_are_those_of_a_scan(log_dir):
     columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
     rows = kafkalog.read_table(log_dir, topics=["p-multi", "p-headers"], columns=columns).to_pylist()
     records = list(cat(log_dir, topics=["p-multi", "p-headers"]))
@@ -78,13 +74,13 @@ def test_records_are_those_of_a_scan(log_dir: Path) -> None:
     assert any(record.headers for record in records)
 
 
-def test_the_last_of_each_partition(log_dir: Path) -> None:
+def test_the_last_of_each_partition(log_dir):
     found = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi", tail=2)]
     everything = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi")]
     assert found == [one for n in range(3) for one in [each for each in everything if each[0] == n][-2:]]
 
 
-def test_settings_and_strays_are_known_from_the_metadata_log_beside_it(tmp_path: Path) -> None:
+def test_settings_and_strays_are_known_from_the_metadata_log_beside_it(tmp_path):
     source = unpacked("k44")
     names = ("__cluster_metadata-0", "p-empty-0", "p-delrec-0", "p-txn-0")
     for path in source.iterdir():

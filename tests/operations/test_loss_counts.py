@@ -1,12 +1,9 @@
 """How much was lost: of each finding its offsets and records and how sure that is, of each run a total a partition."""
 
-from __future__ import annotations
-
 import json
 import struct
 import warnings
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -18,7 +15,7 @@ N_BATCHES, N_RECORDS = 20, 10
 LOG = f"{0:020d}.log"
 
 
-def make(directory: Path, base: int = 0, n: int = N_BATCHES) -> Path:
+def make(directory, base=0, n=N_BATCHES):
     directory.mkdir(parents=True, exist_ok=True)
     batches = []
     for row in range(n):
@@ -31,31 +28,31 @@ def make(directory: Path, base: int = 0, n: int = N_BATCHES) -> Path:
     return directory
 
 
-def change(path: Path, at: int, new: bytes) -> None:
+def change(path, at, new):
     data = bytearray(path.read_bytes())
     data[at : at + len(new)] = new
     path.write_bytes(data)
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     return make(tmp_path / "logs" / "t-0")
 
 
 @pytest.fixture
-def size(partition: Path) -> int:
+def size(partition):
     return (partition / LOG).stat().st_size // N_BATCHES
 
 
-def scan(path: Path, on_corruption: str = "skip", **options: Any) -> kafkalog.Scan:
-    one = kafkalog.scan(path, columns=["offset"], on_corruption=on_corruption, **options)  # type: ignore[arg-type]
+def scan(path, on_corruption="skip", **options):
+    one = kafkalog.scan(path, columns=["offset"], on_corruption=on_corruption, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         one.to_table()
     return one
 
 
-def lost(finding: kafkalog.Finding) -> tuple[int | None, int | None, int | None, str | None]:
+def lost(finding):
     return finding.base_offset, finding.last_offset, finding.n_records, finding.certainty
 
 
@@ -74,7 +71,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_each_finding_says_which_offsets_and_how_many_records(partition: Path, size: int, what: str) -> None:
+def test_each_finding_says_which_offsets_and_how_many_records(partition, size, what):
     edit, expected = DAMAGE[what]
     change(partition / LOG, *edit(size))
     for threads in (1, 3):
@@ -88,20 +85,20 @@ def test_each_finding_says_which_offsets_and_how_many_records(partition: Path, s
     assert verified.loss == one.losses[str(partition)]
 
 
-def test_damage_at_the_end_of_a_segment_ends_where_the_next_begins(partition: Path, size: int) -> None:
+def test_damage_at_the_end_of_a_segment_ends_where_the_next_begins(partition, size):
     make(partition, N_BATCHES * N_RECORDS)
     change(partition / LOG, 18 * size, bytes(2 * size))
     assert [lost(one) for one in scan(partition).findings] == [(180, 199, 20, "at_most")]
 
 
-def test_where_nothing_tells_the_number_is_not_made_up(partition: Path, size: int) -> None:
+def test_where_nothing_tells_the_number_is_not_made_up(partition, size):
     change(partition / LOG, 18 * size, b"\x99" * (2 * size))
     one = scan(partition)
     assert [lost(finding)[1:] for finding in one.findings] == [(None, None, None)]
     assert one.losses[str(partition)].n_unknown == 1
 
 
-def test_stop_loses_everything_to_the_end_of_the_log(partition: Path, size: int) -> None:
+def test_stop_loses_everything_to_the_end_of_the_log(partition, size):
     make(partition, N_BATCHES * N_RECORDS)
     for at, new in ((5 * size + size - 1, b"\x99"), (5 * size + 16, b"\x09")):
         change(partition / LOG, at, new)
@@ -111,7 +108,7 @@ def test_stop_loses_everything_to_the_end_of_the_log(partition: Path, size: int)
         assert [lost(finding) for finding in report.findings.rows] == [(50, 399, 350, "at_most")]
 
 
-def test_totals_are_a_partition_each_and_say_how_sure_they_are(partition: Path, size: int) -> None:
+def test_totals_are_a_partition_each_and_say_how_sure_they_are(partition, size):
     other = make(partition.with_name("u-0"))
     for row in (3, 7):
         change(partition / LOG, row * size + size - 1, b"\x99")
@@ -128,7 +125,7 @@ def test_totals_are_a_partition_each_and_say_how_sure_they_are(partition: Path, 
     assert str(one.losses[str(partition)]) == "at most 40 records, offsets 30..140"
 
 
-def test_findings_that_are_not_kept_are_counted(partition: Path, size: int) -> None:
+def test_findings_that_are_not_kept_are_counted(partition, size):
     for row in range(2, 15):
         change(partition / LOG, row * size + size - 1, b"\x99")
     one = scan(partition, limits=kafkalog.Limits(max_findings=3))
@@ -136,7 +133,7 @@ def test_findings_that_are_not_kept_are_counted(partition: Path, size: int) -> N
     assert one.losses[str(partition)].n_records == 130
 
 
-def _convert(path: Path, to: Path, on_corruption: Any) -> Any:
+def _convert(path, to, on_corruption):
     with pytest.warns(kafkalog.CorruptionWarning):
         return kafkalog.convert(path, to, on_corruption=on_corruption)
 
@@ -153,19 +150,19 @@ REPORTING = {
 }
 
 
-def report_of(command: list[str], logs: Path, to: Path) -> dict[str, Any]:
+def report_of(command, logs, to):
     """Run a command that meets damage, and return its report."""
     report = to / "report.json"
     words = [word.replace("OUT", str(to / "out")).replace("LOGS", str(logs)) for word in command]
     assert main([*words, "--report", str(report)]) == 1
-    found: dict[str, Any] = json.loads(report.read_text())
+    found = json.loads(report.read_text())
     assert (found["command"], found["exit_code"]) == (command[0], 1)
     return found
 
 
 # a magic that does not exist ends a walk of headers, too
 @pytest.mark.parametrize("command", REPORTING)
-def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Path, command: str) -> None:
+def test_a_report_is_written_to_a_file(partition, size, tmp_path, command):
     change(partition / LOG, 5 * size + 16, b"\x09")
     found = report_of([command, *REPORTING[command]], partition.parent, tmp_path)
     damage = [one for one in found["findings"] if one["damage"] and one["path"].endswith(".log")]
@@ -175,7 +172,7 @@ def test_a_report_is_written_to_a_file(partition: Path, size: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", ["cat", "export", "convert", "verify", "reindex"])
-def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, tmp_path: Path, command: str) -> None:
+def test_a_checksum_is_reported_where_it_is_checked(partition, size, tmp_path, command):
     change(partition / LOG, 5 * size + size - 1, b"\x99")
     words = REPORTING.get(command, ["LOGS", "-o", "OUT"])
     found = report_of([command, *words], partition.parent, tmp_path)
@@ -185,19 +182,19 @@ def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, 
     assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "exact")
 
 
-def test_all_is_in_a_report_where_nothing_is_damaged(partition: Path, tmp_path: Path) -> None:
+def test_all_is_in_a_report_where_nothing_is_damaged(partition, tmp_path):
     assert main(["ls", str(partition.parent), "--report", str(tmp_path / "report.json")]) == 0
     found = json.loads((tmp_path / "report.json").read_text())
     assert (found["exit_code"], found["findings"], found["partitions"]) == (0, [], [])
 
 
-def test_a_report_is_never_put_into_a_log_dir(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_never_put_into_a_log_dir(partition, capsys):
     assert main(["verify", str(partition), "--report", str(partition / "report.json")]) == 6
     assert not (partition / "report.json").exists()
     assert "unsafe_path" in capsys.readouterr().err
 
 
-def test_an_error_is_in_the_report_too(partition: Path, size: int, tmp_path: Path) -> None:
+def test_an_error_is_in_the_report_too(partition, size, tmp_path):
     change(partition / LOG, 5 * size + size - 1, b"\x99")
     report = tmp_path / "report.json"
     assert main(["cat", str(partition), "--report", str(report)]) == 1

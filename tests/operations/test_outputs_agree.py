@@ -1,17 +1,12 @@
 """Decoded values of every type, with awkward names and extremes, are the same wherever they are shown or stored."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from io import BytesIO
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import fastavro
@@ -47,7 +42,7 @@ JSON = [
 ]
 
 
-def field(called: str, kind: Any, **more: Any) -> dict[str, Any]:
+def field(called, kind, **more):
     return {"name": called, "type": {"type": kind, **more} if more else kind}
 
 
@@ -75,7 +70,7 @@ _US = dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
 _EARLY = dt.datetime(1900, 1, 1, tzinfo=dt.UTC)
 
 
-def row(**values: Any) -> dict[str, Any]:
+def row(**values):
     return values
 
 
@@ -110,7 +105,7 @@ PROTO_VALUES = [
 ]  # fmt: skip
 
 
-def encoded() -> list[bytes]:
+def encoded():
     found = []
     for value in AVRO_VALUES:
         data = BytesIO()
@@ -119,7 +114,7 @@ def encoded() -> list[bytes]:
     return found
 
 
-LOGS: dict[str, tuple[list[bytes | None], dict[str, Any]]] = {
+LOGS = {
     "json": ([one and json.dumps(one).encode() for one in JSON], {"format": "json"}),
     "avro": (encoded(), {"format": "avro", "schema": json.dumps(AVRO), "framed": False}),
     "protobuf": (PROTO_VALUES, {"format": "protobuf", "schema": NUMBERS, "framed": False}),
@@ -127,7 +122,7 @@ LOGS: dict[str, tuple[list[bytes | None], dict[str, Any]]] = {
 
 
 @pytest.fixture(params=LOGS)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+def case(request, tmp_path):
     values, how = LOGS[request.param]
     stamps = [1_700_000_000_000 + row for row in range(len(values))]
     keys = [b"\xff", None, b"", b"k"][: len(values)]
@@ -136,7 +131,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str
 
 
 U64, U32 = 2**64 - 1, 2**32 - 1
-TRUTH: dict[str, list[Any]] = {
+TRUTH = {
     "json": JSON,
     "avro": [
         one
@@ -155,7 +150,7 @@ TRUTH: dict[str, list[Any]] = {
 }
 
 
-def canonical(value: Any, kind: pa.DataType) -> Any:
+def canonical(value, kind):
     """A value of a type, in whatever form an output has it."""
     if value is None or pt.is_null(kind):
         return None
@@ -198,17 +193,17 @@ def canonical(value: Any, kind: pa.DataType) -> Any:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def without_nan(value: Any) -> Any:
+def without_nan(value):
     if isinstance(value, dict):
         return {name: without_nan(one) for name, one in value.items()}
     return [without_nan(one) for one in value] if isinstance(value, list) else None if value == "nan" else value
 
 
-def values_of(table: pa.Table) -> list[Any]:
+def values_of(table):
     return table.sort_by("offset").column("value").to_pylist()
 
 
-def files(folder: Path, options: dict[str, Any], found: list[kafkalog.Finding]) -> Iterator[tuple[str, list[Any]]]:
+def files(folder, options, found):
     """The values in files and tables, as these have them; findings of the exports are added to `found`."""
     log = folder / "log"
     for suffix in ("parquet", "arrow", "csv", "jsonl"):
@@ -232,7 +227,7 @@ def files(folder: Path, options: dict[str, Any], found: list[kafkalog.Finding]) 
             yield f"{lake.format} in DuckDB", values_of(rows)
 
 
-def shown(folder: Path, how: dict[str, Any], printed: Callable[[], str]) -> Iterator[tuple[str, list[Any]]]:
+def shown(folder, how, printed):
     """The values as programs have them, and as commands print them."""
     log, decode = folder / "log", {"value": how}
     yield "dataset", values_of(kafkalog.dataset(log, decode=decode).to_table())
@@ -248,13 +243,13 @@ def shown(folder: Path, how: dict[str, Any], printed: Callable[[], str]) -> Iter
     yield "pandas", [one if isinstance(one, dict) else None for one in frame["value"]]
 
 
-def test_values_are_the_same_everywhere(case: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_are_the_same_everywhere(case, capsys):
     folder, how = case
     table = kafkalog.read_table(folder / "log", decode={"value": how})
     kind = table.schema.field("value").type
     expected = [canonical(one, kind) for one in TRUTH[how["format"]]]
     assert [canonical(one, kind) for one in table.column("value").to_pylist()] == expected
-    findings: list[kafkalog.Finding] = []
+    findings = []
     everywhere = (
         files(folder, {"decode": {"value": how}}, findings),
         shown(folder, how, lambda: capsys.readouterr().out),
@@ -270,7 +265,7 @@ def test_values_are_the_same_everywhere(case: tuple[Path, dict[str, Any]], capsy
 WIDER = {"int": "long", "long": "double", "float": "double"}
 
 
-def history(seed: int) -> Iterator[tuple[dict[str, Any], AvroCase]]:
+def history(seed):
     """Versions of a random schema: fields come and go, and types become wider."""
     case = AvroCase(seed)
     fields = case.schema["fields"]
@@ -286,7 +281,7 @@ def history(seed: int) -> Iterator[tuple[dict[str, Any], AvroCase]]:
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(2))
-def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path: Path, part: int) -> None:
+def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path, part):
     """Each value is what its writer wrote, or null with a finding, and the same in each output."""
     for seed in range(part, max(fuzz_inputs() // 5000, 4), 2):
         schemas, values, truth = {}, [], []
@@ -302,7 +297,7 @@ def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path: Path, p
         folder = tmp_path / str(seed)
         folder.mkdir()
         kafkalog.write_table({"value": values}, folder / "log", topic="t")
-        options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": schemas}
+        options = {"decode": {"value": "avro"}, "schemas": schemas}
         scan = kafkalog.scan(folder / "log", **options)
         table = scan.to_table()
         kind = table.schema.field("value").type
@@ -313,7 +308,7 @@ def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path: Path, p
                 n_null += row[name] != field_value
                 assert row[name] in (field_value, None), (seed, name)
         assert n_null == sum(int(one.detail.split()[0]) for one in scan.findings)
-        findings: list[kafkalog.Finding] = []
+        findings = []
         for name, found in files(folder, options, findings):
             if "iceberg" not in name or not any("empty one" in one.detail for one in findings):
                 assert [canonical(one, kind) for one in found] == expected, (seed, name)

@@ -1,13 +1,9 @@
 """Queries in SQL over topics, as they are over tables of the same records."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +19,7 @@ N = 200
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     rng = random.Random(7)
     root = tmp_path_factory.mktemp("logs") / "log"
     root.mkdir()
@@ -38,11 +34,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def rows(log: Path, query: str, **options: Any) -> list[tuple[Any, ...]]:
+def rows(log, query, **options):
     return [tuple(row.values()) for batch in Querying(log, **options).run(query) for row in batch.to_pylist()]
 
 
-def test_queries_equal_those_of_tables(log: Path) -> None:
+def test_queries_equal_those_of_tables(log):
     rng = random.Random(8)
     decode = {"key": "utf8", "value": "json"}
     orders = kafkalog.read_table(log, topics="orders", decode=decode)
@@ -70,7 +66,7 @@ def test_queries_equal_those_of_tables(log: Path) -> None:
     assert rows(log, joined) == connection.sql(joined).fetchall()
 
 
-def test_the_command_prints_rows(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_rows(log, tmp_path, capsys):
     query = 'select "offset" as o, value.who as w, [1, null] as l from orders where value.id < 3 order by 1'
     expected = kafkalog.read_table(log, topics="orders", decode={"value": "json"}, columns=["value.who"])[0].to_pylist()
     assert main(["sql", query, str(log), "--json"]) == 0
@@ -88,16 +84,14 @@ def test_the_command_prints_rows(log: Path, tmp_path: Path, capsys: pytest.Captu
     assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["/wA=", "text"]
 
 
-def test_options_choose_records_and_formats(log: Path) -> None:
+def test_options_choose_records_and_formats(log):
     assert rows(log, "select count(*) from orders", start_offset=N - 5) == [(5,)]
     assert rows(log, "select count(*) from orders", start_timestamp=1_700_000_000_000 + 60_000 * (N - 7)) == [(7,)]
     ((value,),) = rows(log, "select value from orders limit 1", decode={"value": "utf8"})
     assert isinstance(value, str)
 
 
-def test_results_of_any_type_are_printed_and_written(
-    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_any_type_are_printed_and_written(log, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     query = """select timestamp::varchar as t, interval 1 day as i, [interval 1 day] as l, sum("offset") over () as s,
         2::uhugeint as u, '101'::bit as b, union_value(k := 1) as k, timetz '10:00:00+02' as z, 'nan'::double as n
@@ -110,7 +104,7 @@ def test_results_of_any_type_are_printed_and_written(
         assert main(["sql", query, str(log), "-o", str(tmp_path / f"o.{suffix}")]) == 0
 
 
-def test_each_column_has_a_format_of_its_own(tmp_path: Path) -> None:
+def test_each_column_has_a_format_of_its_own(tmp_path):
     (tmp_path / "log").mkdir()
     with kafkalog.PartitionWriter(tmp_path / "log" / "t-0") as writer:
         writer.append({"key": [b"\0\0\0\5"], "value": [b'{"Id": 1, "id": 2}']})
@@ -128,16 +122,14 @@ def test_each_column_has_a_format_of_its_own(tmp_path: Path) -> None:
         ("select value.nothing from orders", "nothing"),
     ],
 )
-def test_what_is_no_query_is_a_usage_error(
-    log: Path, query: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_query_is_a_usage_error(log, query, message, capsys):
     assert main(["sql", query, str(log)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert main(["sql", query]) == 2
 
 
-def test_formats_are_those_that_all_values_have() -> None:
+def test_formats_are_those_that_all_values_have():
     assert format_of([b'{"a": 1}', b" [1]"], None) == "json"
     assert format_of([b'{"a": 1}', b"x"], None) == "utf8"
     assert format_of([b'{"a": 1', b"x"], None) == "utf8"
@@ -146,7 +138,7 @@ def test_formats_are_those_that_all_values_have() -> None:
     assert format_of([], None) is None
 
 
-def test_values_that_duckdb_has_no_type_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_that_duckdb_has_no_type_for(tmp_path, capsys):
     """Decimals of more than 38 digits are text, and times beyond DuckDB's are null with a note."""
     kind = '{"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 10}'
     schema = f'{{"type": "record", "name": "R", "fields": [{{"name": "d", "type": {kind}}}]}}'

@@ -1,13 +1,9 @@
 """Planted faults of remote storage are named, healthy storage has none, and a restored log dir has all records."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import numpy as np
@@ -25,11 +21,11 @@ LOG_DIR = GOLDEN / "log_dir"
 PARTITION, OTHER = "p-txn-0", "p-headers-0"
 KEY = RSA.generate(2048)
 KEYS = {"key1": KEY.export_key(pkcs=8).decode()}
-KINDS: dict[str, Any] = {"apache": None, "aiven": {"compressed": True, "key": ("key1", KEY), "chunk": 3000}}
+KINDS = {"apache": None, "aiven": {"compressed": True, "key": ("key1", KEY), "chunk": 3000}}
 
 
 @pytest.fixture(params=KINDS)
-def one(request: pytest.FixtureRequest, tmp_path: Path) -> TieredSet:
+def one(request, tmp_path):
     """A log dir with segments in remote storage, whose metadata topic is not written yet."""
     shutil.copytree(LOG_DIR, tmp_path / "data")
     found = TieredSet(tmp_path / "data", tmp_path / "remote", KINDS[request.param])
@@ -38,13 +34,13 @@ def one(request: pytest.FixtureRequest, tmp_path: Path) -> TieredSet:
     return found
 
 
-def checked(one: TieredSet, **options: Any) -> kafkalog.StorageReport:
+def checked(one, **options):
     """Write the metadata topic, and check."""
     one.finish()
     return kafkalog.verify_tiered(one.remote, one.log_dir, keys=KEYS, **options)
 
 
-def test_healthy_storage_has_no_faults(one: TieredSet) -> None:
+def test_healthy_storage_has_no_faults(one):
     report = checked(one, deep=True)
     assert not report.faults
     assert report.ok
@@ -54,28 +50,28 @@ def test_healthy_storage_has_no_faults(one: TieredSet) -> None:
     assert kafkalog.verify_tiered(one.remote, keys=KEYS).ok
 
 
-def _objects(one: TieredSet, number: int, partition: str = PARTITION) -> dict[str, Path]:
+def _objects(one, number, partition=PARTITION):
     """The objects of a copy, by suffix."""
     main = one.copies[partition][number][1]
     return {path.name[len(main.name) :]: path for path in main.parent.glob(f"{main.name}.*")}
 
 
-def _flip(path: Path, at: int) -> None:
+def _flip(path, at):
     data = bytearray(path.read_bytes())
     data[at] ^= 0x10
     path.write_bytes(data)
 
 
-def _orphan(one: TieredSet) -> None:
+def _orphan(one):
     one.copy(OTHER, 294, 587, state=None)
 
 
-def _damaged(one: TieredSet) -> None:
+def _damaged(one):
     path = _objects(one, 0)[".log"]
     _flip(path, path.stat().st_size // 2)
 
 
-def _leftover(one: TieredSet, partition: str = OTHER) -> None:
+def _leftover(one, partition=OTHER):
     of = base64.urlsafe_b64encode(b"0123456789abcdef").decode().rstrip("=")
     place = one.copies[partition][0][1].parent
     topic = place if one.aiven is None else place.parent
@@ -86,7 +82,7 @@ def _leftover(one: TieredSet, partition: str = OTHER) -> None:
 
 SOURCE = golden_sets.unpacked("k44")
 TOPICS = ("p-idxroll", "p-ooo", "p-retention", "p-segms", "p-txn")
-LAYOUTS: dict[str, Any] = {
+LAYOUTS = {
     "apache": None,
     "plain": {"prefix": "backup/", "chunk": 4096},
     "zstd": {"compressed": True, "chunk": 3000},
@@ -99,7 +95,7 @@ LOST = {"checksum", "unreadable"}
 
 
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TieredSet]:
+def bases(tmp_path_factory):
     """A log dir of a whole cluster with segments in remote storage, in each layout."""
     found = {}
     for name, aiven in LAYOUTS.items():
@@ -117,7 +113,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TieredSet]:
 class Plant:
     """A copy to damage, of some segment; each method plants one fault and returns the kinds that may name it."""
 
-    def __init__(self, one: TieredSet, rng: np.random.Generator) -> None:
+    def __init__(self, one, rng):
         self.one, self.rng = one, rng
         self.partition = f"{rng.choice(TOPICS)}-0"
         self.number = int(rng.integers(len(one.copies[self.partition])))
@@ -127,24 +123,24 @@ class Plant:
         self.local = int(min((one.log_dir / self.partition).glob("*.log")).stem)
         self.bounds = bases[self.number], [*bases, self.local][self.number + 1] - 1
 
-    def _again(self, state: int | None) -> None:
+    def _again(self, state):
         """Another copy of the segment that still is local."""
         end = kafkalog.open(self.one.log_dir / self.partition).log_end_offset - 1
         self.identity = self.one.copy(self.partition, self.local, end, state=state)
 
-    def orphan(self) -> set[str]:
+    def orphan(self):
         self._again(None if self.rng.random() < 0.5 else DELETED)
         return {"orphan"}
 
-    def unfinished(self) -> set[str]:
+    def unfinished(self):
         self._again(STARTED)
         return {"unfinished"}
 
-    def deleting(self) -> set[str]:
+    def deleting(self):
         self._again(DELETING)
         return {"deleting"}
 
-    def replaced(self) -> set[str]:
+    def replaced(self):
         place = self.one.log_dir / self.partition
         files = [*(SOURCE / self.partition).glob(f"{self.bounds[0]:020d}.*[gx]")]
         for path in files:
@@ -154,7 +150,7 @@ class Plant:
             (place / path.name).unlink()
         return {"replaced"}
 
-    def below_start(self) -> set[str]:
+    def below_start(self):
         self.number = 0
         self.identity = self.one.copies[self.partition][0][0]
         start = int(self.one.copies[self.partition][1][1].name[:20])
@@ -163,18 +159,18 @@ class Plant:
         path.write_bytes(encode_offset_checkpoint({key: start}))
         return {"below_start"}
 
-    def torn(self) -> set[str]:
+    def torn(self):
         needed = [suffix for suffix in self.objects if suffix != ".txnindex"]
         self.objects[str(self.rng.choice(needed))].unlink()
         return {"torn"}
 
-    def hole(self) -> set[str]:
+    def hole(self):
         for path in self.objects.values():
             path.unlink()
         self.identity = ""  # of a segment without objects, offsets are reported
         return {"hole"}
 
-    def size(self) -> set[str]:
+    def size(self):
         at = next(
             n
             for n, event in enumerate(self.one.events)
@@ -185,30 +181,30 @@ class Plant:
         self.one.events[at] = event[:-7] + size.to_bytes(4, "big") + event[-3:]
         return {"size"}
 
-    def cut(self) -> set[str]:
+    def cut(self):
         path = self.objects[".log"]
         data = path.read_bytes()
         path.write_bytes(data[: -int(self.rng.integers(1, len(data)))])
         return {"size", *LOST}
 
-    def longer(self) -> set[str]:
+    def longer(self):
         path = self.objects[".log"]
         path.write_bytes(path.read_bytes() + self.rng.bytes(int(self.rng.integers(1, 500))))
         return {"size", *LOST}
 
-    def damaged(self) -> set[str]:
+    def damaged(self):
         path = self.objects[".log"]
         _flip(path, int(self.rng.integers(path.stat().st_size)))
         return LOST
 
-    def swapped(self) -> set[str]:
+    def swapped(self):
         path = self.objects[".log"]
         data = path.read_bytes()
         size = int(self.rng.integers(1, len(data) // 2))
         path.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
         return LOST
 
-    def index(self) -> set[str]:
+    def index(self):
         suffix = ".indexes"
         if self.one.aiven is None:
             suffix = str(self.rng.choice([one for one in self.objects if one != ".log"]))
@@ -218,26 +214,26 @@ class Plant:
         _flip(path, int(self.rng.integers(path.stat().st_size)))
         return {"index", "unreadable"}
 
-    def manifest(self) -> set[str]:
+    def manifest(self):
         if self.one.aiven is None:
             return set()
         path = self.objects[".rsm-manifest"]
         path.write_bytes(path.read_bytes()[: -int(self.rng.integers(1, 100))])
         return {"unreadable"}
 
-    def key(self) -> set[str]:
+    def key(self):
         if self.one.aiven is None or "key" not in self.one.aiven:
             return set()
         path = self.objects[".rsm-manifest"]
         path.write_bytes(path.read_bytes().replace(b"key1:", b"key2:"))
         return {"unreadable"}
 
-    def leftover(self) -> set[str]:
+    def leftover(self):
         _leftover(self.one, self.partition)
         self.identity = ""
         return {"leftover"}
 
-    def unknown_file(self) -> set[str]:
+    def unknown_file(self):
         self.objects[".log"].with_name(f"{self.number}.tmp").write_bytes(b"x")
         self.identity = self.partition = ""
         return {"unknown_file"}
@@ -247,12 +243,12 @@ PLANTS = [name for name in vars(Plant) if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_healthy_storage_of_a_cluster_has_no_faults(layout: str, bases: dict[str, TieredSet], tmp_path: Path) -> None:
+def test_healthy_storage_of_a_cluster_has_no_faults(layout, bases, tmp_path):
     assert not checked(bases[layout].clone(tmp_path), deep=True).faults
 
 
 @pytest.mark.parametrize("plant", thinned(PLANTS, 3))
-def test_a_planted_fault_is_named(plant: str, bases: dict[str, TieredSet], tmp_path: Path) -> None:
+def test_a_planted_fault_is_named(plant, bases, tmp_path):
     rng = np.random.default_rng([SEED, PLANTS.index(plant)])
     n = 0
     while n < (16 if THOROUGH else 1):
@@ -276,21 +272,21 @@ def test_a_planted_fault_is_named(plant: str, bases: dict[str, TieredSet], tmp_p
         shutil.rmtree(tmp_path / "trial")
 
 
-def test_without_a_key_nothing_can_be_read(one: TieredSet) -> None:
+def test_without_a_key_nothing_can_be_read(one):
     one.finish()
     report = kafkalog.verify_tiered(one.remote, one.log_dir)
     assert report.ok is (one.aiven is None)
     assert {fault.kind for fault in report.faults} <= {"unreadable"}
 
 
-def test_objects_of_other_brokers_are_skipped(one: TieredSet) -> None:
+def test_objects_of_other_brokers_are_skipped(one):
     _leftover(one)
     report = checked(one)
     assert not report.faults
     assert report.n_skipped == 1  # the log dir does not know all topics of the cluster
 
 
-def test_a_restored_log_dir_has_all_records(one: TieredSet, tmp_path: Path) -> None:
+def test_a_restored_log_dir_has_all_records(one, tmp_path):
     one.finish()
     kafkalog.restore_tiered(one.remote, tmp_path / "whole", one.log_dir, topics=["p-*"], keys=KEYS)
     golden = kafkalog.open(LOG_DIR)
@@ -307,7 +303,7 @@ def test_a_restored_log_dir_has_all_records(one: TieredSet, tmp_path: Path) -> N
     assert kafkalog.verify(tmp_path / "alone").ok
 
 
-def test_nothing_is_restored_from_what_cannot_be_read(one: TieredSet, tmp_path: Path) -> None:
+def test_nothing_is_restored_from_what_cannot_be_read(one, tmp_path):
     one.finish()
     _objects(one, 0)[".log"].write_bytes(b"")
     if one.aiven is not None:
@@ -319,7 +315,7 @@ def test_nothing_is_restored_from_what_cannot_be_read(one: TieredSet, tmp_path: 
         assert any(finding.damage for finding in found)
 
 
-def test_the_command_line(one: TieredSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(one, tmp_path, capsys):
     _orphan(one)
     one.finish()
     (tmp_path / "key.pem").write_text(KEYS["key1"])

@@ -1,14 +1,9 @@
 """Lookups step by step, in Python and at the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import struct
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -18,17 +13,17 @@ import pytest
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Reason
-from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
+from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 
 LOG = "00000000000000000000.log"
 
 
-def stamped(base: int, *stamps: int, **options: Any) -> bytes:
+def stamped(base, *stamps, **options):
     records = [builder.record_v2(i, stamp, b"k", b"v") for i, stamp in enumerate(stamps)]
     return builder.batch_v2(records, base_offset=base, max_timestamp=max(stamps), **options)
 
 
-def check_steps(partition: kafkalog.Partition, trace: Trace, archive: str = "clean") -> None:
+def check_steps(partition, trace, archive="clean"):
     """What the trace says is what the files hold."""
     if trace.batch is None:
         return
@@ -63,7 +58,7 @@ def check_steps(partition: kafkalog.Partition, trace: Trace, archive: str = "cle
         pytest.param("k28", "unclean", marks=pytest.mark.slow),
     ],
 )
-def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name: str, archive: str) -> None:
+def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name, archive):
     opened = kafkalog.open(golden_sets.unpacked(name, archive))
     assert isinstance(opened, kafkalog.LogDir)
     draw = random.Random(5)
@@ -91,24 +86,24 @@ def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name: str, ar
     assert n_followed > 40
 
 
-def time_index_of_another(path: Path) -> None:
+def time_index_of_another(path):
     rows = np.array([(1_600_000_000_000, 90_000)], kf.TIME_INDEX_DTYPE)
     path.with_suffix(".timeindex").write_bytes(rows.tobytes())
 
 
-def time_index_cut(path: Path) -> None:
+def time_index_cut(path):
     index = path.with_suffix(".timeindex")
     index.write_bytes(index.read_bytes()[:-12])
 
 
-def offset_index_shifted(path: Path) -> None:
+def offset_index_shifted(path):
     index = path.with_suffix(".index")
     rows = np.frombuffer(index.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
     rows["position"] += 7
     index.write_bytes(rows.tobytes())
 
 
-def offset_index_ahead(path: Path) -> None:
+def offset_index_ahead(path):
     index = path.with_suffix(".index")
     rows = np.frombuffer(index.read_bytes(), kf.OFFSET_INDEX_DTYPE).copy()
     rows["position"] = rows["position"][-1]
@@ -127,9 +122,7 @@ def offset_index_ahead(path: Path) -> None:
         (offset_index_ahead, "past the batch that holds it"),
     ],
 )
-def test_an_index_that_misleads_is_damage_and_the_answer_is_right(
-    run: Any, log_dir_copy: Path, damage: Callable[[Path], None], message: str
-) -> None:
+def test_an_index_that_misleads_is_damage_and_the_answer_is_right(run, log_dir_copy, damage, message):
     directory = log_dir_copy / "p-zstd-java-0"
     damage(directory / LOG)
     when = 1_700_000_250_000
@@ -145,7 +138,7 @@ def test_an_index_that_misleads_is_damage_and_the_answer_is_right(
     assert "answer        250" in out
 
 
-def test_a_batch_behind_a_torn_tail_is_no_reason_to_blame_the_index(tmp_path: Path) -> None:
+def test_a_batch_behind_a_torn_tail_is_no_reason_to_blame_the_index(tmp_path):
     """A crash leaves half a batch at the end: the entries before it are as right as ever."""
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -159,7 +152,7 @@ def test_a_batch_behind_a_torn_tail_is_no_reason_to_blame_the_index(tmp_path: Pa
     assert not trace.findings
 
 
-def test_an_index_entry_of_zeros_is_one_and_not_padding(tmp_path: Path) -> None:
+def test_an_index_entry_of_zeros_is_one_and_not_padding(tmp_path):
     """Timestamp 0 at the base offset: 12 zero bytes, as a broker writes them."""
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -172,7 +165,7 @@ def test_an_index_entry_of_zeros_is_one_and_not_padding(tmp_path: Path) -> None:
         assert (trace.offset, len(trace.findings)) == (1, n_findings)
 
 
-def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
+def test_what_is_special_about_an_answer_is_said(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     (directory / LOG).write_bytes(stamped(0, 900, 10) + stamped(2, 20, 30, last_offset_delta=4))
@@ -180,7 +173,7 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
     os.utime(directory / f"{9:020d}.log", ns=(0, 5_000 * 10**6))
     (directory / f"{10:020d}.log").write_bytes(stamped(10, 6_000))
     partition = kafkalog.Partition(directory, log_start_offset=1)
-    said: dict[Any, tuple[int, str]] = {}
+    said = {}
     for question in ("earliest", "latest", "max-timestamp", 50, 4_000, 7_000):
         trace = trace_timestamp(partition, question)
         said[question] = trace.offset, trace.reason
@@ -209,7 +202,7 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
         trace_offset(partition, -1)
 
 
-def test_offsets_among_many_batches_left_empty_are_looked_up_quickly(tmp_path: Path) -> None:
+def test_offsets_among_many_batches_left_empty_are_looked_up_quickly(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     empty = [builder.batch_v2(base_offset=i, max_timestamp=9, last_offset_delta=0) for i in range(5000)]
@@ -222,7 +215,7 @@ def test_offsets_among_many_batches_left_empty_are_looked_up_quickly(tmp_path: P
 # the command
 
 
-def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:
+def test_lookup_prints_json_for_programs(run, log_dir):
     argv = ["--timestamp", "earliest", "--timestamp", 1_700_000_250_000, "--offset", 99_999]
     code, out, err = run("lookup", log_dir, "-t", "p-multi,p-zstd-java", "--json", *argv)
     assert (code, err) == (0, "")
@@ -246,7 +239,7 @@ def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:
     assert "log end offset is 125" in beyond["reason"]
 
 
-def test_lookup_takes_a_single_log_file(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_lookup_takes_a_single_log_file(run, log_dir, tmp_path):
     code, out, _ = run("lookup", log_dir / "p-multi-0" / LOG, "--offset", 41, "--timestamp", "latest")
     assert code == 0
     assert "answer        41\n" in out
@@ -272,16 +265,14 @@ def test_lookup_takes_a_single_log_file(run: Any, log_dir: Path, tmp_path: Path)
         (["-t", "nope", "--offset", "1"], "no topic 'nope'"),
     ],
 )
-def test_lookup_says_what_is_wrong_about_a_command_line(run: Any, log_dir: Path, argv: list[str], message: str) -> None:
+def test_lookup_says_what_is_wrong_about_a_command_line(run, log_dir, argv, message):
     code, out, err = run("lookup", log_dir, *argv)
     assert (code, out) == (2, "")
     assert message in err
 
 
 @pytest.mark.parametrize("asked", [{"offset": 300}, {"timestamp": "max-timestamp"}])
-def test_indexes_of_a_segment_that_a_running_broker_writes_to_meanwhile_are_no_damage(
-    log_dir_copy: Path, asked: dict[str, Any]
-) -> None:
+def test_indexes_of_a_segment_that_a_running_broker_writes_to_meanwhile_are_no_damage(log_dir_copy, asked):
     active = max((log_dir_copy / "p-txn-0").glob("*.log"))
     partition = kafkalog.Partition(active.parent)
     batches = partition.segments[-1].batches

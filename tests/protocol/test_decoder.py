@@ -1,10 +1,7 @@
 """Messages of internal topics: bytes to fields and back, and errors for bad bytes."""
 
-from __future__ import annotations
-
 import base64
 import random
-from typing import Any
 
 import pytest
 from effort import counted, fuzz_inputs
@@ -19,7 +16,7 @@ from kafkalog.protocol.framing import decode_record
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member, java_json, json_form, with_members
 
 
-def test_an_offset_commit_of_each_version() -> None:
+def test_an_offset_commit_of_each_version():
     head, meta, stamp = b"\0\0\0\0\0\0\0\x07", b"\0\x02hi", b"\0\0\0\0\0\0\0\x05"
     old = decode_message("OffsetCommitValue", 0, head + meta + stamp)
     assert (old["offset"], old["leaderEpoch"], old["metadata"], old["commitTimestamp"]) == (7, -1, "hi", 5)
@@ -31,12 +28,12 @@ def test_an_offset_commit_of_each_version() -> None:
     assert "topicId" not in json_form("OffsetCommitValue", 4, new), "its default is not shown"
 
 
-def test_unknown_tags_are_passed_over() -> None:
+def test_unknown_tags_are_passed_over():
     head = bytes(8) + bytes(4) + b"\x01" + bytes(8)
     assert decode_message("OffsetCommitValue", 4, head + b"\x01\x63\x02ab")["offset"] == 0
 
 
-def test_null_structs_and_those_that_are_there() -> None:
+def test_null_structs_and_those_that_are_there():
     name, start = "ConsumerGroupMemberMetadataValue", b"\0\0\x02c\x02h\x01\0\0\0\0\x01\0"
     assert decode_message(name, 0, start + b"\x01\0\x01\0")["classicMemberMetadata"] is None
     classic = b"\x01\0\0\0\x09\x01\0"
@@ -58,20 +55,20 @@ def test_null_structs_and_those_that_are_there() -> None:
         ("TopicRecord", 0, b"\x02a" + bytes(16) + b"\x01\0\x05a", "ends early"),
     ],
 )
-def test_what_is_no_message_is_an_error(name: str, version: int, data: bytes, message: str) -> None:
+def test_what_is_no_message_is_an_error(name, version, data, message):
     with pytest.raises(MessageError, match=message) as caught:
         decode_message(name, version, data)
     assert isinstance(caught.value, UnknownVersionError) == ("known are" in str(caught.value))
 
 
-def test_the_items_of_a_message_are_bounded() -> None:
+def test_the_items_of_a_message_are_bounded():
     n = MAX_ITEMS + 1
     data = b"\0\0\x01\x01" + uvarint(n + 1) + b"\x01" * n  # topic names that are empty
     with pytest.raises(MessageError, match=f"more than {MAX_ITEMS} items"):
         decode_message("ConsumerGroupMemberMetadataValue", 0, data)
 
 
-def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
+def test_mutated_messages_end_in_fields_or_in_an_error_of_ours():
     rng = random.Random(180)
     names = sorted(messages())
     n_refused = n_read = 0
@@ -99,7 +96,7 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
 
 
 @pytest.mark.parametrize("name", messages())
-def test_what_is_encoded_is_decoded(name: str) -> None:
+def test_what_is_encoded_is_decoded(name):
     message, rng = messages()[name], random.Random(name)
     for version in range(message.versions.first, message.versions.last + 1):
         for _ in range(20):
@@ -107,14 +104,14 @@ def test_what_is_encoded_is_decoded(name: str) -> None:
             assert plain(decode_message(name, version, encode_message(name, version, wanted))) == plain(wanted)
 
 
-def plain(found: Any) -> Any:
+def plain(found):
     """Lists in place of the tuples of defaults, and dicts in place of their mappings."""
     if isinstance(found, (list, tuple)):
         return [plain(one) for one in found]
     return {name: plain(one) for name, one in found.items()} if hasattr(found, "items") else found
 
 
-def test_records_of_a_broker_are_encoded_to_the_same_bytes() -> None:
+def test_records_of_a_broker_are_encoded_to_the_same_bytes():
     n = 0
     path = partitions("k44")["__cluster_metadata-0"]
     for record in kafkalog.read_table(path, columns=["value"], include_control=False)["value"].to_pylist():
@@ -126,7 +123,7 @@ def test_records_of_a_broker_are_encoded_to_the_same_bytes() -> None:
     assert n > 50
 
 
-def test_a_commit_of_a_broker_is_encoded_to_the_same_bytes() -> None:
+def test_a_commit_of_a_broker_is_encoded_to_the_same_bytes():
     n = 0
     for name, path in partitions("k44").items():
         if not name.startswith("__consumer_offsets-"):
@@ -143,7 +140,7 @@ def test_a_commit_of_a_broker_is_encoded_to_the_same_bytes() -> None:
     assert n > 20
 
 
-def test_wrong_fields_and_versions_raise() -> None:
+def test_wrong_fields_and_versions_raise():
     with pytest.raises(ValueError, match="no field"):
         encode_message("TopicRecord", 0, {"nme": "x"})
     with pytest.raises(ValueError, match="no version"):
@@ -155,22 +152,22 @@ def test_wrong_fields_and_versions_raise() -> None:
 ONE = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff"  # partition 7 of t, no user data
 
 
-def test_an_assignment_names_partitions() -> None:
+def test_an_assignment_names_partitions():
     fields = decode_member(ASSIGNMENT, b"\0\1" + ONE)
     assert fields == {"assignedPartitions": [{"topic": "t", "partitions": [7]}], "userData": None}
 
 
-def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
+def test_a_newer_version_is_read_as_far_as_it_is_known():
     assert decode_member(ASSIGNMENT, b"\0\x09" + ONE + b"more") == decode_member(ASSIGNMENT, b"\0\3" + ONE)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff", b"\0\0\0\0\0\5"])
-def test_other_bytes_are_an_error(data: bytes) -> None:
+def test_other_bytes_are_an_error(data):
     with pytest.raises(MessageError):
         decode_member(SUBSCRIPTION, data)
 
 
-def test_what_cannot_be_decoded_stays_as_it_is_printed() -> None:
+def test_what_cannot_be_decoded_stays_as_it_is_printed():
     member = {"memberId": "m", "subscription": "AA==", "assignment": base64.b64encode(b"\0\0" + ONE).decode()}
     shown = with_members({"protocolType": "consumer", "members": [member]})["members"][0]
     assert (shown["memberId"], shown["subscription"]) == ("m", "AA==")
@@ -187,7 +184,7 @@ def test_what_cannot_be_decoded_stays_as_it_is_printed() -> None:
         ("\x7f\x80\u2028\u00e9\u20ac\U0001f600", '"\x7f\x80\u2028\u00e9\u20ac\U0001f600"'),
     ],
 )
-def test_text_is_compact_and_escaped_as_jackson_does(value: Any, text: str) -> None:
+def test_text_is_compact_and_escaped_as_jackson_does(value, text):
     assert java_json(value) == text
 
 
@@ -209,5 +206,5 @@ def test_text_is_compact_and_escaped_as_jackson_does(value: Any, text: str) -> N
         (float("nan"), '"NaN"'),
     ],
 )
-def test_numbers_are_as_java_prints_them(number: float, text: str) -> None:
+def test_numbers_are_as_java_prints_them(number, text):
     assert java_json(number) == text

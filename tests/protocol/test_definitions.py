@@ -1,15 +1,11 @@
 """The definitions of messages are those of Kafka."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
@@ -41,9 +37,9 @@ PREVIEW = {"metadata": "__cluster_metadata of 2.8"}
 """The same of 2.8: its records of the metadata topic have other fields under the same numbers."""
 
 
-def definitions(class_path: str, topics: Mapping[str, str | None] = TOPICS) -> str:
+def definitions(class_path, topics=TOPICS):
     """The text of the file: a condensed definition a line, in the order of their names."""
-    found: dict[str, Any] = {}
+    found = {}
     for jar in map(Path, class_path.split(os.pathsep)):
         module = re.match(r"kafka-(.+?)-[0-9]", jar.name)
         if module is not None and module[1] in topics:
@@ -53,7 +49,7 @@ def definitions(class_path: str, topics: Mapping[str, str | None] = TOPICS) -> s
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _sources(jar: Path) -> Iterator[dict[str, Any]]:
+def _sources(jar):
     with zipfile.ZipFile(jar) as archive:
         for name in sorted(archive.namelist()):
             stem = Path(name).stem
@@ -63,7 +59,7 @@ def _sources(jar: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE))
 
 
-def _condensed(source: dict[str, Any], topic: str | None) -> dict[str, Any]:
+def _condensed(source, topic):
     structs = {struct["name"]: struct["fields"] for struct in source.get("commonStructs", [])}
     flexible = source.get("flexibleVersions", "none")
     message = {"kind": source["type"], "versions": source["validVersions"], "flexible": flexible}
@@ -72,7 +68,7 @@ def _condensed(source: dict[str, Any], topic: str | None) -> dict[str, Any]:
     return {**message, "fields": [_field(field, structs) for field in source["fields"]]}
 
 
-def _field(source: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
+def _field(source, structs):
     name = source["name"]
     field = {"name": name[0].lower() + name[1:], "type": source["type"]}
     field["versions"] = source.get("versions", source.get("taggedVersions"))
@@ -99,7 +95,7 @@ DATA = Path(kafkalog.__file__).parent / "protocol"
 
 
 @pytest.mark.broker
-def test_the_data_are_those_in_kafkas_jars() -> None:
+def test_the_data_are_those_in_kafkas_jars():
     program = java()
     assert (DATA / "definitions.json").read_text() == definitions(class_path(program))
     preview = definitions(class_path(program, OLD_KAFKA_VERSION), PREVIEW)
@@ -110,12 +106,12 @@ def test_the_data_are_those_in_kafkas_jars() -> None:
     ("text", "inside", "outside"),
     [("3", [3], [2, 4]), ("0-4", [0, 4], [-1, 5]), ("2+", [2, 900], [1]), ("none", [], [0, -1]), (None, [], [0])],
 )
-def test_ranges_of_versions(text: str | None, inside: list[int], outside: list[int]) -> None:
+def test_ranges_of_versions(text, inside, outside):
     versions = Versions.parse(text)
     assert all(version in versions for version in inside)
     assert not any(version in versions for version in outside)
 
 
-def test_types_of_records_are_unique_in_a_topic() -> None:
+def test_types_of_records_are_unique_in_a_topic():
     keyed = [(message.topic, message.kind, message.key) for message in messages().values() if message.topic]
     assert len(keyed) == len(set(keyed)) > 70

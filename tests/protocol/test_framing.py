@@ -1,10 +1,7 @@
 """Records of internal topics, against what Kafka's own decoders printed of them."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 from golden_sets import unpacked
@@ -19,7 +16,7 @@ _LINE = re.compile(r"\| offset: (\d+) .*? headerKeys: \[\] (?:key: (\{.*?\}) )?p
 DUMPS = [("k44", "dumps"), ("k28", "dumps43")]
 
 
-def dumped() -> list[tuple[str, Path, Path]]:
+def dumped():
     """Partition, its directory, and what Kafka 4.3.1 printed of it with the topic's decoder."""
     return [
         (path.parent.name, unpacked(name) / path.parent.name, path)
@@ -29,7 +26,7 @@ def dumped() -> list[tuple[str, Path, Path]]:
 
 
 @pytest.mark.parametrize(("partition", "directory", "dump"), dumped(), ids=lambda value: getattr(value, "name", value))
-def test_every_record_is_what_kafkas_decoder_prints(partition: str, directory: Path, dump: Path) -> None:
+def test_every_record_is_what_kafkas_decoder_prints(partition, directory, dump):
     topic = partition.rpartition("-")[0]
     records = kafkalog.read_table(directory, columns=["offset", "key", "value"]).to_pylist()
     by_offset = {record["offset"]: record for record in records}
@@ -48,7 +45,7 @@ def test_every_record_is_what_kafkas_decoder_prints(partition: str, directory: P
     assert n_compared == len(records)
 
 
-def test_there_are_records_of_every_kind_of_topic() -> None:
+def test_there_are_records_of_every_kind_of_topic():
     seen = {partition.rpartition("-")[0] for partition, _, dump in dumped() if "| offset: 1 " in dump.read_text()}
     assert len(seen) == 4
 
@@ -67,18 +64,16 @@ def test_there_are_records_of_every_kind_of_topic() -> None:
         (REMOTE_LOG_METADATA, None, b"\0\0", UnknownVersionError, "frame version 0"),
     ],
 )
-def test_what_cannot_be_decoded_says_why(
-    topic: str, key: bytes | None, value: bytes | None, error: type[MessageError], message: str
-) -> None:
+def test_what_cannot_be_decoded_says_why(topic, key, value, error, message):
     with pytest.raises(error, match=message):
         decode_record(topic, key, value)
 
 
-def test_a_tombstone_has_a_key_alone() -> None:
+def test_a_tombstone_has_a_key_alone():
     record = decode_record(CONSUMER_OFFSETS, b"\0\x02\0\x01g", None)
     assert record == InternalRecord("GroupMetadata", None, {"group": "g"}, None)
 
 
-def test_bytes_behind_a_message_with_a_key_are_passed_over() -> None:
+def test_bytes_behind_a_message_with_a_key_are_passed_over():
     record = decode_record(CONSUMER_OFFSETS, b"\0\x02\0\x01gmore", None)
     assert record.key == {"group": "g"}

@@ -1,7 +1,5 @@
 """What is printed of records that no golden dump has: Kafka 4.3.1's lines, less the reasons of errors."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -20,17 +18,17 @@ NUMBERS = struct.pack(">qqiqq", 10, 20, 1, 30, 40)
 GROUP_KEY = b"\0\2\0\1g"
 
 
-def segment(epochs: dict[int, int], custom: bytes = b"\0", state: int = 0, tags: bytes = b"\0") -> bytes:
+def segment(epochs, custom=b"\0", state=0, tags=b"\0"):
     listed = b"".join(struct.pack(">iq", *item) + b"\0" for item in epochs.items())
     size = struct.pack(">i", 555)
     return b"\1\0\0" + SEGMENT_ID + NUMBERS + bytes([len(epochs) + 1]) + listed + size + custom + bytes([state]) + tags
 
 
-def update(custom: bytes, state: int) -> bytes:
+def update(custom, state):
     return b"\1\1\0" + SEGMENT_ID + struct.pack(">iq", 1, 50) + custom + bytes([state, 0])
 
 
-def deletion(state: int) -> bytes:
+def deletion(state):
     return b"\1\2\0" + PARTITION + struct.pack(">iq", 1, 50) + bytes([state, 0])
 
 
@@ -80,7 +78,7 @@ def deletion(state: int) -> bytes:
         (None, "Error at offset 9, skipping. has no value"),
     ],
 )
-def test_remote_log_metadata_is_text(value: bytes | None, text: str) -> None:
+def test_remote_log_metadata_is_text(value, text):
     assert printed_record(REMOTE_LOG_METADATA, 9, b"of no use", value) == (None, text)
 
 
@@ -97,21 +95,19 @@ def test_remote_log_metadata_is_text(value: bytes | None, text: str) -> None:
         (METADATA_TOPIC, None, b"\2", (None, "Error at 9, skipping. frame version 2; known is 1")),
     ],
 )
-def test_a_tombstone_and_what_cannot_be_decoded(
-    topic: str, key: bytes | None, value: bytes | None, printed: tuple[str | None, str | None]
-) -> None:
+def test_a_tombstone_and_what_cannot_be_decoded(topic, key, value, printed):
     assert printed_record(topic, 9, key, value) == printed
 
 
 @pytest.mark.parametrize("topic", [CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE])
-def test_a_record_without_the_key_that_it_needs_is_an_error(topic: str) -> None:
+def test_a_record_without_the_key_that_it_needs_is_an_error(topic):
     for call in (lambda: shown_record(topic, None, b""), lambda: printed_record(topic, 9, None, b"")):
         with pytest.raises(CorruptionError, match="has no key") as caught:
             call()
         assert caught.value.reason == Reason.INTERNAL_RECORD
 
 
-def group_value(protocol: bytes, assignment: bytes) -> bytes:
+def group_value(protocol, assignment):
     member = b"\0\1m" + b"\0\1c\0\1h" + bytes(8) + bytes(4) + struct.pack(">i", len(assignment)) + assignment
     return (
         b"\0\1"
@@ -154,7 +150,7 @@ ASSIGNED = b"\0\0\0\0\0\1\0\1t\0\0\0\2\0\0\0\0\0\0\0\7"
         ),
     ],
 )
-def test_the_form_of_2_8(key: bytes, value: bytes | None, printed: tuple[str, str]) -> None:
+def test_the_form_of_2_8(key, value, printed):
     assert printed_record(CONSUMER_OFFSETS, 9, key, value, is_2_8=True) == printed
 
 
@@ -162,12 +158,12 @@ def test_the_form_of_2_8(key: bytes, value: bytes | None, printed: tuple[str, st
     ("key", "value"),
     [(b"\0\3\0\1g", None), (b"\0\x63", None), (None, b""), (GROUP_KEY, group_value(b"consumer", b"\0"))],
 )
-def test_2_8_throws_where_it_cannot_decode(key: bytes | None, value: bytes | None) -> None:
+def test_2_8_throws_where_it_cannot_decode(key, value):
     with pytest.raises(CorruptionError, match="__consumer_offsets"):
         printed_record(CONSUMER_OFFSETS, 9, key, value, is_2_8=True)
 
 
-def test_the_partitions_of_a_transaction_and_the_members_of_a_group_in_2_8s_order() -> None:
+def test_the_partitions_of_a_transaction_and_the_members_of_a_group_in_2_8s_order():
     """As 2.8.2's tool printed them."""
     topics = {
         "x.y": [1329, 106, 1845, 321],
@@ -193,7 +189,7 @@ def test_the_partitions_of_a_transaction_and_the_members_of_a_group_in_2_8s_orde
     assert "partitions=[]," in str(printed_record(TRANSACTION_STATE, 0, b"\0\0\0\1x", has_not_begun, is_2_8=True))
 
 
-def test_the_members_of_a_group_in_2_8s_order() -> None:
+def test_the_members_of_a_group_in_2_8s_order():
     """As 2.8.2's tool printed them."""
     members = b"".join(
         struct.pack(">h", len(name)) + name + b"\0\1c\0\1h" + bytes(16)
@@ -223,7 +219,7 @@ def test_the_members_of_a_group_in_2_8s_order() -> None:
         (None, "Error at 5, skipping. has no value"),
     ],
 )
-def test_what_2_8_prints_of_its_preview_of_kraft(value: bytes | None, text: str) -> None:
+def test_what_2_8_prints_of_its_preview_of_kraft(value, text):
     key, shown = printed_record(METADATA_TOPIC, 5, None, value, is_2_8=True)
     assert key is None
     assert shown is not None

@@ -1,9 +1,6 @@
 """Header fields: what contradicts itself, the records or the neighbouring batches is refused; sequences continue."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ from kafkalog.records.encode import encode_batches
 CODECS = [Compression(codec) for codec in Codec]
 
 
-def test_a_sequence_goes_on_from_batch_to_batch_and_wraps() -> None:
+def test_a_sequence_goes_on_from_batch_to_batch_and_wraps():
     columns = columns_of([(offset, 5, b"k", None, []) for offset in (0, 1, 2, 3, 10, 11)])
     spec = BatchSpec(producer_id=1, producer_epoch=0, base_sequence=2**31 - 3)
     window = encode_batches(columns, np.array([0, 2, 4, 5, 6]), spec)
@@ -39,7 +36,7 @@ def test_a_sequence_goes_on_from_batch_to_batch_and_wraps() -> None:
     assert encode_batches(columns, np.array([0, 5, 6]), given_each).batches.base_sequence.tolist() == [7, 7]
 
 
-def test_sequences_over_huge_spans_do_not_overflow() -> None:
+def test_sequences_over_huge_spans_do_not_overflow():
     offsets = np.array([0, 2**31 - 1, 2**31, 2**32 - 1, 2**32], np.int64)
     spec = BatchSpec(producer_id=1, producer_epoch=0, base_sequence=5)
     window = encode_batches(RecordColumns(5, {"offset": offsets}), np.array([0, 2, 4, 5]), spec)
@@ -67,7 +64,7 @@ TWO = RecordColumns(2, {"offset": np.array([10, 20]), "timestamp": np.array([1, 
         ({"base_sequence": 2**31, "producer_id": 1, "producer_epoch": 1}, [0, 2], "more than 31 bits"),
     ],
 )
-def test_what_does_not_fit_together_is_a_value_error(spec: dict[str, Any], boundaries: Any, problem: str) -> None:
+def test_what_does_not_fit_together_is_a_value_error(spec, boundaries, problem):
     with pytest.raises(ValueError, match=problem) as caught:
         encode_batches(TWO, np.array(boundaries, np.int64), BatchSpec(**spec))
     assert not isinstance(caught.value, KafkalogError)
@@ -86,11 +83,11 @@ def test_what_does_not_fit_together_is_a_value_error(spec: dict[str, Any], bound
         ({"producer_id": 0, "producer_epoch": 0}, "needs a base_sequence"),
     ],
 )
-def test_a_spec_that_kafkas_builder_refuses_is_refused(spec: dict[str, Any], problem: str) -> None:
+def test_a_spec_that_kafkas_builder_refuses_is_refused(spec, problem):
     with pytest.raises(ValueError, match=problem):
         BatchSpec(**spec)
 
 
-def test_one_batch_and_its_spec_as_numbers_is_the_same_as_arrays() -> None:
+def test_one_batch_and_its_spec_as_numbers_is_the_same_as_arrays():
     for batch in some_batches(random.Random(9), 60, 2**32):
         assert encoded_alone(batch).data.tobytes() == encoded([batch]).data.tobytes() == twin_of(batch)

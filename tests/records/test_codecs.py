@@ -1,7 +1,5 @@
 """Codecs: what Kafka's consumer accepts is accepted, the rest is refused, and no bomb goes off."""
 
-from __future__ import annotations
-
 import gzip
 import random
 
@@ -23,7 +21,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 RAW = b"".join(b"record %d, " % (i * i) for i in range(6000))
 
 
-def decompress(codec: int, data: bytes, magic: int = 2, limits: Limits | None = None) -> bytes:
+def decompress(codec, data, magic=2, limits=None):
     arena = Arena()
     arena.append(b"before")
     n = decompress_into(arena, codec, np.frombuffer(data, np.uint8), magic=magic, limits=limits or Limits())
@@ -35,7 +33,7 @@ def decompress(codec: int, data: bytes, magic: int = 2, limits: Limits | None = 
 @pytest.mark.parametrize("size", [0, 1, 1000, 65_536, 98_304, 300_000])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_every_form_that_producers_write(codec: int, magic: int, size: int) -> None:
+def test_every_form_that_producers_write(codec, magic, size):
     if codec == ZSTD and magic < 2:
         pytest.skip("zstd came with v2")
     data = (RAW * 5)[:size]
@@ -44,18 +42,18 @@ def test_every_form_that_producers_write(codec: int, magic: int, size: int) -> N
 
 
 @given(st.sampled_from([GZIP, SNAPPY, LZ4, ZSTD]), st.binary(max_size=2000), st.data())
-def test_damaged_streams_give_what_the_twin_gives(codec: int, raw: bytes, data: st.DataObject) -> None:
+def test_damaged_streams_give_what_the_twin_gives(codec, raw, data):
     form = bytearray(data.draw(st.sampled_from(builder.compress_variants(codec, raw))))
     for _ in range(data.draw(st.integers(0, 3))):
         if form:
             form[data.draw(st.integers(0, len(form) - 1))] = data.draw(st.integers(0, 255))
     damaged = bytes(form[: data.draw(st.integers(0, len(form)))])
     try:
-        expected: bytes | None = reference.decompress(codec, damaged, 2, 1 << 20)
+        expected = reference.decompress(codec, damaged, 2, 1 << 20)
     except reference.Damage:
         expected = None
     try:
-        got: bytes | None = decompress(codec, damaged, limits=Limits(max_decompressed_bytes=1 << 20))
+        got = decompress(codec, damaged, limits=Limits(max_decompressed_bytes=1 << 20))
     except kafkalog.KafkalogError:
         got = None
     assert got == expected
@@ -110,13 +108,13 @@ KAFKA_REFUSES = {
 
 
 @pytest.mark.parametrize("case", KAFKA_READS)
-def test_what_kafka_reads(case: str) -> None:
+def test_what_kafka_reads(case):
     codec, data, expected = KAFKA_READS[case]
     assert decompress(codec, data) == expected == reference.decompress(codec, data, 2, 1 << 20)
 
 
 @pytest.mark.parametrize("case", KAFKA_REFUSES)
-def test_what_kafka_refuses(case: str) -> None:
+def test_what_kafka_refuses(case):
     codec, data = KAFKA_REFUSES[case]
     with pytest.raises(kafkalog.CorruptionError) as caught:
         decompress(codec, data)
@@ -125,7 +123,7 @@ def test_what_kafka_refuses(case: str) -> None:
         reference.decompress(codec, data, 2, 1 << 20)
 
 
-def test_the_arena_is_as_it_was_after_an_error() -> None:
+def test_the_arena_is_as_it_was_after_an_error():
     arena = Arena()
     arena.append(b"kept")
     for codec, data in KAFKA_REFUSES.values():
@@ -134,7 +132,7 @@ def test_the_arena_is_as_it_was_after_an_error() -> None:
         assert arena.data[: arena.used].tobytes() == b"kept"
 
 
-def test_codecs_that_kafka_does_not_have() -> None:
+def test_codecs_that_kafka_does_not_have():
     for codec in (5, 6, 7):
         with pytest.raises(kafkalog.UnsupportedError, match=f"codec {codec}"):
             decompress(codec, b"x")
@@ -154,14 +152,14 @@ def test_codecs_that_kafka_does_not_have() -> None:
     ],
     ids=["gzip", "lz4", "lz4 checked", "zstd", "snappy", "xerial"],
 )
-def test_a_bomb_is_refused_with_its_size(codec: int, data: bytes) -> None:
+def test_a_bomb_is_refused_with_its_size(codec, data):
     with pytest.raises(kafkalog.LimitExceededError, match="max_decompressed_bytes is 1048576"):
         decompress(codec, data, limits=Limits(max_decompressed_bytes=2**20))
     assert decompress(codec, data) == bytes(2**24)
 
 
 @pytest.mark.timeout(200)
-def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes() -> None:
+def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes():
     """Under a second; with a copy of the rest for each member it is many minutes."""
     member = gzip.compress(b"")
     assert decompress(GZIP, member * 100_000 + gzip.compress(b"end")) == b"end"
@@ -169,16 +167,16 @@ def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes() -> Non
     assert len(decompress(GZIP, (member + large) * 3)) == 900_000
 
 
-def test_a_declared_size_beyond_the_codec_is_damage() -> None:
+def test_a_declared_size_beyond_the_codec_is_damage():
     with pytest.raises(kafkalog.CorruptionError) as caught:
         decompress(SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(cramjam.snappy.compress_raw(b"abc"))[1:])
     assert caught.value.reason == "codec_ratio"
 
 
 @given(st.binary(max_size=100))
-def test_xxh32_is_the_twins(data: bytes) -> None:
+def test_xxh32_is_the_twins(data):
     assert checksum_xxh32(data) == reference.xxh32(data)
 
 
-def test_the_header_checksum_of_a_frame_as_java_writes_it() -> None:
+def test_the_header_checksum_of_a_frame_as_java_writes_it():
     assert header_checksum(b"\x60\x40") == 0x82

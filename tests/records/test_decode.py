@@ -1,10 +1,7 @@
 """Decoding: the textbook's bytes, everything that can be generated, and damage, against the slow twin."""
 
-from __future__ import annotations
-
 import struct
 from types import SimpleNamespace
-from typing import Any
 
 import builder
 import numpy as np
@@ -33,7 +30,7 @@ from kafkalog.storage.source import BufferSource
 # --- the textbook ----------------------------------------------------------------------------------------
 
 
-def test_the_160_byte_batch_field_by_field() -> None:
+def test_the_160_byte_batch_field_by_field():
     (window,) = walk(BufferSource(seed_batch()))
     table = window.batches
     fields = {name: table.to_arrow().column(name).to_pylist() for name in table.to_arrow().column_names}
@@ -76,7 +73,7 @@ def test_the_160_byte_batch_field_by_field() -> None:
 
 @settings(max_examples=examples(300))
 @given(strategies.segments(), st.sampled_from([64, 300, 4096, 2**20]))
-def test_any_log_is_read_as_the_twin_reads_it(segment: strategies.Segment, window_bytes: int) -> None:
+def test_any_log_is_read_as_the_twin_reads_it(segment, window_bytes):
     reading = read(segment.data, window_bytes=window_bytes)
     assert reading.error is None
     assert reading.records() == without_magic(segment.records)
@@ -84,7 +81,7 @@ def test_any_log_is_read_as_the_twin_reads_it(segment: strategies.Segment, windo
 
 @settings(max_examples=examples(150))
 @given(strategies.segments(), st.data())
-def test_any_projection_is_the_same_columns_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
+def test_any_projection_is_the_same_columns_of_the_whole(segment, data):
     names = data.draw(st.lists(st.sampled_from(ALL_COLUMNS), unique=True))
     whole, part = read(segment.data).columns, read(segment.data, names).columns
     assert list(part) == names
@@ -94,7 +91,7 @@ def test_any_projection_is_the_same_columns_of_the_whole(segment: strategies.Seg
 
 @settings(max_examples=examples(150))
 @given(strategies.segments(), st.data())
-def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment, data: st.DataObject) -> None:
+def test_any_range_is_the_same_records_of_the_whole(segment, data):
     records = without_magic(segment.records)
     offsets = st.sampled_from([r.offset for r in records] or [0]) | st.integers(-2, 2**62)
     stamps = st.sampled_from([r.timestamp or 0 for r in records] or [0]) | st.integers(-(2**62), 2**62)
@@ -108,7 +105,7 @@ def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment,
     reading = read(segment.data, selection=selection)
     assert reading.error is None
 
-    def wanted(record: reference.Record) -> bool:
+    def wanted(record):
         return (
             (selection.start_offset is None or record.offset >= selection.start_offset)
             and (selection.end_offset is None or record.offset < selection.end_offset)
@@ -126,7 +123,7 @@ def test_any_range_is_the_same_records_of_the_whole(segment: strategies.Segment,
 
 @settings(max_examples=examples(500))
 @given(st.data())
-def test_damage_is_met_where_the_twin_meets_it(data: st.DataObject) -> None:
+def test_damage_is_met_where_the_twin_meets_it(data):
     segment = data.draw(strategies.segments())
     damaged = data.draw(strategies.damaged(segment))
     expected = reference.read_segment(damaged.data)
@@ -148,7 +145,7 @@ def test_damage_is_met_where_the_twin_meets_it(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(150))
 @given(st.data())
-def test_the_verdict_does_not_depend_on_the_columns(data: st.DataObject) -> None:
+def test_the_verdict_does_not_depend_on_the_columns(data):
     segment = data.draw(strategies.segments())
     damaged = data.draw(strategies.damaged(segment, repair=True)).data
     whole, part = read(damaged), read(damaged, data.draw(st.lists(st.sampled_from(ALL_COLUMNS), unique=True)))
@@ -158,14 +155,12 @@ def test_the_verdict_does_not_depend_on_the_columns(data: st.DataObject) -> None
     assert whole.columns.n_records == part.columns.n_records
 
 
-def _plain(column: object) -> object:
-    return column if isinstance(column, np.ndarray) else np.array(column.to_pylist(), object)  # type: ignore[attr-defined]
+def _plain(column):
+    return column if isinstance(column, np.ndarray) else np.array(column.to_pylist(), object)
 
 
 @pytest.mark.parametrize("codec", [codec for codec in kf.Codec if codec])
-def test_views_stay_when_the_memory_for_decompression_is_used_again(
-    codec: kf.Codec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_stay_when_the_memory_for_decompression_is_used_again(codec, monkeypatch):
     monkeypatch.setenv("KAFKALOG_DECODERS", "python")
     kept, values = [], []
     for first in range(0, 30, 10):
@@ -176,7 +171,7 @@ def test_views_stay_when_the_memory_for_decompression_is_used_again(
     assert [columns.value.to_pylist() for columns in kept if columns is not None] == values
 
 
-def test_sequences_wrap_as_javas_do() -> None:
+def test_sequences_wrap_as_javas_do():
     top = 2**31 - 1
     cases = [(5, 3), (5, -3), (0, -1), (top, 0), (top, 1), (top, 5), (top, -1), (-1, 4), (-1, -4), (7, -(2**31))]
     data = b"".join(builder.batch_v2([RECORD], base_offset=i, base_sequence=base) for i, (base, _) in enumerate(cases))
@@ -184,13 +179,13 @@ def test_sequences_wrap_as_javas_do() -> None:
     offsets = np.array([i + delta for i, (_, delta) in enumerate(cases)], np.int64)
     found = sequences(offsets, batches, np.arange(len(cases)))
 
-    def increment(sequence: int, by: int) -> int:
+    def increment(sequence, by):
         """`DefaultRecordBatch.incrementSequence`, in Java's arithmetic."""
         if sequence > wrap(top - by):
             return wrap(by - (top - sequence) - 1)
         return wrap(sequence + by)
 
-    def wrap(number: int) -> int:
+    def wrap(number):
         return (number + 2**31) % 2**32 - 2**31
 
     assert found.tolist() == [-1 if base < 0 else increment(base, delta) for base, delta in cases]
@@ -199,24 +194,24 @@ def test_sequences_wrap_as_javas_do() -> None:
 # --- one rule at a time ----------------------------------------------------------------------------------
 
 
-def one(*records: bytes, **fields: object) -> bytes:
+def one(*records, **fields):
     fields.setdefault("last_offset_delta", max(len(records) - 1, 0))
-    return builder.batch_v2(records, **fields)  # type: ignore[arg-type]
+    return builder.batch_v2(records, **fields)
 
 
 RECORD = builder.record_v2(key=b"k", value=b"v")
 
 
-def _v2(*records: bytes, **fields: Any) -> bytes:
+def _v2(*records, **fields):
     return builder.batch_v2(records or [builder.record_v2(0, 0, b"k", b"v")], **fields)
 
 
-def _raw(body: bytes, **fields: Any) -> bytes:
+def _raw(body, **fields):
     """A v2 batch with one record of this body."""
     return _v2(builder.varint(len(body)) + body, **fields)
 
 
-def _message_with_lengths(key_length: int, value_length: int) -> bytes:
+def _message_with_lengths(key_length, value_length):
     """A v1 message with key and value of one byte each, and these lengths."""
     whole = builder.message(200, b"k", b"v")
     return builder.fix_crc(whole[:26] + struct.pack(">i", key_length) + b"k" + struct.pack(">i", value_length) + b"v")
@@ -225,7 +220,7 @@ def _message_with_lengths(key_length: int, value_length: int) -> bytes:
 _GOOD = _v2(base_offset=100)
 _INNER = builder.message(0, b"k", b"v")
 _MANY = b"\xff\xff\xff\xff\x0f"  # zig-zag -2147483648
-_CASES: dict[str, tuple[bytes, str]] = {
+_CASES = {
     "16 bytes": (bytes(16), "partial_tail"),
     "17 zeros": (bytes(17), "partial_tail"),
     "a zero tail": (bytes(4096), "zero_fill"),
@@ -289,7 +284,7 @@ _CASES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_a_broken_rule_has_its_name_and_its_place(case: str) -> None:
+def test_a_broken_rule_has_its_name_and_its_place(case):
     data, reason = _CASES[case]
     reading, twin = read(_GOOD + data), reference.read_segment(_GOOD + data)
     assert reading.error is not None
@@ -300,7 +295,7 @@ def test_a_broken_rule_has_its_name_and_its_place(case: str) -> None:
     assert reading.records() == without_magic(twin.records)
 
 
-_ACCEPTED: dict[str, tuple[bytes, list[tuple[bytes | None, bytes | None]]]] = {
+_ACCEPTED = {
     "no bytes at all": (b"", []),
     "count 0 with payload": (_v2(base_offset=200, records_count=0), []),
     "count 0 with a codec and no payload": (_v2(base_offset=200, codec=4, payload=b"", records_count=0), []),
@@ -322,7 +317,7 @@ _ACCEPTED: dict[str, tuple[bytes, list[tuple[bytes | None, bytes | None]]]] = {
 
 
 @pytest.mark.parametrize("case", _ACCEPTED)
-def test_what_kafka_accepts_is_accepted(case: str) -> None:
+def test_what_kafka_accepts_is_accepted(case):
     data, expected = _ACCEPTED[case]
     reading = read(_GOOD + data)
     assert reading.error is None
@@ -331,7 +326,7 @@ def test_what_kafka_accepts_is_accepted(case: str) -> None:
     assert reading.records() == without_magic(reference.read_segment(_GOOD + data).records)
 
 
-def test_limits_are_refused_with_their_size_and_not_tried() -> None:
+def test_limits_are_refused_with_their_size_and_not_tried():
     bomb = one(payload=builder.zstd_frame(bytes(2**26)), attributes=4, records_count=1)
     assert len(bomb) < 10_000
     reading = read(bomb, limits=Limits(max_decompressed_bytes=2**20))
@@ -354,7 +349,7 @@ def test_limits_are_refused_with_their_size_and_not_tried() -> None:
         Limits(max_batch_bytes=0)
 
 
-def test_columns_of_many_parts_and_slices_keep_null_and_empty() -> None:
+def test_columns_of_many_parts_and_slices_keep_null_and_empty():
     values = [b"", None, b"abc", None, b"x" * 300, b""]
     data = one(*(builder.record_v2(i, value=value) for i, value in enumerate(values)))
     column = read(data, ["value"]).columns.value
@@ -368,7 +363,7 @@ def test_columns_of_many_parts_and_slices_keep_null_and_empty() -> None:
     assert RecordColumns.empty(ALL_COLUMNS).n_records == 0
 
 
-def test_selecting_everything_is_the_default_less_control_records() -> None:
+def test_selecting_everything_is_the_default_less_control_records():
     data = one(RECORD) + builder.control_batch(1, base_offset=1) + one(RECORD, base_offset=2)
     assert read(data, selection=Selection()).columns.offset.tolist() == [0, 2]
     assert read(data, selection=EVERYTHING).columns.offset.tolist() == [0, 1, 2]
@@ -377,7 +372,7 @@ def test_selecting_everything_is_the_default_less_control_records() -> None:
 # --- found by fuzzing -------------------------------------------------------------------------------------------------
 
 
-def _masked(values: list[int | None]) -> np.ma.MaskedArray[tuple[int], np.dtype[np.int16]]:
+def _masked(values):
     return np.ma.MaskedArray(
         np.array([0 if value is None else value for value in values], np.int16), [value is None for value in values]
     )
@@ -392,7 +387,7 @@ def _masked(values: list[int | None]) -> np.ma.MaskedArray[tuple[int], np.dtype[
         [np.array([1], np.int16), np.array([2], np.int16)],
     ],
 )
-def test_numbers_of_which_some_parts_are_masked(parts: list[np.ndarray]) -> None:
+def test_numbers_of_which_some_parts_are_masked(parts):
     expected = [value for part in parts for value in part.tolist()]
     found = gather((RecordColumns(len(part), {"x": part}) for part in parts), ["x"])["x"]
     assert found.tolist() == expected
@@ -405,8 +400,8 @@ def test_numbers_of_which_some_parts_are_masked(parts: list[np.ndarray]) -> None
 
 
 @pytest.mark.parametrize("counts", [[0, 0, 0], [0, 2, 0], [1, 0, 3], [2], [0]])
-def test_headers_of_which_some_parts_have_none(counts: list[int]) -> None:
-    def part(n: int) -> HeadersColumn:
+def test_headers_of_which_some_parts_have_none(counts):
+    def part(n):
         if not n:
             return HeadersColumn.none(5)
         strings = BinaryColumn(np.arange(n + 1), np.full(n, 65 + n, np.uint8))
@@ -419,17 +414,17 @@ def test_headers_of_which_some_parts_have_none(counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("start", range(5))
-def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start: int) -> None:
+def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start):
     # as librdkafka writes it: the offsets inside stand as they are, the one outside says nothing
     inner = [builder.message(i, None, b"v", magic=1, timestamp=i) for i in range(4)]
     data = builder.wrapper(inner, offset=0, magic=1, codec=builder.GZIP) + builder.message(4, None, b"v", magic=0)
     got = read(data, ("offset",), selection=Selection(start_offset=start))
     assert got.error is None
-    assert got.columns["offset"].tolist() == list(range(start, 5))  # type: ignore[union-attr]
+    assert got.columns["offset"].tolist() == list(range(start, 5))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic: int) -> None:
+def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic):
     message = builder.message(0, b"k", b"v", magic=magic, attributes=5)
     at = 23 if magic == 0 else 31
     reading = read(builder.fix_crc(message[:at] + b"\x7f" + message[at + 1 :]))
@@ -438,7 +433,7 @@ def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(m
 
 
 @pytest.mark.parametrize("codec", range(1, 8))
-def test_a_message_of_any_codec_inside_a_wrapper_is_nested(codec: int) -> None:
+def test_a_message_of_any_codec_inside_a_wrapper_is_nested(codec):
     nested = builder.message(0, codec=codec, value=b"x")
     reading = read(builder.wrapper([nested], offset=0))
     assert reading.error is not None
@@ -448,10 +443,10 @@ def test_a_message_of_any_codec_inside_a_wrapper_is_nested(codec: int) -> None:
 @pytest.mark.parametrize(
     ("wrapper_offset", "expected"), [(2, [0, 1, 2]), (12, [10, 11, 12]), (0, [0, 1, 2]), (1, "LEGACY_WRAPPER_OFFSET")]
 )
-def test_offsets_in_a_wrapper_count_from_its_own(wrapper_offset: int, expected: list[int] | str) -> None:
+def test_offsets_in_a_wrapper_count_from_its_own(wrapper_offset, expected):
     # without keys and values: none is shorter
     data = np.frombuffer(b"".join(builder.message(i, magic=1) for i in range(3)), np.uint8)
-    columns: list[Any] = [np.zeros(3, dtype) for dtype in ("i8", "i8", "i1", "i4", "i4", "i4", "i4")]
+    columns = [np.zeros(3, dtype) for dtype in ("i8", "i8", "i1", "i4", "i4", "i4", "i4")]
     status, n, _ = walk_message_set(data, 0, data.size, wrapper_offset, 1, 0, 0, *columns)
     assert n == 3
     assert (columns[0].tolist() if status == STATUS["OK"] else status) == (
@@ -459,7 +454,7 @@ def test_offsets_in_a_wrapper_count_from_its_own(wrapper_offset: int, expected: 
     )
 
 
-def window(number: int, batch: Any) -> Any:
+def window(number, batch):
     return SimpleNamespace(
         n_batches=2,
         first_offset=10 * number,
@@ -470,11 +465,11 @@ def window(number: int, batch: Any) -> Any:
     )
 
 
-def test_a_run_gives_the_batches_of_its_windows_and_says_where_it_ends() -> None:
+def test_a_run_gives_the_batches_of_its_windows_and_says_where_it_ends():
     following = [window(1, None), window(2, "c"), None]
-    reached: list[tuple[int, int]] = []
+    reached = []
 
-    def read_next(run: RecordRun) -> Any:
+    def read_next(run):
         reached.append((run.end_position, run.end_offset))
         return following.pop(0)
 

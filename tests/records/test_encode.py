@@ -1,17 +1,13 @@
 """Encoding: the bytes of the twin, what decoding gives back, and what cannot be written is refused by its row."""
 
-from __future__ import annotations
-
 import pickle
 import random
-from typing import Any
 
 import builder
 import numpy as np
 import pytest
 import reference
 from encoding import (
-    Row,
     Wanted,
     binary,
     columns_of,
@@ -28,7 +24,7 @@ from strategies import BLOBS, TIMESTAMPS, VALUES
 from kafkalog.errors import KafkalogError, Reason, UnwritableError
 from kafkalog.format import Codec
 from kafkalog.records.batch_spec import BatchSpec
-from kafkalog.records.batch_table import COLUMNS, BatchTable
+from kafkalog.records.batch_table import COLUMNS
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches, encode_marker
@@ -42,10 +38,10 @@ BIG = 2**62
 
 
 @st.composite
-def wanted(draw: st.DrawFn, base_offset: int, *, compression: Compression | None = None) -> Wanted:
+def wanted(draw, base_offset, *, compression=None):
     """Any batch that the format can hold, whether or not Kafka's builder would make it."""
     offset = base_offset + draw(st.sampled_from([0, 0, 1, 2**31 - 1 - 2**24]))
-    rows: list[Row] = []
+    rows = []
     for _ in range(draw(st.sampled_from([0, 1, 1, 2, 3, 8]))):
         rows.append((offset, draw(TIMESTAMPS), draw(BLOBS), draw(VALUES), draw(HEADERS)))
         offset += draw(st.sampled_from([1, 1, 1, 2, 2**20]))
@@ -68,16 +64,16 @@ def wanted(draw: st.DrawFn, base_offset: int, *, compression: Compression | None
 
 
 @st.composite
-def wanted_logs(draw: st.DrawFn, compression: Compression | None = None) -> list[Wanted]:
+def wanted_logs(draw, compression=None):
     offset = draw(st.sampled_from([0, 1, 2**31, 2**40, BIG]))
-    batches: list[Wanted] = []
+    batches = []
     for _ in range(draw(st.integers(1, 4))):
         batches.append(draw(wanted(offset, compression=compression)))
         offset = batches[-1].last_offset + draw(st.sampled_from([1, 1, 100]))
     return batches
 
 
-def same_table(table: BatchTable, other: BatchTable) -> None:
+def same_table(table, other):
     for name, dtype in COLUMNS.items():
         column = getattr(table, name)
         assert column.dtype == dtype
@@ -88,7 +84,7 @@ def same_table(table: BatchTable, other: BatchTable) -> None:
 
 
 @given(wanted_logs(CODECS[0]))
-def test_uncompressed_bytes_are_the_twins(batches: list[Wanted]) -> None:
+def test_uncompressed_bytes_are_the_twins(batches):
     window = encoded(batches)
     assert window.start == 0
     assert window.data.tobytes() == b"".join(map(twin_of, batches))
@@ -97,7 +93,7 @@ def test_uncompressed_bytes_are_the_twins(batches: list[Wanted]) -> None:
 
 
 @given(wanted_logs())
-def test_what_was_encoded_decodes_to_what_it_was(batches: list[Wanted]) -> None:
+def test_what_was_encoded_decodes_to_what_it_was(batches):
     window = encoded(batches)
     data = window.data.tobytes()
     (walked,) = walk(BufferSource(data))
@@ -116,7 +112,7 @@ def test_what_was_encoded_decodes_to_what_it_was(batches: list[Wanted]) -> None:
     assert without_magic(twin.records) == without_magic(reading.records())
 
 
-def test_columns_of_decoding_go_in_as_they_come_out() -> None:
+def test_columns_of_decoding_go_in_as_they_come_out():
     batches = some_batches(random.Random(1), 50, 2**33)
     data = encoded(batches).data.tobytes()
     columns = read(data).columns
@@ -136,7 +132,7 @@ def test_columns_of_decoding_go_in_as_they_come_out() -> None:
         assert some.data.tobytes() == sliced.data.tobytes() == expected
 
 
-def test_a_control_batch_says_its_type_in_the_table() -> None:
+def test_a_control_batch_says_its_type_in_the_table():
     window = encode_marker(
         BIG, producer_id=7, producer_epoch=1, coordinator_epoch=3, is_commit=True, timestamp=5, leader_epoch=2
     )
@@ -158,7 +154,7 @@ def test_a_control_batch_says_its_type_in_the_table() -> None:
         encode_marker(0, producer_id=-1, producer_epoch=1, coordinator_epoch=3, is_commit=True, timestamp=5)
 
 
-def test_columns_that_are_not_there_are_null() -> None:
+def test_columns_that_are_not_there_are_null():
     window = encode_batches(RecordColumns(2, {"offset": np.array([3, 4])}), np.array([0, 2]))
     assert [tuple(row)[:6] for row in read(window.data.tobytes()).records()] == [
         (3, -1, 0, None, None, []),
@@ -168,19 +164,19 @@ def test_columns_that_are_not_there_are_null() -> None:
     assert window.batches.max_timestamp.tolist() == [-1]
 
 
-def test_a_null_timestamp_is_written_as_minus_one() -> None:
+def test_a_null_timestamp_is_written_as_minus_one():
     stamps = np.ma.MaskedArray([5, 6, 7], [False, True, False])
     window = encode_batches(RecordColumns(3, {"offset": np.arange(3), "timestamp": stamps}), np.array([0, 3]))
     assert read(window.data.tobytes()).columns.timestamp.tolist() == [5, -1, 7]
 
 
-def test_a_null_value_hides_the_bytes_behind_it() -> None:
+def test_a_null_value_hides_the_bytes_behind_it():
     column = BinaryColumn(np.array([0, 3, 6]), np.frombuffer(b"abcdef", np.uint8), np.array([False, True]))
     window = encode_batches(RecordColumns(2, {"offset": np.arange(2), "value": column}), np.array([0, 2]))
     assert read(window.data.tobytes()).columns.value.to_pylist() == [None, b"def"]
 
 
-def test_no_records_at_all_are_no_batches() -> None:
+def test_no_records_at_all_are_no_batches():
     empty = RecordColumns.empty(["offset", "timestamp", "key", "value", "headers"])
     assert cut_batches(empty, batch_size=100).tolist() == [0]
     window = encode_batches(empty, np.array([0]))
@@ -194,7 +190,7 @@ def test_no_records_at_all_are_no_batches() -> None:
 # --- what cannot be written ----------------------------------------------------------------------------------
 
 
-def refused(rows: list[Row] | RecordColumns, boundaries: list[int] | None = None, **spec: Any) -> UnwritableError:
+def refused(rows, boundaries=None, **spec):
     columns = columns_of(rows) if isinstance(rows, list) else rows
     bounds = np.array([0, columns.n_records] if boundaries is None else boundaries)
     with pytest.raises(UnwritableError) as caught:
@@ -213,10 +209,10 @@ def refused(rows: list[Row] | RecordColumns, boundaries: list[int] | None = None
     [b"\xff", b"a\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\xf8\x88\x80\x80\x80",
      b"\xc1\x81", b"\xe0\x80\xaf", b"\xf0\x8f\xbf\xbf", b"ok\xc3(", b"\xe2\x28\xa1"],
 )  # fmt: skip
-def test_a_header_key_that_is_not_utf8_is_refused_by_its_row(name: bytes) -> None:
+def test_a_header_key_that_is_not_utf8_is_refused_by_its_row(name):
     with pytest.raises(UnicodeDecodeError):
         name.decode()
-    rows: list[Row] = [(i, 0, None, None, [(b"fine", None)]) for i in range(4)]
+    rows = [(i, 0, None, None, [(b"fine", None)]) for i in range(4)]
     rows[2][4].append((name, b"value"))
     error = refused(rows)
     assert (error.row, error.reason) == (2, Reason.HEADER_KEY_UTF8)
@@ -225,7 +221,7 @@ def test_a_header_key_that_is_not_utf8_is_refused_by_its_row(name: bytes) -> Non
 
 
 @given(st.binary(max_size=6) | st.text(max_size=3).map(str.encode))
-def test_header_keys_are_judged_as_python_judges_utf8(name: bytes) -> None:
+def test_header_keys_are_judged_as_python_judges_utf8(name):
     try:
         name.decode()
     except UnicodeDecodeError:
@@ -235,14 +231,14 @@ def test_header_keys_are_judged_as_python_judges_utf8(name: bytes) -> None:
         assert read(window.data.tobytes()).columns.headers.to_pylist() == [[(name, None)]]
 
 
-def test_header_keys_of_any_bytes_are_written_for_who_asks() -> None:
-    rows: list[Row] = [(i, 0, None, None, [(b"\xff\xfe", b"v"), (b"", None)]) for i in range(3)]
+def test_header_keys_of_any_bytes_are_written_for_who_asks():
+    rows = [(i, 0, None, None, [(b"\xff\xfe", b"v"), (b"", None)]) for i in range(3)]
     boundaries = cut_batches(columns_of(rows), batch_size=1, any_header_keys=True)
     window = encode_batches(columns_of(rows), boundaries, BatchSpec(any_header_keys=True))
     assert read(window.data.tobytes()).columns.headers.to_pylist() == [row[4] for row in rows]
 
 
-def test_a_header_without_a_key_is_refused_by_its_row() -> None:
+def test_a_header_without_a_key_is_refused_by_its_row():
     headers = HeadersColumn(np.array([0, 1, 2]), binary([b"k", None]), binary([None, b"v"]))
     columns = RecordColumns(2, {"offset": np.arange(2), "headers": headers})
     for spec in ({}, {"any_header_keys": True}):
@@ -260,7 +256,7 @@ def test_a_header_without_a_key_is_refused_by_its_row() -> None:
         ([7, 7], [0, 1, 2], 1),
     ],
 )
-def test_offsets_have_to_rise(offsets: list[int], boundaries: list[int], row: int) -> None:
+def test_offsets_have_to_rise(offsets, boundaries, row):
     columns = RecordColumns(len(offsets), {"offset": np.array(offsets)})
     error = refused(columns, boundaries)
     assert (error.row, error.reason) == (row, Reason.OFFSET_ORDER)
@@ -269,7 +265,7 @@ def test_offsets_have_to_rise(offsets: list[int], boundaries: list[int], row: in
     assert caught.value.row == row
 
 
-def test_an_offset_too_far_from_its_base_is_refused() -> None:
+def test_an_offset_too_far_from_its_base_is_refused():
     columns = RecordColumns(2, {"offset": np.array([7, 7 + 2**31])})
     assert refused(columns).row == 1
     assert refused(columns.slice(0, 1), last_offset=[7 + 2**31]).row == 0
@@ -278,13 +274,13 @@ def test_an_offset_too_far_from_its_base_is_refused() -> None:
     assert read(near.data.tobytes()).columns.offset.tolist() == [7, 6 + 2**31]
 
 
-def untouched(sizes: list[int]) -> BinaryColumn:
+def untouched(sizes):
     """Values of gigabytes that take no memory as long as nobody looks at them."""
     offsets = np.cumsum([0, *sizes], dtype=np.int64)
     return BinaryColumn(offsets, np.zeros(int(offsets[-1]), np.uint8))
 
 
-def test_more_than_a_size_field_can_say_is_refused_by_the_row() -> None:
+def test_more_than_a_size_field_can_say_is_refused_by_the_row():
     whole = RecordColumns(1, {"offset": np.arange(1), "value": untouched([2**31 - 61])})
     assert refused(whole).reason == Reason.BATCH_TOO_LARGE
     with pytest.raises(UnwritableError, match="2 GiB"):
@@ -308,7 +304,7 @@ def test_more_than_a_size_field_can_say_is_refused_by_the_row() -> None:
         BinaryColumn(np.array([0, 2**62, 2**63 - 1]), np.zeros(9, np.uint8)),
     ],
 )
-def test_columns_whose_offsets_lead_astray_are_refused(column: BinaryColumn) -> None:
+def test_columns_whose_offsets_lead_astray_are_refused(column):
     for name in ("key", "value"):
         columns = RecordColumns(2, {"offset": np.arange(2), name: column})
         with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
@@ -330,7 +326,7 @@ def test_columns_whose_offsets_lead_astray_are_refused(column: BinaryColumn) -> 
 TWO = RecordColumns(2, {"offset": np.array([10, 20]), "timestamp": np.array([1, 2])})
 
 
-def test_without_offsets_nothing_is_written() -> None:
+def test_without_offsets_nothing_is_written():
     with pytest.raises(ValueError, match="'offset'"):
         encode_batches(RecordColumns(1, {"timestamp": np.arange(1)}), np.array([0, 1]))
 
@@ -341,7 +337,7 @@ def test_without_offsets_nothing_is_written() -> None:
 # --- where batches end ---------------------------------------------------------------------------------------
 
 
-def cut_by_hand(rows: list[Row], batch_size: int, max_records: int | None) -> list[int]:
+def cut_by_hand(rows, batch_size, max_records):
     """As `ProducerBatch.tryAppend` and `RecordAccumulator.append`, record by record."""
     boundaries = [0]
     used = limit = 0
@@ -361,7 +357,7 @@ def cut_by_hand(rows: list[Row], batch_size: int, max_records: int | None) -> li
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0, 61, 90, 150, 400, 5000, 10**6]), st.sampled_from([None, None, 1, 3]))
-def test_batches_end_where_they_do_by_hand(seed: int, batch_size: int, max_records: int | None) -> None:
+def test_batches_end_where_they_do_by_hand(seed, batch_size, max_records):
     source = random.Random(seed)
     rows = some_rows(source, source.choice((0, 2**40)), source.choice((1, 5, 40)))
     if source.random() < 0.2:
@@ -376,14 +372,14 @@ def test_batches_end_where_they_do_by_hand(seed: int, batch_size: int, max_recor
     assert (table.size_in_bytes[several] <= max(batch_size, 21 + int(table.size_in_bytes.max()))).all()
 
 
-def test_a_batch_takes_the_record_that_fits_it_exactly() -> None:
-    rows: list[Row] = [(i, i, b"k", b"v" * 20, []) for i in range(12)]
+def test_a_batch_takes_the_record_that_fits_it_exactly():
+    rows = [(i, i, b"k", b"v" * 20, []) for i in range(12)]
     for batch_size in range(61, 260):
         found = cut_batches(columns_of(rows), batch_size=batch_size).tolist()
         assert found == cut_by_hand(rows, batch_size, None), batch_size
 
 
-def test_cutting_takes_sizes_that_make_sense() -> None:
+def test_cutting_takes_sizes_that_make_sense():
     for batch_size in (-1, 2**31):
         with pytest.raises(ValueError, match="batch_size"):
             cut_batches(TWO, batch_size=batch_size)
@@ -399,9 +395,9 @@ def test_cutting_takes_sizes_that_make_sense() -> None:
 
 @settings(max_examples=10)
 @given(st.sampled_from(CODECS), st.integers(1, 400), st.integers(0, 100_000))
-def test_many_batches_and_large_records_of_every_codec(compression: Compression, n: int, size: int) -> None:
+def test_many_batches_and_large_records_of_every_codec(compression, n, size):
     unit = random.Random(n).randbytes(100)
-    rows: list[Row] = [(i, i, b"k", unit * (i % 7), []) for i in range(n)]
+    rows = [(i, i, b"k", unit * (i % 7), []) for i in range(n)]
     rows.append((n, 0, None, (unit * 1000)[:size], []))
     window = encode_batches(columns_of(rows), np.array([*range(0, n, 5), n, n + 1]), BatchSpec(compression=compression))
     assert read(window.data.tobytes()).columns.value.to_pylist() == [row[3] for row in rows]

@@ -1,13 +1,9 @@
 """Filling: at every level, in every form and with every decoder what the exact walk gives, and nothing it refuses."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -24,7 +20,6 @@ from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
 from kafkalog.errors import KafkalogError, Limits
 from kafkalog.interchange.arrow_output import ArrowWriter, form_needed, record_schema
-from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
 from kafkalog.records.compress import compressor
@@ -34,8 +29,8 @@ from kafkalog.records.readers import record_windows
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, walk_with
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.readers.record_windows import WindowOptions
-from kafkalog.records.selection import FunctionFailure, Mask, Selection
-from kafkalog.records.spans import Spans, new_codecs
+from kafkalog.records.selection import Selection
+from kafkalog.records.spans import new_codecs
 from kafkalog.storage.source import BufferSource, open_source
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
@@ -46,10 +41,10 @@ class TakesAll:
 
     reads_headers = reads_derived = False
 
-    def batch_mask(self, batches: BatchTable) -> None:
+    def batch_mask(self, batches):
         return None
 
-    def narrow(self, spans: Spans, mask: Mask, derived: Mapping[str, Any]) -> list[FunctionFailure]:
+    def narrow(self, spans, mask, derived):
         return []
 
 
@@ -60,16 +55,16 @@ EXACT_DATA = Selection(predicates=(TakesAll(),))
 
 
 @pytest.fixture(params=range(len(kernels.LEVELS)), ids=kernels.LEVELS)
-def _level(request: pytest.FixtureRequest) -> Iterator[None]:
+def _level(request):
     if kernels.use_level(request.param) != kernels.LEVELS[request.param]:
         pytest.skip("this machine cannot run it")
     yield
     kernels.use_level(len(kernels.LEVELS) - 1)
 
 
-def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
+def outcome(data, selection, **options):
     """Rows batch by batch, and what is wrong with those that are bad."""
-    found: list[Any] = []
+    found = []
     try:
         for window in walk(BufferSource(data), limits=LIMITS):
             first = 0
@@ -87,9 +82,9 @@ def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
     return found
 
 
-def outcome_read(of: Path | bytes, *, memory_map: bool = False, **options: Any) -> list[Any]:
+def outcome_read(of, *, memory_map=False, **options):
     """The same of a file, or of memory, whose good batches are read and decoded in one call."""
-    found: list[Any] = []
+    found = []
     ahead = {name: options.pop(name) for name in ("submit", "n_ahead", "hints") if name in options}
     every = window_options(**options)
     check_crcs = every.check_crcs
@@ -117,27 +112,27 @@ def outcome_read(of: Path | bytes, *, memory_map: bool = False, **options: Any) 
     return found
 
 
-def window_options(**options: Any) -> WindowOptions:
+def window_options(**options):
     every = {"names": ALL_COLUMNS, "offsets": ALL_OFFSETS, "form": "arrow", "check_crcs": True, "limits": LIMITS}
     return WindowOptions(**{**every, "window_bytes": 2**22, **options})
 
 
-def rows(columns: RecordColumns) -> list[Any]:
-    lists = [column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in columns.values()]  # type: ignore[union-attr]
+def rows(columns):
+    lists = [column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in columns.values()]
     return list(zip(*lists, strict=True))
 
 
 @pytest.mark.usefixtures("_level")
 @settings(max_examples=examples(150))
 @given(strategies.segments())
-def test_any_log_is_filled_as_it_is_walked(segment: strategies.Segment) -> None:
+def test_any_log_is_filled_as_it_is_walked(segment):
     expected = outcome(segment.data, EXACT)
     for form in ("numpy", "arrow"):
         assert outcome(guarded(segment.data), FILLED, form=form) == expected
 
 
 @pytest.mark.usefixtures("_level")
-def test_every_bit_of_a_number_counts_at_every_level() -> None:
+def test_every_bit_of_a_number_counts_at_every_level():
     numbers = sorted({sign * (2**bit - less) for bit in range(63) for sign in (1, -1) for less in (0, 1)})
     sizes = [2**bit - less for bit in range(16) for less in (0, 1)]
     groups = [
@@ -157,7 +152,7 @@ def test_every_bit_of_a_number_counts_at_every_level() -> None:
 @pytest.mark.usefixtures("_level")
 @pytest.mark.parametrize("form", ["numpy", "arrow"])
 @pytest.mark.parametrize("mixed", [(0, 1, 17), range(10), range(130), range(300)], ids=len)
-def test_strings_of_even_and_of_mixed_sizes_are_copied_alike(mixed: Sequence[int], form: str) -> None:
+def test_strings_of_even_and_of_mixed_sizes_are_copied_alike(mixed, form):
     most = max(mixed)
     rng = np.random.default_rng([SEED, 19, most])
     letters = rng.bytes(2 * most)
@@ -175,7 +170,7 @@ def test_strings_of_even_and_of_mixed_sizes_are_copied_alike(mixed: Sequence[int
     assert outcome(guarded(data), FILLED, form=form) == expected
 
 
-def _varint_of(value: int, width: int) -> bytes:
+def _varint_of(value, width):
     """A number that is 0 or more in more bytes than it needs."""
     raw = 2 * value
     return bytes(raw >> 7 * i & 0x7F | 0x80 * (i < width - 1) for i in range(width))
@@ -183,7 +178,7 @@ def _varint_of(value: int, width: int) -> bytes:
 
 @pytest.mark.usefixtures("_level")
 @pytest.mark.parametrize(("field", "most"), [(0, 5), (1, 10), (2, 5), (3, 5), (4, 5), (5, 5)])
-def test_a_number_of_too_many_bytes_is_refused_at_every_level(field: int, most: int) -> None:
+def test_a_number_of_too_many_bytes_is_refused_at_every_level(field, most):
     for width in (most, most + 1):
         widths = [1] * 6
         widths[field] = width
@@ -198,9 +193,7 @@ def test_a_number_of_too_many_bytes_is_refused_at_every_level(field: int, most: 
 
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.sampled_from([61, 200, 2**18]), st.sampled_from([2**7, 2**22]), st.booleans())
-def test_a_file_is_read_and_filled_as_its_windows_are_walked(
-    tmp_path: Path, data: st.DataObject, read_bytes: int, window_bytes: int, check_crcs: bool
-) -> None:
+def test_a_file_is_read_and_filled_as_its_windows_are_walked(tmp_path, data, read_bytes, window_bytes, check_crcs):
     segment = data.draw(strategies.segments())
     content = data.draw(strategies.damaged(segment)).data if data.draw(st.booleans()) else segment.data
     path = tmp_path / "0.log"
@@ -209,7 +202,7 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(record_windows, "_READ_BYTES", read_bytes)
         for memory_map in (False, True):
-            options: dict[str, Any] = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map}
+            options = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map}
             assert outcome_read(path, **options) == expected
         offsets = sorted(data.draw(st.tuples(st.integers(-1, 60), st.integers(-1, 60))))
         assert outcome_read(path, offsets=tuple(offsets), check_crcs=check_crcs) == expected
@@ -222,7 +215,7 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
                 assert outcome_read(path, hints=lambda: hints, **options) == expected
 
 
-def _message_sets(magic: int) -> bytes:
+def _message_sets(magic):
     """Plain and compressed messages of one format, and a batch of v2 behind them."""
     parts = []
     for n, codec in enumerate((0, kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4)):
@@ -234,13 +227,13 @@ def _message_sets(magic: int) -> bytes:
                 for i in range(30)
             ]
             last = {"offset": first + 30, "magic": magic, "codec": codec}
-            parts += [builder.wrapper(messages, **last, timestamp=9, log_append_time=magic == 1 and n == 2)]  # type: ignore[arg-type]
+            parts += [builder.wrapper(messages, **last, timestamp=9, log_append_time=magic == 1 and n == 2)]
     return b"".join((*parts, builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")], base_offset=10_000)))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("form", ["numpy", "arrow", "views"])
-def test_old_messages_are_filled_in_one_call(magic: int, form: Any) -> None:
+def test_old_messages_are_filled_in_one_call(magic, form):
     data = _message_sets(magic)
     reader, source = RecordReader(window_options(form=form)), BufferSource(guarded(data))
     done, position, last_offset = 0, 0, -1
@@ -255,7 +248,7 @@ def test_old_messages_are_filled_in_one_call(magic: int, form: Any) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_key_that_leaves_no_room_for_the_size_of_a_value_ends_before_it(magic: int) -> None:
+def test_a_key_that_leaves_no_room_for_the_size_of_a_value_ends_before_it(magic):
     message = builder.message(0, b"key", b"v", magic=magic)
     at = 18 if magic == 0 else 26
     for size in range(3, 10):
@@ -268,7 +261,7 @@ def test_a_key_that_leaves_no_room_for_the_size_of_a_value_ends_before_it(magic:
 @pytest.mark.parametrize(
     ("offsets", "filled"), [((3, 9), range(3, 9)), ((3, 8), range(3, 6)), ((4, 12), []), ((0, 6), range(3, 6))]
 )
-def test_a_batch_is_filled_where_all_its_offsets_are_wanted(offsets: tuple[int, int], filled: Iterable[int]) -> None:
+def test_a_batch_is_filled_where_all_its_offsets_are_wanted(offsets, filled):
     batches = [builder.batch_v2([builder.record_v2(i) for i in range(3)], base_offset=3 * n) for n in range(4)]
     reader = RecordReader(window_options(offsets=offsets))
     window = reader.read(BufferSource(guarded(b"".join(batches))), len(batches[0]), 2)
@@ -278,7 +271,7 @@ def test_a_batch_is_filled_where_all_its_offsets_are_wanted(offsets: tuple[int, 
 
 @settings(max_examples=examples(60))
 @given(strategies.segments(), st.integers(1, 9))
-def test_records_gathered_part_by_part_are_those_concatenated(segment: strategies.Segment, step: int) -> None:
+def test_records_gathered_part_by_part_are_those_concatenated(segment, step):
     parts = []
     for window in walk(BufferSource(segment.data)):
         first = 0
@@ -292,14 +285,14 @@ def test_records_gathered_part_by_part_are_those_concatenated(segment: strategie
     assert rows(gathered) == [row for part in parts for row in rows(part)]
 
 
-def test_masked_columns_are_gathered_with_their_masks() -> None:
+def test_masked_columns_are_gathered_with_their_masks():
     parts = [RecordColumns(2, {"x": np.ma.MaskedArray([1, 2], mask)}) for mask in ([True, False], False)]
-    assert gather(parts, ["x"])["x"].tolist() == [None, 2, 1, 2]  # type: ignore[union-attr]
+    assert gather(parts, ["x"])["x"].tolist() == [None, 2, 1, 2]
 
 
 @settings(max_examples=examples(100))
 @given(strategies.segments())
-def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
+def test_views_show_what_copies_hold(segment):
     import pyarrow as pa
 
     tables = []
@@ -324,9 +317,7 @@ def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
 @pytest.mark.parametrize(
     ("_level", "kind"), thinned(product(range(len(kernels.LEVELS)), sorted(LEVELS)), 4), indirect=["_level"]
 )
-def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(
-    _level: None, kind: str, tmp_path: Path
-) -> None:
+def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(_level, kind, tmp_path):
     make, share = LEVELS[kind]
     rng = np.random.default_rng([SEED, 16, len(kind)])
     n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 16)
@@ -345,9 +336,9 @@ def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(
     assert n_damaged
 
 
-def in_a_thread(work: Callable[[], Any]) -> Any:
+def in_a_thread(work):
     """What a call returns in a thread of its own, which makes decompressors of its own."""
-    results: list[Any] = []
+    results = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()
     thread.join()
@@ -356,7 +347,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("decoders", ["", "own", "python"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_decoder_gives_the_same_records(codec: kf.Codec, decoders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_decoder_gives_the_same_records(codec, decoders, monkeypatch):
     monkeypatch.setenv("KAFKALOG_DECODERS", decoders)
     data = b"".join(
         builder.batch_v2(
@@ -368,7 +359,7 @@ def test_every_decoder_gives_the_same_records(codec: kf.Codec, decoders: str, mo
     )
     expected = outcome(data, EXACT)
     for form in ("numpy", "arrow"):
-        assert in_a_thread(lambda form=form: outcome(guarded(data), FILLED, form=form)) == expected  # type: ignore[misc]
+        assert in_a_thread(lambda form=form: outcome(guarded(data), FILLED, form=form)) == expected
 
 
 # --- decompressors ----------------------------------------------------------------------------------------------------
@@ -377,14 +368,14 @@ _room = Guard(2**20)
 _LIMITS = Limits(max_decompressed_bytes=2**19)
 
 
-def decompressed(codecs: kernels.Codecs, codec: int, data: Any, room: int) -> bytes | int:
+def decompressed(codecs, codec, data, room):
     """What the kernel makes of a stream, in memory that ends where access ends."""
     to = _room.ending(bytes(room + kernels.PAD))
     n = codecs.decompress(codec, guarded(data), to)
     return to[:n].tobytes() if n >= 0 else n
 
 
-def payloads() -> Iterator[bytes]:
+def payloads():
     rng = np.random.default_rng([SEED, 17])
     words = [rng.bytes(int(size)) for size in rng.integers(1, 40, 60)]
     for size in (0, 1, 5, 11, 12, 13, 64, 200, 5000, 70_000, 200_000):
@@ -395,7 +386,7 @@ def payloads() -> Iterator[bytes]:
         yield text[:size]
 
 
-def codecs_for(codec: kf.Codec) -> kernels.Codecs:
+def codecs_for(codec):
     codecs = new_codecs()
     if not codecs.knows(codec):
         pytest.skip("no library for it here")
@@ -403,7 +394,7 @@ def codecs_for(codec: kf.Codec) -> kernels.Codecs:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_payloads_come_back(codec: kf.Codec) -> None:
+def test_payloads_come_back(codec):
     codecs = codecs_for(codec)
     for payload in payloads():
         stream = compressed(codec, payload)
@@ -416,13 +407,13 @@ def test_payloads_come_back(codec: kf.Codec) -> None:
             assert decompressed(codecs, codec, stream, len(payload) - 1) == -2
 
 
-def compressed(codec: kf.Codec, payload: bytes) -> bytes:
+def compressed(codec, payload):
     arena = Arena()
     compressor(Compression(codec))(arena, np.frombuffer(payload, np.uint8))
     return arena.data[: arena.used].tobytes()
 
 
-def exact(codec: int, stream: bytes) -> bytes | None:
+def exact(codec, stream):
     arena = Arena()
     try:
         decompress_into(arena, codec, np.frombuffer(stream, np.uint8), magic=2, limits=_LIMITS)
@@ -433,7 +424,7 @@ def exact(codec: int, stream: bytes) -> bytes | None:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec: kf.Codec) -> None:
+def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec):
     codecs = codecs_for(codec)
     rng = np.random.default_rng([SEED, 18, codec])
     streams = [compressed(codec, payload) for payload in payloads() if len(payload) < 6000]
@@ -462,13 +453,13 @@ def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec
     assert n_accepted or codec in (kf.Codec.GZIP,)
 
 
-def test_a_zstd_block_of_more_than_its_window_is_not_taken_whatever_the_library() -> None:
+def test_a_zstd_block_of_more_than_its_window_is_not_taken_whatever_the_library():
     stream = bytes.fromhex("28b52ffd00184d00001000000100839a032c")
     assert exact(kf.Codec.ZSTD, stream) is None
     assert decompressed(new_codecs(), kf.Codec.ZSTD, stream, 2**17) in (-1, -2)
 
 
-def test_an_unknown_codec_is_looked_at_by_others() -> None:
+def test_an_unknown_codec_is_looked_at_by_others():
     assert decompressed(kernels.Codecs(), 5, b"abc", 100) == -1
     assert not kernels.Codecs().knows(kf.Codec.ZSTD)
     assert decompressed(kernels.Codecs(), kf.Codec.ZSTD, b"\x28\xb5\x2f\xfd" + bytes(9), 100) == -1

@@ -1,9 +1,6 @@
 """Diff finds the first batch in which replicas differ, and who would truncate; true replicas do not differ."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import builder
 import numpy as np
@@ -19,11 +16,11 @@ Entry = tuple[int, int]
 """Leader epoch and a number that makes the content."""
 
 
-def replica(folder: Path, log: list[Entry], rng: np.random.Generator, *, first: int = 0) -> Path:
+def replica(folder, log, rng, *, first=0):
     """A partition with a batch an offset, in segments of random length; it begins at offset `first`."""
     partition = folder / "t-0"
     partition.mkdir(parents=True)
-    epochs: list[tuple[int, int]] = []
+    epochs = []
     data, base = b"", first
     for offset, (epoch, number) in enumerate(log):
         if not epochs or epoch > epochs[-1][0]:
@@ -41,9 +38,9 @@ def replica(folder: Path, log: list[Entry], rng: np.random.Generator, *, first: 
     return partition
 
 
-def elections(rng: np.random.Generator) -> tuple[list[Entry], list[Entry], int]:
+def elections(rng):
     """Two logs that a common start, and then leaders of their own, have written; and how much they share."""
-    common: list[Entry] = []
+    common = []
     epoch, number = 0, 0
     for _ in range(int(rng.integers(1, 20))):
         epoch += int(rng.integers(4) == 0)
@@ -59,7 +56,7 @@ def elections(rng: np.random.Generator) -> tuple[list[Entry], list[Entry], int]:
     return logs[0], logs[1], len(common)
 
 
-def test_simulated_leader_changes(tmp_path: Path) -> None:
+def test_simulated_leader_changes(tmp_path):
     rng = np.random.default_rng(1)
     n_diverged = 0
     for number in range(examples(600)):
@@ -86,7 +83,7 @@ def test_simulated_leader_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cleaned", [0, 3])
-def test_what_leader_epochs_do_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str], cleaned: int) -> None:
+def test_what_leader_epochs_do_not_show(tmp_path, capsys, cleaned):
     rng = np.random.default_rng(2)
     a = replica(tmp_path / "a", [(0, 1), (0, 2), (0, 3)], rng)
     b = replica(tmp_path / "b", [(0, 1), (0, 9), (0, 3)], rng)
@@ -100,12 +97,12 @@ def test_what_leader_epochs_do_not_show(tmp_path: Path, capsys: pytest.CaptureFi
     assert ("was compacted" in capsys.readouterr().out) == bool(cleaned)
 
 
-def test_golden_partitions_are_their_own_replicas(log_dir: Path) -> None:
+def test_golden_partitions_are_their_own_replicas(log_dir):
     for path in sorted(log_dir.glob("p-*")):
         assert kafkalog.diff(path, path).ok
 
 
-def test_damage_and_other_paths_are_errors(tmp_path: Path, log_dir: Path) -> None:
+def test_damage_and_other_paths_are_errors(tmp_path, log_dir):
     a = replica(tmp_path / "a", [(0, n) for n in range(9)], np.random.default_rng(3))
     with pytest.raises(NotKafkaError):
         kafkalog.diff(a, log_dir)
@@ -117,7 +114,7 @@ def test_damage_and_other_paths_are_errors(tmp_path: Path, log_dir: Path) -> Non
         kafkalog.diff(a, a)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     rng = np.random.default_rng(4)
     a = replica(tmp_path / "a", [(0, 1), (1, 2)], rng)
     b = replica(tmp_path / "b", [(0, 1), (2, 3)], rng)
@@ -130,7 +127,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["diff", str(a)]) == 2
 
 
-def test_a_replica_that_ends_earlier_is_equal_up_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replica_that_ends_earlier_is_equal_up_to_its_end(tmp_path, capsys):
     log = [(0, number) for number in range(9)]
     rng = np.random.default_rng(0)
     short, long = replica(tmp_path / "a", log[:5], rng), replica(tmp_path / "b", log, rng)

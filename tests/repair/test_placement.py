@@ -1,11 +1,8 @@
 """Where changes go: a kill at any write leaves a copy absent or complete, and the source as it was."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from functools import partial
-from pathlib import Path
 
 import golden_sets
 import pytest
@@ -17,7 +14,7 @@ import kafkalog
 STEP = 5
 
 
-def log_dir(root: Path) -> Path:
+def log_dir(root):
     source = golden_sets.unpacked("k44")
     root.mkdir()
     for name in ("p-multi-0", "p-txn-0"):
@@ -29,10 +26,10 @@ def log_dir(root: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 @pytest.mark.parametrize("name", ["merge", "trim", "truncate"])
-def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp_path: Path) -> None:
+def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name, tmp_path):
     source = log_dir(tmp_path / "data")
 
-    def make(output: Path) -> None:
+    def make(output):
         if name == "merge":
             kafkalog.merge([source, source], output=output)
         elif name == "trim":
@@ -58,7 +55,7 @@ def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
-def test_a_trim_in_place_that_is_killed_loses_no_record_and_can_be_done_again(tmp_path: Path) -> None:
+def test_a_trim_in_place_that_is_killed_loses_no_record_and_can_be_done_again(tmp_path):
     wanted = log_dir(tmp_path / "ref")
     kafkalog.trim(wanted / "p-txn-0", before_offset=200, in_place=True, backup=tmp_path / "old")
     kept = offsets_of(wanted / "p-txn-0")

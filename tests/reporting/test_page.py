@@ -1,13 +1,10 @@
 """The page and the other forms of a report: small, for no network, and safe against hostile names."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -20,41 +17,41 @@ from kafkalog.reporting.tables import Table, cell_text
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x1b[31m|`*_\n# h\u2028<!--"
 
 
-def hostile_report() -> Report:
+def hostile_report():
     found = Contents(kafkalog.Limits(), 0, None)
     for table in found.tables.values():
         values = {"text": HOSTILE, "list": [HOSTILE], "bool": True, "share": 0.5, "decimal": 1.5}
         table.rows = [tuple(values.get(kind, 7) for kind in table.columns.values())] * 3
     names = ("n_bytes_lost", "n_topics", "n_partitions", "n_segments", "n_bytes", "n_file_bytes", "n_records")
     summary = dict.fromkeys((*names, "n_damage", "n_groups", "lag", "n_hanging", "n_records_is_minimum"), 0)
-    summary |= {"verdict": "starts", "is_clean": True, "losses": HOSTILE}  # type: ignore[dict-item]
+    summary |= {"verdict": "starts", "is_clean": True, "losses": HOSTILE}
     return Report([HOSTILE], 0, summary, found.tables, Findings())
 
 
 class Page(HTMLParser):
     """The elements of a page, and what its scripts hold."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[str] = []
-        self.attributes: set[str] = set()
-        self.scripts: list[str] = []
+        self.tags = []
+        self.attributes = set()
+        self.scripts = []
         self.policy = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes |= {name for name, _ in attrs}
         if tag == "meta" and dict(attrs).get("http-equiv"):
             self.policy = dict(attrs)["content"] or ""
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self.tags[-1:] == ["script"] and data.strip():
             self.scripts.append(data)
             self.tags.append("")
 
 
-def test_hostile_names_have_no_effect_on_the_page() -> None:
+def test_hostile_names_have_no_effect_on_the_page():
     report = hostile_report()
     text = report.to_html()
     page = Page(text)
@@ -75,7 +72,7 @@ def test_hostile_names_have_no_effect_on_the_page() -> None:
     assert re.search(r"(?<!\\)[<>`*\[]", line) is None
 
 
-def test_a_page_of_ten_thousand_partitions_is_small() -> None:
+def test_a_page_of_ten_thousand_partitions_is_small():
     report = hostile_report()
     name = "topic-with-a-usual-name"
     for table in report.tables.values():
@@ -87,14 +84,14 @@ def test_a_page_of_ten_thousand_partitions_is_small() -> None:
     assert text.count("<tr") < 5000
 
 
-def test_cells() -> None:
+def test_cells():
     table = Table.of("sizes: Sizes. Of files.\n path, n_bytes bytes?, at time, part share")
     assert table.texts(("a", None, 0, 0.125)) == ["a", "", "1970-01-01T00:00:00Z", "12.5%"]
     assert (table.title, table.about, table.nullable) == ("Sizes", "Of files.", {"n_bytes"})
     assert [cell_text(one, "number") for one in (1234, True, None, [1, 2])] == ["1,234", "yes", "", "1, 2"]
 
 
-def test_a_report_is_written_once(tmp_path: Path) -> None:
+def test_a_report_is_written_once(tmp_path):
     report = hostile_report()
     report.write(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["version"] == 1

@@ -1,15 +1,11 @@
 """`kafkalog.report`: its numbers are those of other commands; its outlook on retention and cleaning."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
 import struct
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,29 +17,28 @@ import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.cli import main
 from kafkalog.repair.recovering.settings import Cluster
-from kafkalog.reporting.outlook import Outlook, outlook
-from kafkalog.reporting.report import Report
+from kafkalog.reporting.outlook import outlook
 
 NOW = "2026-11-26T00:00:00Z"
 
 
-def rows(report: Report, name: str) -> list[dict[str, Any]]:
+def rows(report, name):
     return [*report.tables[name].objects()]
 
 
-def place(finding: Any) -> tuple[Any, ...]:
+def place(finding):
     one = finding if isinstance(finding, dict) else finding.as_dict()
     return one["path"], one["reason"], one["position"], one["base_offset"], one["damage"]
 
 
-def planted_log(path: Path) -> None:
+def planted_log(path):
     data = bytearray(path.read_bytes())
     data[70] ^= 1
     path.write_bytes(data)
 
 
 @pytest.fixture(scope="module")
-def damaged_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged_root(tmp_path_factory):
     root = unpack(tmp_path_factory.mktemp("report"), "k44", "unclean")
     planted_log(sorted((root / "p-txn-0").glob("*.log"))[1])
     planted_log(sorted((root / "__consumer_offsets-0").glob("*.log"))[0])
@@ -52,7 +47,7 @@ def damaged_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["clean", "damaged"])
-def test_its_numbers_are_those_of_the_other_commands(name: str, damaged_root: Path) -> None:
+def test_its_numbers_are_those_of_the_other_commands(name, damaged_root):
     root = unpacked("k44") if name == "clean" else damaged_root
     report = kafkalog.report(root, now=NOW)
     verified = kafkalog.verify(root)
@@ -99,14 +94,14 @@ def test_its_numbers_are_those_of_the_other_commands(name: str, damaged_root: Pa
         assert sum(row["n_bytes"] for row in rows(report, table)) == report.summary["n_bytes"]
 
 
-def flipped(directory: Path, rng: random.Random) -> Path:
+def flipped(directory, rng):
     """A bit of a record."""
     path = rng.choice([one for one in directory.glob("*.log") if one.stat().st_size > 100])
     planted_log(path)
     return path
 
 
-def moved_entry(directory: Path, rng: random.Random) -> Path:
+def moved_entry(directory, rng):
     path = rng.choice([one for one in directory.glob("*.index") if one.stat().st_size >= 8])
     data = bytearray(path.read_bytes())
     struct.pack_into(">i", data, 4, struct.unpack_from(">i", data, 4)[0] + 1)
@@ -114,25 +109,25 @@ def moved_entry(directory: Path, rng: random.Random) -> Path:
     return path
 
 
-def wrong_time(directory: Path, rng: random.Random) -> Path:
+def wrong_time(directory, rng):
     path = rng.choice([one for one in directory.glob("*.timeindex") if one.stat().st_size >= 12])
     path.write_bytes(struct.pack(">qi", 5, 0) + path.read_bytes()[12:])
     return path
 
 
-def wrong_snapshot(directory: Path, rng: random.Random) -> Path:
+def wrong_snapshot(directory, rng):
     path = rng.choice(sorted(directory.glob("*.snapshot")))
     path.write_bytes(path.read_bytes()[:5] + b"\xff" + path.read_bytes()[6:])
     return path
 
 
-def wrong_epochs(directory: Path, rng: random.Random) -> Path:
+def wrong_epochs(directory, rng):
     path = directory / "leader-epoch-checkpoint"
     path.write_text("0\n1\nnothing\n")
     return path
 
 
-def no_segment(directory: Path, rng: random.Random) -> Path:
+def no_segment(directory, rng):
     """A segment in the middle is gone, with its indexes."""
     stem = sorted(directory.glob("*.log"))[1].stem
     for path in directory.glob(f"{stem}.*"):
@@ -140,21 +135,19 @@ def no_segment(directory: Path, rng: random.Random) -> Path:
     return directory
 
 
-def not_an_offset(directory: Path, rng: random.Random) -> Path:
+def not_an_offset(directory, rng):
     path = directory / "copy.log"
     path.write_bytes(b"")
     return path
 
 
-FAULTS: tuple[Callable[[Path, random.Random], Path], ...] = (
-    *(flipped, moved_entry, wrong_time, wrong_snapshot, wrong_epochs, no_segment, not_an_offset),
-)
+FAULTS = (*(flipped, moved_entry, wrong_time, wrong_snapshot, wrong_epochs, no_segment, not_an_offset),)
 WRITTEN = "written-0"
 PARTITIONS = (WRITTEN, "p-txn-0", "p-multi-0", "p-compact-0", "p-headers-0", "p-zstd-java-0", "p-multi-1")
 
 
 @pytest.mark.parametrize("seed", thinned(range(60), 4))
-def test_what_is_planted_is_in_the_report_and_nothing_else(seed: int, tmp_path: Path) -> None:
+def test_what_is_planted_is_in_the_report_and_nothing_else(seed, tmp_path):
     rng = random.Random(seed)
     root = tmp_path / "data"
     root.mkdir()
@@ -164,7 +157,7 @@ def test_what_is_planted_is_in_the_report_and_nothing_else(seed: int, tmp_path: 
             write(root / name)
         else:
             shutil.copytree(shared_log_dir() / name, root / name)
-    planted: set[str] = set()
+    planted = set()
     # two files of one partition may bear on each other: one fault a partition
     for name in names[: rng.randrange(4)]:
         fault = rng.choice([one for one in FAULTS if one is not no_segment or name == WRITTEN])
@@ -178,7 +171,7 @@ def test_what_is_planted_is_in_the_report_and_nothing_else(seed: int, tmp_path: 
     assert f"State: {'no damage' if not planted else ''}" in markdown
 
 
-def test_records_that_do_not_decode(tmp_path: Path) -> None:
+def test_records_that_do_not_decode(tmp_path):
     table = {"value": [b'{"a": 1}', b"{", b"2", b"\xff", None]}
     kafkalog.write_table(table, tmp_path / "log", topic="t")
     kafkalog.write_table({"value": [b"[]"]}, tmp_path / "log", topic="good")
@@ -190,7 +183,7 @@ def test_records_that_do_not_decode(tmp_path: Path) -> None:
     assert [row["topic"] for row in rows(only, "topics")] == ["good"]
 
 
-def test_a_url_is_reported_but_for_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_url_is_reported_but_for_the_start(tmp_path, capsys):
     with tarfile.open(tmp_path / "log.tar", "w") as archive:
         archive.add(shared_log_dir(), "log")
     url = f"tar://log::{tmp_path / 'log.tar'}"
@@ -205,7 +198,7 @@ def test_a_url_is_reported_but_for_the_start(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     root, page, ticket = tmp_path / "data", tmp_path / "report.html", tmp_path / "ticket.md"
     root.mkdir()
     write(root / "t-0", topic_id=TOPIC_ID)
@@ -228,13 +221,13 @@ START = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=256)
 
 
-def looked(path: Path, now: int, first_open: int | None = None, **settings: Any) -> Outlook:
+def looked(path, now, first_open=None, **settings):
     partition = kafkalog.open_partition(path)
     return outlook(partition, Cluster(None, 1, settings), now, first_open)
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     """Five or more segments of half an hour each."""
     path = tmp_path / "data" / "t-0"
     path.parent.mkdir()
@@ -243,7 +236,7 @@ def partition(tmp_path: Path) -> Path:
     return path
 
 
-def test_old_segments_are_deleted_and_young_ones_say_when(partition: Path) -> None:
+def test_old_segments_are_deleted_and_young_ones_say_when(partition):
     never = looked(partition, START + 10 * DAY, **{"log.retention.ms": "-1"})
     assert (never.n_segments_expired, never.next_deletion) == (0, None)
     assert never.reasons == ("no limit: retention.ms and retention.bytes are -1",)
@@ -256,7 +249,7 @@ def test_old_segments_are_deleted_and_young_ones_say_when(partition: Path) -> No
     assert some.settings == "broker"
 
 
-def test_a_timestamp_in_the_future_holds_up_all_behind_it(tmp_path: Path) -> None:
+def test_a_timestamp_in_the_future_holds_up_all_behind_it(tmp_path):
     path = tmp_path / "data" / "t-0"
     path.parent.mkdir()
     with PartitionWriter(path, config=CONFIG) as writer:
@@ -273,7 +266,7 @@ def test_a_timestamp_in_the_future_holds_up_all_behind_it(tmp_path: Path) -> Non
 COMPACT = {"log.cleanup.policy": "compact"}
 
 
-def test_cleaning_waits_for_the_dirty_ratio_lag_and_open_transactions(partition: Path) -> None:
+def test_cleaning_waits_for_the_dirty_ratio_lag_and_open_transactions(partition):
     segments = kafkalog.open_partition(partition).segments
     dirty = sum(one.size_in_bytes for one in segments[:-1])
     ready = looked(partition, START + DAY, **COMPACT)
@@ -298,7 +291,7 @@ def test_cleaning_waits_for_the_dirty_ratio_lag_and_open_transactions(partition:
     assert done.reasons == ("all that is not cleaned is in the active segment",)
 
 
-def test_a_partition_that_was_cleaned_counts_as_compacted(partition: Path) -> None:
+def test_a_partition_that_was_cleaned_counts_as_compacted(partition):
     (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 0\n")
     found = outlook(kafkalog.open_partition(partition), Cluster(None, None), START, None)
     assert (found.policy, found.settings) == (["compact"], "assumed")

@@ -3,8 +3,6 @@
 Real data compresses into a few kinds of elements; these have lengths and distances of every kind, near every end.
 """
 
-from __future__ import annotations
-
 import cramjam
 import lz4.block
 import numpy as np
@@ -26,12 +24,12 @@ LENGTHS = (0, 1, 2, 3, 5, 7, 11, 12, 14, 15, 16, 17, 18, 19, 29, 31, 32, 33, 60,
 DISTANCES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 100, 255, 256, 4096, 65_535)
 
 
-def lz4_length(n: int) -> bytes:
+def lz4_length(n):
     """What follows a nibble of 15."""
     return b"\xff" * (n // 255) + bytes([n % 255])
 
 
-def lz4_elements(rng: np.random.Generator) -> bytes:
+def lz4_elements(rng):
     """A block whose matches may reach too far, and which may not end as a block has to."""
     out, written = [], 0
     for _ in range(int(rng.integers(0, 60))):
@@ -54,7 +52,7 @@ def lz4_elements(rng: np.random.Generator) -> bytes:
     return b"".join(out)
 
 
-def snappy_elements(rng: np.random.Generator) -> bytes:
+def snappy_elements(rng):
     """A raw block, whose size may be told wrong."""
     out, written = [], 0
     for _ in range(int(rng.integers(1, 60))):
@@ -81,7 +79,7 @@ def snappy_elements(rng: np.random.Generator) -> bytes:
     return told + bytes([size]) + b"".join(out)
 
 
-def damaged(rng: np.random.Generator, block: bytes) -> bytes:
+def damaged(rng, block):
     pick = int(rng.integers(0, 6))
     if pick == 0 and block:
         return block[: int(rng.integers(0, len(block)))]
@@ -91,14 +89,14 @@ def damaged(rng: np.random.Generator, block: bytes) -> bytes:
     return block
 
 
-def given(codec: int, stream: bytes, room: Guard, source: Guard) -> bytes | None:
+def given(codec, stream, room, source):
     """What the kernel decompresses at the very ends of memory, None if it leaves the stream alone."""
     to = room.room[room.capacity - BLOCK - PAD :]
     n = new_codecs().decompress(codec, source.ending(stream), to)
     return None if n < 0 else to[:n].tobytes()
 
 
-def test_lz4_blocks_are_what_the_library_makes_of_them() -> None:
+def test_lz4_blocks_are_what_the_library_makes_of_them():
     rng = np.random.default_rng(SEED)
     room, source = Guard(BLOCK + PAD), Guard(BLOCK)
     n_good = n_left = 0
@@ -119,7 +117,7 @@ def test_lz4_blocks_are_what_the_library_makes_of_them() -> None:
     assert n_left < fuzz_inputs(3) // 20 < n_good
 
 
-def test_snappy_blocks_are_what_the_library_makes_of_them() -> None:
+def test_snappy_blocks_are_what_the_library_makes_of_them():
     rng = np.random.default_rng(SEED)
     room, source = Guard(BLOCK + PAD), Guard(BLOCK)
     n_good = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import builder
@@ -29,7 +28,7 @@ class Damage(NamedTuple):
     in_place: bool
 
 
-def damage(rng: np.random.Generator, data: bytes) -> Damage:
+def damage(rng, data):
     """One accident of a disk, a cable, or a program."""
     size = len(data)
     at = int(rng.integers(0, max(size, 1)))
@@ -72,7 +71,7 @@ def damage(rng: np.random.Generator, data: bytes) -> Damage:
 
 
 @pytest.mark.parametrize("kind", ["log", "sidecar"])
-def test_a_damaged_file_costs_its_own_records_and_nothing_else(kind: str, tmp_path: Path, log_dir: Path) -> None:
+def test_a_damaged_file_costs_its_own_records_and_nothing_else(kind, tmp_path, log_dir):
     root = tmp_path / "log_dir"
     root.mkdir()
     for path in log_dir.iterdir():

@@ -4,11 +4,7 @@ Whatever the bytes are, nothing but a `KafkalogError` comes of them, soon. What 
 back. Batches themselves are under `test_fuzz_records.py`, whole log dirs under `test_surfaces.py`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -36,17 +32,15 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoin
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import BufferSource
 
-Target = Callable[[bytes, int, Path], None]
 
-
-def codecs(data: bytes, number: int, folder: Path) -> None:
+def codecs(data, number, folder):
     arena = Arena()
     codec = data[0] % 5 if data else 0
     n = decompress_into(arena, codec, guarded(data[1:]), magic=(0, 1, 2)[number % 3], limits=LIMITS)
     assert n == arena.used <= LIMITS.max_decompressed_bytes
 
 
-def search(data: bytes, number: int, folder: Path) -> None:
+def search(data, number, folder):
     source = BufferSource(guarded(data))
     found = Found.concatenate([part.joined() for part in find_batches(source)])
     found = with_skipped_batches(source, found, base_offset=0, limits=DEFAULT_LIMITS)
@@ -59,20 +53,20 @@ def search(data: bytes, number: int, folder: Path) -> None:
         assert builder.batch_positions(data[start:end])[-1][1] == end - start
 
 
-def indexes(data: bytes, number: int, folder: Path) -> None:
+def indexes(data, number, folder):
     content = guarded(data[: len(data) // 8 * 8])
     OffsetIndex(content, 100).lookup([0, 105, 2**40])
     TimeIndex(guarded(data[: len(data) // 12 * 12]), 100).lookup([0, 105, 2**40])
     TransactionIndex(guarded(data[: len(data) // 34 * 34]), 100)
 
 
-def snapshot(data: bytes, number: int, folder: Path) -> None:
+def snapshot(data, number, folder):
     path = folder / "00000000000000000010.snapshot"
     path.write_bytes(data)
     assert len(read_snapshot(path).entries) <= len(data)
 
 
-def checkpoints(data: bytes, number: int, folder: Path) -> None:
+def checkpoints(data, number, folder):
     names = (kf.LEADER_EPOCH_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.META_PROPERTIES, kf.PARTITION_METADATA)
     name = names[number % 4]
     (folder / name).write_bytes(data)
@@ -86,13 +80,13 @@ def checkpoints(data: bytes, number: int, folder: Path) -> None:
         read_topic_id(folder)
 
 
-def golden(pattern: str) -> list[bytes]:
+def golden(pattern):
     found = [path.read_bytes() for path in sorted(golden_sets.unpacked("k44").rglob(pattern))]
     return [data for data in found if 0 < len(data) <= 4096][:20]
 
 
 TEXT = b"the quick brown fox jumps over the lazy dog, " * 20
-TARGETS: dict[str, tuple[Target, Callable[[], list[bytes]], float]] = {
+TARGETS = {
     "codecs": (
         codecs,
         lambda: [bytes([codec]) + packed(codec, TEXT, magic) for codec in (1, 2, 3, 4) for magic in (1, 2)],
@@ -106,11 +100,11 @@ TARGETS: dict[str, tuple[Target, Callable[[], list[bytes]], float]] = {
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name: str, tmp_path: Path) -> None:
+def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name, tmp_path):
     target, seeds, share = TARGETS[name]
     rng, sources = np.random.default_rng((SEED, sum(name.encode()))), seeds()
     assert len(sources) >= 4
-    reasons: Counter[str] = Counter()
+    reasons = Counter()
     n = int(N_INPUTS * share) // len(sources)
     for number, data in enumerate(counted(one for source in sources for one in mutants(rng, source, n))):
         try:
@@ -123,7 +117,7 @@ def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name: str, tmp_
     assert reasons or name in ("search", "indexes")
 
 
-def test_what_is_written_of_any_records_is_read_back() -> None:
+def test_what_is_written_of_any_records_is_read_back():
     rng = np.random.default_rng((SEED, 9))
     for number in counted(range(max(N_INPUTS // 60, 10))):
         records = [

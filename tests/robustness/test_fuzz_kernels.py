@@ -1,14 +1,9 @@
 """Kernels refuse arguments that no caller here makes, and touch nothing outside of their arrays."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from effort import counted
 from fuzzing import N_INPUTS, SEED
@@ -31,7 +26,7 @@ from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
 
 REFUSALS = (ValueError, IndexError)
-HOSTILE_DTYPES: dict[str, Any] = {
+HOSTILE_DTYPES = {
     "b": np.int8,
     "h": np.int16,
     "i": np.int32,
@@ -48,12 +43,12 @@ _codecs = fill_kernels.Codecs()
 class Arguments:
     """Draws arrays and numbers that are out of bounds as often as not."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng):
         self.rng = rng
         self.guard = Guard(4096)
-        self.data: Any = np.empty(0, np.uint8)
+        self.data = np.empty(0, np.uint8)
 
-    def bytes(self) -> npt.NDArray[np.uint8]:
+    def bytes(self):
         """Bytes to be read: noise, or a batch, at the end of memory."""
         pick = int(self.rng.integers(0, 4))
         if pick == 0:
@@ -66,14 +61,14 @@ class Arguments:
         self.data = buffer
         return buffer
 
-    def number(self, bits: int = 64) -> int:
+    def number(self, bits=64):
         pick = int(self.rng.integers(0, 3))
         if pick == 0:
             return int(self.rng.integers(-2, self.data.size + 3))
         values = I64 if bits == 64 else tuple(value for value in I32 if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
         return 61 if pick == 1 else int(self.rng.choice(np.array(values)))
 
-    def column(self, kind: str, n: int) -> Any:
+    def column(self, kind, n):
         """An array of `n` numbers, rarely of another length."""
         if self.rng.random() < 0.01:
             n += int(self.rng.integers(-1, 2))
@@ -86,15 +81,15 @@ class Arguments:
             near = np.where(self.rng.random(n) < 0.2, wild, near)
         return np.clip(near, info.min, info.max).astype(dtype)
 
-    def columns(self, kinds: str, n: int) -> list[Any]:
+    def columns(self, kinds, n):
         return [self.column(kind, n) for kind in kinds]
 
 
-def _walk_batches(a: Arguments, n: int) -> None:
+def _walk_batches(a, n):
     batch_kernels.walk_batches(a.bytes(), a.number(), a.number(), a.number(), *a.columns("qiqqibIhqqqhiih", n))
 
 
-def _scan_window(a: Arguments, n: int) -> None:
+def _scan_window(a, n):
     data, room = a.bytes(), np.zeros(40, np.uint32)
     numbers = a.number(), a.number(), a.number(), a.number()
     state = a.column("q", 7)
@@ -102,23 +97,23 @@ def _scan_window(a: Arguments, n: int) -> None:
     resync_kernels.scan_window(data, *numbers, room, room.copy(), np.ones(2, np.int64), state, *rows)
 
 
-def _check_crcs(a: Arguments, n: int) -> None:
+def _check_crcs(a, n):
     data = a.bytes()
     crc_kernels.check_crcs(data, a.number(), *a.columns("qibIB", n))
 
 
-def _walk_messages(a: Arguments, n: int) -> None:
+def _walk_messages(a, n):
     data = a.bytes()
     legacy_kernels.walk_messages(data, *a.columns("qibI", n), bool(n % 2), *a.columns("iiii", n))
 
 
-def _walk_message_set(a: Arguments, n: int) -> None:
+def _walk_message_set(a, n):
     legacy_kernels.walk_message_set(
         a.bytes(), a.number(), a.number(), a.number(), n % 3, a.number(16), a.number(), *a.columns("qqbiiii", n)
     )
 
 
-def _walk_records(a: Arguments, n: int) -> None:
+def _walk_records(a, n):
     data = a.bytes()
     headers = [None] * 2 if a.rng.random() < 0.3 else a.columns("ii", n)
     record_kernels.walk_records(
@@ -132,7 +127,7 @@ def _walk_records(a: Arguments, n: int) -> None:
     )
 
 
-def _record_windows(a: Arguments, n: int) -> None:
+def _record_windows(a, n):
     """From bytes; half of the calls say what a caller says."""
     data, sound = a.bytes(), bool(n % 2)
     names = [name for name in ("offset", "timestamp", "key", "value", "headers") if a.rng.random() < 0.7]
@@ -158,7 +153,7 @@ def _record_windows(a: Arguments, n: int) -> None:
         assert (found.columns is None) == (found.n_records == 0)
 
 
-def _decompress_payloads(a: Arguments, n: int) -> None:
+def _decompress_payloads(a, n):
     data = a.bytes()
     batches = a.columns("qqhi", n % 5)
     arena = _room.ending(bytes(int(a.rng.integers(0, 2000))))
@@ -166,7 +161,7 @@ def _decompress_payloads(a: Arguments, n: int) -> None:
     fill_kernels.decompress_payloads(data, *batches, *numbers, a.column("q", n % 5))
 
 
-def _read_intact(a: Arguments, n: int) -> None:
+def _read_intact(a, n):
     """From the file with the same bytes, or from them; half of the calls say what a caller says."""
     data = a.bytes()
     content = data.tobytes()
@@ -203,7 +198,7 @@ def _read_intact(a: Arguments, n: int) -> None:
         )
 
 
-def _find_boundary(a: Arguments, n: int) -> None:
+def _find_boundary(a, n):
     a.bytes()
     with tempfile.TemporaryFile() as file:
         file.write(a.data.tobytes())
@@ -215,69 +210,69 @@ def _find_boundary(a: Arguments, n: int) -> None:
             assert batch_kernels.find_boundary(a.data[start:], start, stop, n_bytes) == found
 
 
-def _view_strings(a: Arguments, n: int) -> None:
+def _view_strings(a, n):
     data = a.bytes()
     offsets = a.column("q", n + 1)
     fill_kernels.view_strings(np.sort(offsets) if n % 2 else offsets, data, np.empty(16 * n, np.uint8))
 
 
-def _survey_batches(a: Arguments, n: int) -> None:
+def _survey_batches(a, n):
     a.bytes()
     batch_kernels.survey_batches(*a.columns("qibhi", n), a.number(), *a.columns("qq", n))
 
 
-def _build_entries(a: Arguments, n: int) -> None:
+def _build_entries(a, n):
     a.bytes()
     columns = a.columns("qqq", n)
     carried = a.column("q", 7)
     index_kernels.build_entries(*columns, a.number(), a.number(), carried, *a.columns("iiqi", n))
 
 
-def _rows(a: Arguments, n: int) -> Any:
+def _rows(a, n):
     return None if a.rng.random() < 0.5 else a.column("q", n)
 
 
-def _measure_binary(a: Arguments, n: int) -> None:
+def _measure_binary(a, n):
     a.bytes()
     record_kernels.measure_binary(a.column("i", n), _rows(a, n))
 
 
-def _fill_binary(a: Arguments, n: int) -> None:
+def _fill_binary(a, n):
     data = a.bytes()
     out = np.empty(int(a.rng.integers(0, 200)), np.uint8)
     validity = None if n % 2 else a.column("B", n)
     record_kernels.fill_binary(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), out, validity)
 
 
-def _walk_headers(a: Arguments, n: int) -> None:
+def _walk_headers(a, n):
     data = a.bytes()
     room = int(a.rng.integers(0, 60))
     record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
 
 
-def _needle(a: Arguments) -> npt.NDArray[np.uint8]:
+def _needle(a):
     start = int(a.rng.integers(0, a.data.size + 1))
     return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
 
 
-def _mask(a: Arguments, n: int) -> Any:
+def _mask(a, n):
     return (a.column("B", n) % 3).astype(np.uint8)
 
 
-def _match_bytes(a: Arguments, n: int) -> None:
+def _match_bytes(a, n):
     data = a.bytes()
     operation = int(a.rng.integers(-1, 11))
     predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
 
 
-def _text_set(a: Arguments, n: int) -> None:
+def _text_set(a, n):
     data = a.bytes()
     offsets = a.column("q", n % 4)
     texts = predicate_kernels.TextSet(data, np.sort(offsets) if n % 2 else offsets)
     assert texts.n_texts == n % 4 - 1 or offsets.size != n % 4
 
 
-def _match_set(a: Arguments, n: int) -> None:
+def _match_set(a, n):
     listed = [a.rng.bytes(int(size)) for size in a.rng.integers(0, 5, n % 7)]
     data = a.bytes()
     if n % 2:
@@ -287,7 +282,7 @@ def _match_set(a: Arguments, n: int) -> None:
     predicate_kernels.match_set(data, *a.columns("ii", n), texts, bool(n % 2), bool(n % 3), _mask(a, n))
 
 
-def _match_header(a: Arguments, n: int) -> None:
+def _match_header(a, n):
     data = a.bytes()
     operation = int(a.rng.integers(-1, 11))
     flags = bool(n % 2), bool(n % 3)
@@ -295,19 +290,19 @@ def _match_header(a: Arguments, n: int) -> None:
     predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
 
 
-def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, Heads, Any]:
+def _written(a, n):
     """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
     data = np.array(a.bytes())
     right = a.rng.random() < 0.7
 
-    def offsets(rows: int) -> Any:
+    def offsets(rows):
         return np.sort(a.rng.integers(0, data.size + 1, rows + 1)) if right else a.column("q", rows + 1)
 
-    def binary(rows: int) -> list[Any]:
+    def binary(rows):
         return [None] * 3 if a.rng.random() < 0.2 else [offsets(rows), data, None if n % 2 else a.column("B", rows)]
 
     n_headers = n % 4
-    headers: list[Any] = [None] * 7
+    headers = [None] * 7
     if n % 3:
         lists = np.sort(a.rng.integers(0, n_headers + 1, n + 1)) if right else a.column("q", n + 1)
         headers = [lists, *binary(n_headers), *binary(n_headers)]
@@ -319,7 +314,7 @@ def _written(a: Arguments, n: int) -> tuple[encode_kernels.Columns, Heads, Any]:
     return columns, heads, boundaries
 
 
-def _measure_batches(a: Arguments, n: int) -> None:
+def _measure_batches(a, n):
     columns, heads, boundaries = _written(a, n)
     if n % 2:
         encode_kernels.cut_batches(columns, a.number(), a.number(), a.column("q", n + 1))
@@ -329,7 +324,7 @@ def _measure_batches(a: Arguments, n: int) -> None:
     )
 
 
-def _write_batches(a: Arguments, n: int) -> None:
+def _write_batches(a, n):
     columns, heads, boundaries = _written(a, n)
     out = _room.ending(bytes(int(a.rng.integers(0, 2000))))
     body_size, payload_size = a.column("i", n), a.column("q", len(heads))
@@ -366,9 +361,9 @@ KERNEL_CALLS = (
 
 
 @pytest.mark.parametrize("call", KERNEL_CALLS, ids=lambda call: call.__name__.strip("_"))
-def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[[Arguments, int], None]) -> None:
+def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call):
     arguments = Arguments(np.random.default_rng([SEED, 7]))
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
     for i in counted(range(max(200, N_INPUTS // 80))):
         try:
             call(arguments, i % 23)
@@ -380,27 +375,27 @@ def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[
 
 
 @pytest.mark.parametrize("number", [-1, 2**63 - 1, -(2**63), 2**62])
-def test_a_kernel_refuses_a_start_far_outside(number: int) -> None:
+def test_a_kernel_refuses_a_start_far_outside(number):
     data = guarded(seeds()[0].data)
     sums = [np.zeros(data.size // resync_kernels.BLOCK_BYTES + 2, np.uint32) for _ in range(2)]
-    rows: list[Any] = [np.zeros(4, dtype) for dtype in ("i8", "i8", "i4", "i8", "i8", "i4", "i1")]
+    rows = [np.zeros(4, dtype) for dtype in ("i8", "i8", "i4", "i8", "i8", "i4", "i1")]
     with pytest.raises(ValueError, match="outside"):
         resync_kernels.scan_window(data, number, 0, data.size, 2**20, *sums, np.ones(2, np.int64), *rows)
     columns = [np.zeros(4, dtype) for dtype in kafkalog.records.batch_table.COLUMNS.values()]
     with pytest.raises(ValueError, match="outside"):
         batch_kernels.walk_batches(data, number, 0, -1, *columns)
-    one: list[Any] = [np.full(1, 26, np.int32), np.full(1, 2, np.int8), np.zeros(1, np.uint32), np.zeros(1, np.uint8)]
+    one = [np.full(1, 26, np.int32), np.full(1, 2, np.int8), np.zeros(1, np.uint32), np.zeros(1, np.uint8)]
     with pytest.raises(ValueError, match="outside"):
         crc_kernels.check_crcs(data, 0, np.full(1, number), *one)
     with pytest.raises(ValueError, match="outside"):
         crc_kernels.check_crcs(data, number, np.full(1, 0), *one)
 
 
-def test_messages_and_headers_at_the_very_end_of_memory_are_walked() -> None:
+def test_messages_and_headers_at_the_very_end_of_memory_are_walked():
     # what was decompressed lies in the arena, behind which there is more of it: here there is nothing
     rng = np.random.default_rng([SEED, 8])
     wrappers = [seed for seed in seeds() if seed.magic < 2 and seed.plain]
-    statuses: Counter[int] = Counter()
+    statuses = Counter()
     for i in counted(range(max(200, N_INPUTS // 20))):
         seed = wrappers[i % len(wrappers)]
         (plain,) = mutants(rng, seed.plain, 1) if i % 5 else (seed.plain[: int(rng.integers(0, len(seed.plain)))],)

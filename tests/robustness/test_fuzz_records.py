@@ -18,14 +18,14 @@ import warnings
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import numpy as np
 import pytest
 import zstandard
 from effort import THOROUGH, counted, thinned
-from fuzzing import LIMITS, MODES, N_INPUTS, REGRESS, SECONDS, SEED, Mode, keep, tables
+from fuzzing import LIMITS, MODES, N_INPUTS, REGRESS, SECONDS, SEED, keep, tables
 from guard import guarded
 from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, records, repaired, seeds
 from reading import EVERYTHING, read
@@ -49,16 +49,16 @@ class Drained(NamedTuple):
     parts: list[RecordColumns]
     errors: list[KafkalogError]
 
-    def n_bytes(self) -> int:
+    def n_bytes(self):
         """Bytes of the keys and values."""
-        columns: list[Any] = [part[name] for part in self.parts for name in ("key", "value") if name in part]
+        columns = [part[name] for part in self.parts for name in ("key", "value") if name in part]
         return sum(int(column.data.size) for column in columns)
 
 
-def drain(data: Any, mode: Mode) -> Drained:
+def drain(data, mode):
     """Every batch of a buffer, past those that are damaged, as far as their headers can be walked."""
-    parts: list[RecordColumns] = []
-    errors: list[KafkalogError] = []
+    parts = []
+    errors = []
     try:
         for window in walk(BufferSource(data), limits=LIMITS):
             first, n = 0, len(window.batches)
@@ -82,7 +82,7 @@ def drain(data: Any, mode: Mode) -> Drained:
     return Drained(parts, errors)
 
 
-def check_error(error: KafkalogError, size: int) -> None:
+def check_error(error, size):
     """An error says where, and why."""
     assert isinstance(error.reason, Reason)
     assert error.detail
@@ -93,7 +93,7 @@ def check_error(error: KafkalogError, size: int) -> None:
     assert error.reason.value in str(error)
 
 
-def feed(data: bytes, mode: Mode, at_start: bool = False) -> Drained:
+def feed(data, mode, at_start=False):
     """Read an input out of guarded memory and hold what comes of it against the promises."""
     buffer = guarded(data, at_start=at_start)
     begin = time.process_time()
@@ -111,19 +111,19 @@ def feed(data: bytes, mode: Mode, at_start: bool = False) -> Drained:
     return drained
 
 
-def peak_rss() -> int:
+def peak_rss():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def overlong(value: int) -> bytes:
+def overlong(value):
     """The varint of more bytes than any reader may take."""
     return b"\xff" * 10 + builder.varint(value)
 
 
 @functools.cache
-def hostile_batches() -> tuple[bytes, ...]:
+def hostile_batches():
     """Batches with a lie in each size and count field there is."""
-    made: list[bytes] = []
+    made = []
     sizes = (2**31 - 1, -1, 2**62, -(2**31), -(2**63), 2**31, 2**30, 0, 1)
     plain = b"".join(records())
     for size in sizes:
@@ -198,7 +198,7 @@ def hostile_batches() -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_memory(level: str) -> None:
+def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_memory(level):
     make, share = LEVELS[level]
     target = int(N_INPUTS * share)
     rng = np.random.default_rng([SEED, [*LEVELS].index(level)])
@@ -209,7 +209,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
     rss = peak_rss()
     a_seed = -(-target // len(everything))
     done = 0
-    reasons: Counter[str] = Counter()
+    reasons = Counter()
     for seed in everything:
         for i, data in enumerate(counted(make(rng, seed, a_seed))):
             done += 1
@@ -221,7 +221,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
                 drained = [feed(data, each, at_start) for each in MODES]
                 for result in drained:
                     assert result.parts
-                    assert result.parts[0]["offset"][:2].tolist() == [0, 1]  # type: ignore[index, union-attr]
+                    assert result.parts[0]["offset"][:2].tolist() == [0, 1]
                 wrong = [[(error.position, error.reason) for error in result.errors] for result in drained]
                 assert wrong[0] == wrong[1], keep(data, "what is wrong depends on the columns")
                 errors = drained[0].errors
@@ -235,7 +235,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
 
 
 @pytest.mark.parametrize("at_start", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start: bool) -> None:
+def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start):
     rss = peak_rss()
     for batch in hostile_batches()[:: 1 if THOROUGH else 5]:
         for mode in MODES:
@@ -245,7 +245,7 @@ def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start: bool
 
 
 @pytest.mark.slow
-def test_every_prefix_and_every_suffix_of_every_seed_is_read() -> None:
+def test_every_prefix_and_every_suffix_of_every_seed_is_read():
     for seed in seeds():
         step = max(1, len(seed.data) // 40)
         for at in range(0, len(seed.data), step):
@@ -256,7 +256,7 @@ def test_every_prefix_and_every_suffix_of_every_seed_is_read() -> None:
                 feed(repaired(seed.data[:at]), mode)
 
 
-def test_a_byte_outside_a_guarded_buffer_kills_the_process() -> None:
+def test_a_byte_outside_a_guarded_buffer_kills_the_process():
     code = (
         "import ctypes, guard, sys; at_start = sys.argv[1] == 'start';"
         "a = guard.guarded(b'abc', at_start=at_start);"
@@ -275,9 +275,9 @@ def test_a_byte_outside_a_guarded_buffer_kills_the_process() -> None:
 
 
 @functools.cache
-def small_batches() -> dict[str, bytes]:
+def small_batches():
     """A small batch of each kind that brokers wrote."""
-    found: dict[str, bytes] = {}
+    found = {}
     for kind, batches in golden_batches().items():
         fitting = [batch for batch in batches if len(batch) < 330] or batches[:1]
         # the smallest often has no key, no value, nothing
@@ -286,7 +286,7 @@ def small_batches() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", thinned(sorted(small_batches()), 5))
-def test_every_bit_under_the_checksum_is_watched_over(kind: str) -> None:
+def test_every_bit_under_the_checksum_is_watched_over(kind):
     batch = small_batches()[kind]
     batch = struct.pack(">q", BASE) + batch[8:]
     magic, compressed = batch[16], bool(batch[22 if batch[16] == 2 else 17] & 7)
@@ -295,7 +295,7 @@ def test_every_bit_under_the_checksum_is_watched_over(kind: str) -> None:
     # after the offset: the size, the epoch (v2), the magic, the checksum, and what it covers
     watched = set(range(8, len(batch))) - (set(range(12, 16)) if magic == 2 else set())
     buffer = guarded(batch)
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
     for at in range(len(batch)):
         for bit in range(8):
             buffer[at] ^= 1 << bit
@@ -312,15 +312,7 @@ def test_every_bit_under_the_checksum_is_watched_over(kind: str) -> None:
     assert sum(outcomes.values()) == (96 if magic == 2 else 64)
 
 
-def same_but_for_the_unwatched(
-    good: RecordColumns,
-    got: RecordColumns,
-    error: KafkalogError | None,
-    at: int,
-    bit: int,
-    magic: int,
-    compressed: bool,
-) -> str:
+def same_but_for_the_unwatched(good, got, error, at, bit, magic, compressed):
     """What a bit does that no checksum covers: it moves the offsets, or it is the leader epoch, or it is refused."""
     if error is not None:
         assert at < 8
@@ -333,9 +325,9 @@ def same_but_for_the_unwatched(
             continue
         one, other = good[name], got[name]
         if isinstance(one, np.ndarray):
-            assert np.array_equal(one, other), name  # type: ignore[arg-type]
+            assert np.array_equal(one, other), name
         else:
-            assert one.to_pylist() == other.to_pylist(), name  # type: ignore[union-attr]
+            assert one.to_pylist() == other.to_pylist(), name
     if at < 8:
         moved = (
             int.from_bytes(
@@ -349,9 +341,9 @@ def same_but_for_the_unwatched(
         )
         shift = 0 if magic == 0 and compressed else moved
         if not (magic == 1 and compressed and moved == -BASE):
-            assert np.array_equal(good["offset"] + shift, got["offset"])  # type: ignore[operator, arg-type]
+            assert np.array_equal(good["offset"] + shift, got["offset"])
         return "moved"
-    assert good["offset"].tolist() == got["offset"].tolist()  # type: ignore[union-attr]
+    assert good["offset"].tolist() == got["offset"].tolist()
     return "epoch"
 
 
@@ -360,32 +352,32 @@ def same_but_for_the_unwatched(
 GIB = 2**30
 
 
-def zeros_zstd(n: int = GIB) -> bytes:
+def zeros_zstd(n=GIB):
     stream = zstandard.ZstdCompressor(level=1).compressobj()
     chunk = bytes(2**24)
     return b"".join([stream.compress(chunk) for _ in range(n // len(chunk))]) + stream.flush()
 
 
-def zeros_gzip(n: int = GIB) -> bytes:
+def zeros_gzip(n=GIB):
     # the same flushed block again and again; the trailer, which nobody lives to see, is wrong
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = deflater.compress(bytes(2**24)) + deflater.flush(zlib.Z_FULL_FLUSH)
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + block * (n // 2**24) + b"\x03\0" + struct.pack("<II", 0, n & 0xFFFFFFFF)
 
 
-def zeros_lz4(n: int = GIB) -> bytes:
+def zeros_lz4(n=GIB):
     frame = builder.lz4_frame(bytes(2**22), block_size_code=7)
     return frame[:7] + frame[7:-4] * (n // 2**22) + frame[-4:]
 
 
-def zeros_snappy(n: int = 2**28) -> bytes:
+def zeros_snappy(n=2**28):
     xerial = builder.snappy_xerial(bytes(2**20), 2**20)
     return xerial[:16] + xerial[16:] * (n // 2**20)
 
 
-def bombs() -> dict[str, bytes]:
+def bombs():
     """Small files that say or hold far more than any reader may take."""
-    found: dict[str, bytes] = {}
+    found = {}
     big_record = builder.varint(2**30) + b"\0\0\0\1" + builder.varint(2**30 - 20)
     for name, codec, make in (
         ("zstd", 4, zeros_zstd),
@@ -453,7 +445,7 @@ print(json.dumps(found))
 """
 
 
-def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, allowed: int) -> dict[str, list[Any]]:
+def run_bombs(files, tmp_path, max_decompressed, allowed):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     arguments = [str(max_decompressed), str(tmp_path), str(allowed)]
@@ -463,13 +455,12 @@ def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, al
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MALLOC_MMAP_THRESHOLD_": "131072"}
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert run.returncode == 0, run.stderr
-    found: dict[str, list[Any]] = json.loads(run.stdout)
-    return found
+    return json.loads(run.stdout)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks come from /proc")
 @pytest.mark.slow
-def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path: Path) -> None:
+def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path):
     max_decompressed = 32 * 2**20
     files = bombs()
     found = run_bombs(files, tmp_path, max_decompressed, 64 * 2**20 + max_decompressed)
@@ -481,7 +472,7 @@ def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path: Path) -> None:
 # --- what was found ---------------------------------------------------------------------------------------------------
 
 
-def test_what_was_found_once_stays_found(tmp_path: Path) -> None:
+def test_what_was_found_once_stays_found(tmp_path):
     stored = sorted(REGRESS.glob("*.bin"))
     assert stored, "the inputs of regress/ are missing"
     directory = tmp_path / "t-0"

@@ -1,11 +1,8 @@
 """Every partition that real brokers wrote reads as real consumers read it."""
 
-from __future__ import annotations
-
 import hashlib
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
@@ -15,7 +12,6 @@ from reading import without_magic
 
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
-from kafkalog.state.read_committed import IsolationLevel
 
 CASES = [
     (name, archive, topic)
@@ -29,9 +25,7 @@ CASES = [
     ("name", "archive", "topic", "isolation", "threads"),
     thinned([(*case, *way) for case in CASES for way in product(("read_uncommitted", "read_committed"), (2, 1))], 3),
 )
-def test_reading_equals_what_a_consumer_read(
-    name: str, archive: str, topic: str, isolation: IsolationLevel, threads: int
-) -> None:
+def test_reading_equals_what_a_consumer_read(name, archive, topic, isolation, threads):
     expected = golden_sets.truth(name, topic, isolation, archive)
     opened = kafkalog.open(golden_sets.unpacked(name, archive))
     assert isinstance(opened, kafkalog.LogDir)
@@ -45,7 +39,7 @@ def test_reading_equals_what_a_consumer_read(
         assert shown_as_a_consumer_shows_it(row, wanted) == wanted
 
 
-def shown_as_a_consumer_shows_it(row: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+def shown_as_a_consumer_shows_it(row, wanted):
     timestamp = None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000)
     kind = row["timestamp_type"]
     if wanted["timestamp_type"] == -1:
@@ -65,7 +59,7 @@ def shown_as_a_consumer_shows_it(row: dict[str, Any], wanted: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("name", golden_sets.SETS)
-def test_every_segment_equals_the_twin_control_records_and_all(name: str) -> None:
+def test_every_segment_equals_the_twin_control_records_and_all(name):
     from reading import read
 
     n_segments = 0
@@ -82,7 +76,7 @@ def test_every_segment_equals_the_twin_control_records_and_all(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", golden_sets.SETS)
-def test_the_batch_table_equals_the_twins_headers(name: str) -> None:
+def test_the_batch_table_equals_the_twins_headers(name):
     for partition in golden_sets.partitions(name).values():
         for path in golden_sets.log_files(partition):
             expected = list(reference.iter_batches(Path(path).read_bytes()))
@@ -101,7 +95,7 @@ def test_the_batch_table_equals_the_twins_headers(name: str) -> None:
             assert table.delete_horizon_ms.tolist() == horizons
 
 
-def test_offsets_of_a_partition_agree_with_its_checkpoints() -> None:
+def test_offsets_of_a_partition_agree_with_its_checkpoints():
     for name in golden_sets.SETS:
         root = golden_sets.unpacked(name)
         opened = kafkalog.open(root)
@@ -116,7 +110,7 @@ def test_offsets_of_a_partition_agree_with_its_checkpoints() -> None:
             assert partition.leader_epochs.size or name == "k28"
 
 
-def test_raft_control_records_and_the_directory_set_apart_are_there() -> None:
+def test_raft_control_records_and_the_directory_set_apart_are_there():
     opened = kafkalog.open(golden_sets.unpacked("k44"))
     assert isinstance(opened, kafkalog.LogDir)
     metadata = kafkalog.read_table(opened["__cluster_metadata", 0], include_control=True, columns=["is_control", "key"])
@@ -126,7 +120,7 @@ def test_raft_control_records_and_the_directory_set_apart_are_there() -> None:
     assert opened.findings == []
 
 
-def test_golden_files_are_those_of_the_manifest() -> None:
+def test_golden_files_are_those_of_the_manifest():
     for entry in golden_sets.manifest():
         directory = golden_sets.unpacked(entry["broker"]) / entry["dir"]
         assert sorted(path.name for path in directory.iterdir()) == sorted(entry["sha256"])
@@ -136,7 +130,7 @@ def test_golden_files_are_those_of_the_manifest() -> None:
                 assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, path
 
 
-def test_the_small_log_dir_equals_the_packed_sets() -> None:
+def test_the_small_log_dir_equals_the_packed_sets():
     names = [path.name for path in golden_sets.LOG_DIR.iterdir() if path.is_dir()]
     assert len(names) == 10
     for name in names:

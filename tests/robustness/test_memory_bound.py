@@ -1,7 +1,5 @@
 """What a batch of very many tiny records costs, or of a large one: no more than is stated, whatever is done with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -25,7 +23,7 @@ READING, WRITING = (2, 80), (5, 120)
 TINY = b"\x0c\0\0\0\x01\x01\0"
 
 
-def tiny_records(directory: Path, n: int, magic: int) -> Path:
+def tiny_records(directory, n, magic):
     """A partition of one batch with `n` records without key and value."""
     directory.mkdir()
     if magic == 2:
@@ -90,9 +88,7 @@ print(reading, peak() - before, refused)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB here")
 @pytest.mark.parametrize(("times", "magic"), thinned([(1, 2), (1, 0), (2, 2), (2, 0)], 4))
-def test_a_batch_of_very_many_tiny_records_stays_within_the_stated_bound(
-    times: int, magic: int, tmp_path: Path, log_dir: Path
-) -> None:
+def test_a_batch_of_very_many_tiny_records_stays_within_the_stated_bound(times, magic, tmp_path, log_dir):
     partition = tiny_records(tmp_path / "t-0", times * MAX_RECORDS, magic)
     refused = stays_within_the_bound(partition, log_dir, MAX_RECORDS, 16 * MIB)
     # what is refused is refused by all but verify, which reports it
@@ -125,9 +121,7 @@ print(before, peak())
         "assert not kafkalog.verify(sys.argv[1], deep=True, threads=1).ok",
     ],
 )
-def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_limits(
-    call: str, tmp_path: Path
-) -> None:
+def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_limits(call, tmp_path):
     partition = tiny_records(tmp_path / "t-0", 35_000_000, 2)
     assert (partition / segment_file_name(0)).stat().st_size < 25_000
     command = [sys.executable, "-c", PEAK.format(call=call), str(partition)]
@@ -140,7 +134,7 @@ def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_l
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB here")
-def test_a_large_record_stays_within_the_stated_bound(tmp_path: Path, log_dir: Path) -> None:
+def test_a_large_record_stays_within_the_stated_bound(tmp_path, log_dir):
     partition = tmp_path / "t-0"
     partition.mkdir()
     size = 64 * MIB if THOROUGH else 24 * MIB
@@ -150,7 +144,7 @@ def test_a_large_record_stays_within_the_stated_bound(tmp_path: Path, log_dir: P
     assert stays_within_the_bound(partition, log_dir, 1000, size) == 0
 
 
-def stays_within_the_bound(partition: Path, log_dir: Path, n_records: int, decompressed: int) -> int:
+def stays_within_the_bound(partition, log_dir, n_records, decompressed):
     """Do everything with a partition in a new process; returns how many of the calls were refused."""
     arguments = [str(path) for path in (partition, partition.with_name("out"), log_dir / "p-multi-0")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -166,9 +160,7 @@ def stays_within_the_bound(partition: Path, log_dir: Path, n_records: int, decom
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("check_crcs", [True, False])
-def test_a_batch_of_more_records_than_allowed_is_named_and_the_others_are_read(
-    magic: int, check_crcs: bool, tmp_path: Path
-) -> None:
+def test_a_batch_of_more_records_than_allowed_is_named_and_the_others_are_read(magic, check_crcs, tmp_path):
     partition = tiny_records(tmp_path / "t-0", 500, magic)
     log = partition / segment_file_name(0)
     behind = builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")], base_offset=10_000)
@@ -184,7 +176,7 @@ def test_a_batch_of_more_records_than_allowed_is_named_and_the_others_are_read(
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_wrong_checksum_or_count_is_found_before_too_many_records_are(codec: int, tmp_path: Path) -> None:
+def test_a_wrong_checksum_or_count_is_found_before_too_many_records_are(codec, tmp_path):
     limits = Limits(max_records_per_batch=4)
     records = [builder.record_v2(0, i, None, b"v") for i in range(5)]
     good = builder.batch_v2(records, codec=codec)
@@ -198,7 +190,7 @@ def test_a_wrong_checksum_or_count_is_found_before_too_many_records_are(codec: i
             kafkalog.read_table(directory, limits=limits)
 
 
-def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+def test_what_is_written_can_be_read_again(tmp_path):
     n = Limits().max_records_per_batch + 1
     kafkalog.write_table(pa.table({"value": pa.nulls(n, pa.binary())}), tmp_path, topic="t", batch_size=2**26)
     batches = kafkalog.batches(tmp_path).to_table()

@@ -4,21 +4,15 @@ Sound partitions of real brokers, some with flipped bits. `KAFKALOG_FUZZ_SEED` a
 and more of them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import damaged_partitions
 import numpy as np
-import numpy.typing as npt
 import pytest
 from effort import counted, examples, thinned
 from files import flip
-from filter_twin import Row, holds, in_ranges
+from filter_twin import holds, in_ranges
 from ways import COLUMNS, WAYS, outcome, seams
 
 import kafkalog
@@ -31,24 +25,24 @@ SIZES = (None, 300, 1500, 6000)
 RANGES = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
 
 
-def third(offset: int) -> bool:
+def third(offset):
     return offset % 3 == 1
 
 
-def even_end(key: npt.NDArray[np.uint8], key_is_null: bool) -> bool:
+def even_end(key, key_is_null):
     return not key_is_null and key.size > 0 and key[key.size - 1] % 2 == 0
 
 
-FUNCTIONS: tuple[tuple[Any, Callable[[Row], bool]], ...] = (
+FUNCTIONS = (
     (third, lambda row: row["offset"] % 3 == 1),
     (even_end, lambda row: bool(row["key"]) and row["key"][-1] % 2 == 0),
 )
 
 
-def random_ranges(rng: np.random.Generator, rows: list[Row]) -> Row:
+def random_ranges(rng, rows):
     """Bounds from near these records."""
     some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
-    near: dict[str, list[int]] = {
+    near = {
         name: [max(row[name] + int(rng.integers(-1, 2)), 0) for row in some if row[name] is not None] or [0]
         for name in ("offset", "timestamp")
     }
@@ -60,14 +54,14 @@ def random_ranges(rng: np.random.Generator, rows: list[Row]) -> Row:
     return query
 
 
-def random_conditions(rng: np.random.Generator, rows: list[Row]) -> Row:
+def random_conditions(rng, rows):
     """Filters and a function, with values of these records."""
     some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
     keys = [row["key"] for row in some if row["key"] is not None] or [b"k"]
     values = [row["value"][: int(rng.integers(1, 30))] for row in some if row["value"] is not None] or [b"v"]
     stamps = [row["timestamp"] for row in some if row["timestamp"] is not None] or [0]
     offsets = [row["offset"] for row in some] or [0]
-    choices: tuple[tuple[str, tuple[str, ...], Any], ...] = (
+    choices = (
         ("key", ("==", "!=", "<", ">=", "starts_with", "contains"), keys[0]),
         ("value", ("==", "!=", "starts_with", "contains"), values[0]),
         ("offset", ("==", "!=", "<", ">="), offsets[0]),
@@ -76,32 +70,32 @@ def random_conditions(rng: np.random.Generator, rows: list[Row]) -> Row:
         ("batch_position", ("<", ">="), int(rng.integers(0, 20_000))),
         ("producer_id", ("==", "!=", ">="), int(rng.integers(-1, 5000))),
     )
-    conditions: list[tuple[Any, ...]] = []
+    conditions = []
     for _ in range(int(rng.choice([0, 0, 1, 2]))):
         if rng.random() < 0.2:
             conditions.append((str(rng.choice(["key", "value"])), str(rng.choice(["is null", "is not null"]))))
         else:
             name, operations, value = choices[int(rng.integers(0, len(choices)))]
             conditions.append((name, str(rng.choice(operations)), value))
-    query: Row = {"filters": conditions} if conditions else {}
+    query = {"filters": conditions} if conditions else {}
     if rng.random() < 0.2:
         query["where"], _ = FUNCTIONS[int(rng.integers(0, len(FUNCTIONS)))]
     return query
 
 
-def is_wanted(row: Row, query: Row) -> bool:
+def is_wanted(row, query):
     """Whether filters and function choose a record."""
     meanings = [meaning for function, meaning in FUNCTIONS if function is query.get("where")]
     return holds(row, [query.get("filters", [])]) and all(meaning(row) for meaning in meanings)
 
 
-def last_of_keys(rows: list[Row]) -> list[Row]:
+def last_of_keys(rows):
     """The last record of each key, unless it has no value."""
     last = {row["key"]: number for number, row in enumerate(rows) if row["key"] is not None}
     return [row for number, row in enumerate(rows) if last.get(row["key"]) == number and row["value"] is not None]
 
 
-def answer(rng: np.random.Generator, path: Path, query: Row, rows: list[Row]) -> tuple[Any, Any, str]:
+def answer(rng, path, query, rows):
     """What a query gives, in one of the ways to ask for it, and what it ought to; and that way."""
     kind = str(rng.choice(["rows", "rows", "count", "head", "tail", "plan", "numpy"]))
     n = int(rng.integers(1, 12))
@@ -123,7 +117,7 @@ def answer(rng: np.random.Generator, path: Path, query: Row, rows: list[Row]) ->
     return found.rows, [{name: row[name] for name in columns} for row in rows], f"{kind} of {columns}"
 
 
-def wrong_answers(seed: int, number: int, folder: Path) -> list[str]:
+def wrong_answers(seed, number, folder):
     rng = np.random.default_rng([seed, number, 11])
     sources = damaged_partitions.sources()
     source = sources[int(rng.integers(0, len(sources)))]
@@ -166,7 +160,7 @@ def wrong_answers(seed: int, number: int, folder: Path) -> list[str]:
 @pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
 @pytest.mark.timeout(max(300, N))
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning", "ignore::kafkalog.TransactionWarning")
-def test_queries_mean_what_python_makes_of_the_records(part: int, tmp_path: Path) -> None:
+def test_queries_mean_what_python_makes_of_the_records(part, tmp_path):
     wrong = []
     for number in counted(range(part, N, N_PARTS)):
         folder = tmp_path / str(number)

@@ -1,12 +1,9 @@
 """What reads, and what writes elsewhere, never opens a source for writing: seen from outside, by strace."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from needs import missing
@@ -33,7 +30,7 @@ kafkalog.diff(source + "/p-txn-0", source + "-2/p-txn-0")
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_no_call_that_writes_names_a_source(tmp_path: Path, log_dir: Path) -> None:
+def test_no_call_that_writes_names_a_source(tmp_path, log_dir):
     strace = shutil.which("strace")
     if strace is None:
         missing("strace is not installed: nothing has seen from outside that sources are not written to")

@@ -4,8 +4,6 @@
 another number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -15,14 +13,12 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from damaged_partitions import Damaged, damaged
+from damaged_partitions import damaged
 from effort import fuzz_inputs, thinned
 
 import kafkalog
@@ -42,20 +38,18 @@ EXTRA = ("leader_epoch", "producer_id", "producer_epoch", "sequence", "is_transa
 EXTRA += ("batch_base_offset", "batch_position", "segment")
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", *EXTRA)
 
-Call = tuple[str, Callable[[], Any]]
-
 
 class BugError(Exception):
     """A command ended as only a bug or a wrong command line may."""
 
 
-def opened(path: Path) -> Any:
+def opened(path):
     return kafkalog.open(path, limits=LIMITS)
 
 
-def partitions(root: Path) -> list[Any]:
+def partitions(root):
     """What can be opened of a log dir; what is raised here is seen by the calls that open it, too."""
-    found: list[Any] = []
+    found = []
     with contextlib.suppress(Exception):
         log_dir = opened(root)
         for key in log_dir:
@@ -64,15 +58,15 @@ def partitions(root: Path) -> list[Any]:
     return found
 
 
-def segments(root: Path) -> list[Any]:
-    found: list[Any] = []
+def segments(root):
+    found = []
     for partition in partitions(root):
         with contextlib.suppress(Exception):
             found += partition.segments
     return found
 
 
-def command(*arguments: object) -> None:
+def command(*arguments):
     """A command line in this process."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="surrogateescape", write_through=True)
     err = io.StringIO()
@@ -82,19 +76,19 @@ def command(*arguments: object) -> None:
         raise BugError(f"exit code {code}\n{err.getvalue()}")
 
 
-def _copy(root: Path, out: Path) -> Path:
+def _copy(root, out):
     target = out / "copy"
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(root, target, symlinks=True))
 
 
-def _drained(iterator: Any) -> None:
+def _drained(iterator):
     for _ in iterator:
         pass
 
 
-def _reading(root: Path, mode: str, threads: int) -> Iterator[Call]:
-    options: dict[str, Any] = {"on_corruption": mode, "threads": threads, "limits": LIMITS}
+def _reading(root, mode, threads):
+    options = {"on_corruption": mode, "threads": threads, "limits": LIMITS}
     committed = {"isolation_level": "read_committed"}
     yield "read_table", lambda: kafkalog.read_table(root, columns=COLUMNS, **options).validate(full=True)
     yield "read_table committed", lambda: kafkalog.read_table(root, include_deleted=True, **committed, **options)
@@ -117,19 +111,19 @@ def _reading(root: Path, mode: str, threads: int) -> Iterator[Call]:
     yield "count_rows", lambda: kafkalog.scan(root, **options).count_rows()
     yield "explain", lambda: str(kafkalog.scan(root, start_timestamp=10**12, **options).explain(analyze=True))
     yield "head", lambda: kafkalog.scan(root, **options).head(3)
-    yield "batches", lambda: kafkalog.batches(root, on_corruption=mode, limits=LIMITS).to_table()  # type: ignore[arg-type]
+    yield "batches", lambda: kafkalog.batches(root, on_corruption=mode, limits=LIMITS).to_table()
 
 
-def _tasks(root: Path, mode: str) -> Iterator[Call]:
+def _tasks(root, mode):
     for level in ("read_uncommitted", "read_committed"):
 
-        def tasks(level: Any = level) -> None:
-            for task in plan(root, isolation_level=level, on_corruption=mode, task_bytes=10_000, limits=LIMITS).tasks:  # type: ignore[arg-type]
+        def tasks(level=level):
+            for task in plan(root, isolation_level=level, on_corruption=mode, task_bytes=10_000, limits=LIMITS).tasks:
                 _drained(read_task(task, limits=LIMITS))
 
         yield f"plan {level}", tasks
 
-        def tail(level: Any = level) -> None:
+        def tail(level=level):
             ends = LogTail(
                 lambda: opened(root),
                 lambda key: True,
@@ -142,8 +136,8 @@ def _tasks(root: Path, mode: str) -> Iterator[Call]:
         yield f"tail {level}", tail
 
 
-def _properties(root: Path) -> Iterator[Call]:
-    def log_dir() -> None:
+def _properties(root):
+    def log_dir():
         found = opened(root)
         _ = found.findings, found.topics, found.is_live, found.properties, repr(found)
         for key in found:
@@ -192,7 +186,7 @@ def _properties(root: Path) -> Iterator[Call]:
             )
 
 
-def _indexes(root: Path) -> Iterator[Call]:
+def _indexes(root):
     for segment in segments(root):
         yield "Segment.find_offsets", lambda segment=segment: segment.find_offsets(np.array(OFFSETS))
         yield "Segment.find_timestamps", lambda segment=segment: segment.find_timestamps(np.array(TIMESTAMPS))
@@ -201,7 +195,7 @@ def _indexes(root: Path) -> Iterator[Call]:
         yield "Segment.index_statistics", lambda segment=segment: segment.index_statistics(what_if=[1000])
         for name in ("offset_index", "time_index", "transaction_index"):
 
-            def look(segment: Any = segment, name: str = name) -> None:
+            def look(segment=segment, name=name):
                 index = getattr(segment, name)
                 if index is None:
                     return
@@ -213,7 +207,7 @@ def _indexes(root: Path) -> Iterator[Call]:
             yield f"Segment.{name}", look
 
 
-def _dumped(dump: kafkalog.Dump, of: Callable[[kafkalog.Dump], Any]) -> None:
+def _dumped(dump, of):
     try:
         _drained(of(dump))
     except ValueError as error:
@@ -223,10 +217,10 @@ def _dumped(dump: kafkalog.Dump, of: Callable[[kafkalog.Dump], Any]) -> None:
     _drained(dump.mismatches())
 
 
-def _dumping(root: Path) -> Iterator[Call]:
+def _dumping(root):
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
     files = sorted(path for path in root.glob("*/*") if path.suffix in suffixes and not path.is_dir())
-    every: tuple[dict[str, Any], ...] = (
+    every = (
         {},
         {"deep_iteration": True},
         {"print_data_log": True, "dialect": "2.8"},
@@ -243,33 +237,33 @@ def _dumping(root: Path) -> Iterator[Call]:
     yield "cli dump", lambda: command("dump", "--json", "--print-data-log", "--keep-going", *files) if files else None
 
 
-def _repairing(root: Path, out: Path, threads: int) -> Iterator[Call]:
+def _repairing(root, out, threads):
     yield "verify", lambda: str(kafkalog.verify(root, threads=threads, limits=LIMITS))
     yield "verify deep", lambda: str(kafkalog.verify(root, deep=True, threads=1, limits=LIMITS))
     yield "verify indexes", lambda: str(kafkalog.verify(root, indexes_only=True, index_interval_bytes=100))
     kinds = ["offset", "time", "txn", "snapshot", "epochs"]
     yield (
         "rebuild out",
-        lambda: kafkalog.reindex(root, kinds=kinds, output=out / "rebuilt", threads=threads, limits=LIMITS),  # type: ignore[arg-type]
+        lambda: kafkalog.reindex(root, kinds=kinds, output=out / "rebuilt", threads=threads, limits=LIMITS),
     )
     yield (
         "rebuild in place",
-        lambda: kafkalog.reindex(_copy(root, out), kinds=kinds, in_place=True, backup=True, limits=LIMITS),  # type: ignore[arg-type]
+        lambda: kafkalog.reindex(_copy(root, out), kinds=kinds, in_place=True, backup=True, limits=LIMITS),
     )
     for segment in segments(root)[:3]:
         yield (
             "rebuild segment",
             lambda segment=segment: kafkalog.reindex(
                 segment.path,
-                kinds=kinds,  # type: ignore[arg-type]
+                kinds=kinds,
                 dry_run=True,
                 limits=LIMITS,
             ),
         )
 
 
-def _converting(root: Path, out: Path, mode: str, threads: int) -> Iterator[Call]:
-    every: tuple[dict[str, Any], ...] = (
+def _converting(root, out, mode, threads):
+    every = (
         {},
         {"compression": "lz4", "drop": [("offset", "<", 30)]},
         {"batch_size": 1000, "redact": {"value": None}, "include_deleted": True},
@@ -297,17 +291,17 @@ TABLE = pa.table(
 )
 
 
-def _writing(root: Path, partition: Path, out: Path) -> Iterator[Call]:
+def _writing(root, partition, out):
     topic, number = partition.name.rsplit("-", 1)
     table = TABLE.append_column("partition", pa.array([int(number)] * 2, pa.int32()))
 
-    def append(**options: Any) -> None:
+    def append(**options):
         with kafkalog.PartitionWriter(_copy(root, out) / partition.name, limits=LIMITS, **options) as writer:
             writer.append(TABLE)
             writer.roll()
             writer.append(TABLE, producer=(7, 0))
 
-    def load() -> None:
+    def load():
         file = out / "records.jsonl"
         file.write_text(json.dumps({"value": "dg==", "partition": int(number)}))
         kafkalog.load([file], _copy(root, out), topic=topic)
@@ -317,14 +311,14 @@ def _writing(root: Path, partition: Path, out: Path) -> Iterator[Call]:
     yield "write_table", lambda: kafkalog.write_table(table, _copy(root, out), topic=topic)
     yield "load_files", load
 
-    def install(replace: bool) -> None:
+    def install(replace):
         """The damaged log dir is what is installed into."""
         fresh = out / "fresh"
         shutil.rmtree(fresh, ignore_errors=True)
         kafkalog.write_table(table, fresh, topic=topic)
         kafkalog.install(fresh / partition.name, _copy(root, out), replace=replace, limits=LIMITS)
 
-    def install_from() -> None:
+    def install_from():
         target = out / "broker"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -336,9 +330,9 @@ def _writing(root: Path, partition: Path, out: Path) -> Iterator[Call]:
     yield "install from", install_from
 
 
-def _commands(root: Path, out: Path, mode: str) -> Iterator[Call]:
+def _commands(root, out, mode):
     on = ("--on-corruption", mode)
-    every: tuple[tuple[object, ...], ...] = (
+    every = (
         ("ls", root, "--segments"),
         ("ls", root, "--json"),
         ("cat", root, *on),
@@ -364,7 +358,7 @@ def _commands(root: Path, out: Path, mode: str) -> Iterator[Call]:
         yield f"kafkalog {arguments[0]} {arguments[2:]}", lambda arguments=arguments: command(*arguments)
 
 
-def calls(root: Path, partition: Path, out: Path, number: int) -> Iterator[Call]:
+def calls(root, partition, out, number):
     """All there is to be done with a log dir; `number` chooses between modes.
 
     Parameters
@@ -397,7 +391,7 @@ FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
 SECONDS = 3.0
 
 
-def failures(case: Damaged, out: Path, number: int, reasons: Counter[str]) -> list[str]:
+def failures(case, out, number, reasons):
     """What is wrong with what came of each call."""
     found = []
     for name, call in calls(case.root, case.partition, out, number):
@@ -416,7 +410,7 @@ def failures(case: Damaged, out: Path, number: int, reasons: Counter[str]) -> li
     return found
 
 
-def run(number: int, tmp_path: Path, reasons: Counter[str]) -> list[str]:
+def run(number, tmp_path, reasons):
     """One partition under all; what it did wrong, with what makes it again."""
     base = tmp_path / "case"
     base.mkdir()
@@ -442,14 +436,14 @@ def run(number: int, tmp_path: Path, reasons: Counter[str]) -> list[str]:
         shutil.rmtree(base)
 
 
-def snapshot(root: Path) -> dict[str, bytes | None]:
+def snapshot(root):
     return {str(path): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
 
 
 @pytest.mark.timeout(max(300, 10 * N_PARTITIONS))
 @pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
-def test_damaged_files_give_kafkalog_errors_on_every_surface(part: int, tmp_path: Path) -> None:
-    reasons: Counter[str] = Counter()
+def test_damaged_files_give_kafkalog_errors_on_every_surface(part, tmp_path):
+    reasons = Counter()
     found = []
     for number in range(FIRST + part, FIRST + N_PARTITIONS, N_PARTS):
         found += run(number, tmp_path, reasons)

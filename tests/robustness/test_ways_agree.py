@@ -4,11 +4,7 @@ Sizes of windows, threads, mappings and forms of columns must not show. `KAFKALO
 choose other partitions and more of them, `KAFKALOG_FUZZ_FIRST` begins at another number.
 """
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-from typing import Any
 
 import damaged_partitions
 import misplaced_files
@@ -20,9 +16,9 @@ from ways import COLUMNS, WAYS, Outcome, outcome, seams
 from kafkalog.errors import KafkalogError
 
 
-def random_query(rng: np.random.Generator, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def random_query(rng, rows):
     """Columns, ranges, filters and what to do about damage, with numbers and keys from near these records."""
-    query: dict[str, Any] = {
+    query = {
         "columns": ["offset", *(name for name in COLUMNS[1:] if rng.random() < 0.4)],
         "include_control": bool(rng.random() < 0.3),
         "include_deleted": bool(rng.random() < 0.3),
@@ -42,7 +38,7 @@ def random_query(rng: np.random.Generator, rows: list[dict[str, Any]]) -> dict[s
         query["start_timestamp"] = max(min(stamps), 0)
     if rng.random() < 0.3:
         query["end_timestamp"] = max(max(stamps), 0)
-    conditions: list[Any] = []
+    conditions = []
     if rng.random() < 0.25:
         conditions.append(("key", str(rng.choice(["==", "starts_with", "!="])), keys[0]))
     if rng.random() < 0.15:
@@ -61,7 +57,7 @@ N = int(os.environ.get("KAFKALOG_WAYS_N") or examples(800))
 N_QUERIES = 4
 SIZES = (300, 1500, 6000)
 BOUNDS = {"filters", "start_offset", "end_offset", "start_timestamp", "end_timestamp"}
-EVERYTHING: dict[str, Any] = {
+EVERYTHING = {
     "columns": list(COLUMNS),
     "on_corruption": "skip",
     "internal": True,
@@ -70,7 +66,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def asked(path: Path, query: dict[str, Any], **way: Any) -> Outcome:
+def asked(path, query, **way):
     """The outcome; what cannot be opened has no records."""
     try:
         return outcome(path, query, **way)
@@ -78,9 +74,7 @@ def asked(path: Path, query: dict[str, Any], **way: Any) -> Outcome:
         return Outcome([], (type(error).__name__, error.reason, error.path, error.position), [])
 
 
-def differences(
-    plain: Outcome, other: Outcome, query: dict[str, Any], *, has_copies: bool, in_parts: bool
-) -> list[str]:
+def differences(plain, other, query, *, has_copies, in_parts):
     """Fields of an outcome that differ. Damage behind a bound or an error may be met or not."""
     if in_parts:
         if {one.error[0] for one in (plain, other) if one.error} - {"CorruptionError"}:
@@ -96,7 +90,7 @@ def differences(
     return [name for name in names if getattr(plain, name) != getattr(other, name)]
 
 
-def disagreements(seed: int, number: int, folder: Path) -> list[str]:
+def disagreements(seed, number, folder):
     """What is not the same with a damaged partition."""
     rng = np.random.default_rng([seed, number, 7])
     with damaged_partitions.without_right_checksums():
@@ -124,7 +118,7 @@ def disagreements(seed: int, number: int, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
 @pytest.mark.timeout(max(300, N))
-def test_every_way_to_read_a_damaged_partition_gives_the_same(part: int, tmp_path: Path) -> None:
+def test_every_way_to_read_a_damaged_partition_gives_the_same(part, tmp_path):
     found = []
     for number in counted(range(FIRST + part, FIRST + N, N_PARTS)):
         folder = tmp_path / str(number)
@@ -134,5 +128,5 @@ def test_every_way_to_read_a_damaged_partition_gives_the_same(part: int, tmp_pat
 
 
 @pytest.mark.parametrize(("seed", "number"), [(31, 2281), (20261126, 228)])
-def test_partitions_that_were_not_read_the_same_once(seed: int, number: int, tmp_path: Path) -> None:
+def test_partitions_that_were_not_read_the_same_once(seed, number, tmp_path):
     assert disagreements(seed, number, tmp_path) == []

@@ -13,10 +13,9 @@ import os
 import pickle
 import random
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import duckdb
@@ -45,7 +44,7 @@ N_HUNDREDS = int(os.environ.get("KAFKALOG_QUERIES_HUNDREDS", "67"))
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     """A log dir with a compacted topic, transactions, records without timestamps, null keys, and an empty partition."""
     path = tmp_path_factory.mktemp("logs")
     for broker, names in SOURCES.items():
@@ -57,7 +56,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def table(log: Path) -> pa.Table:
+def table(log):
     return kafkalog.read_table(log, columns=COLUMNS)
 
 
@@ -69,7 +68,7 @@ class Condition(NamedTuple):
     kind: str
 
 
-def comparison(rng: random.Random, table: pa.Table) -> Condition:
+def comparison(rng, table):
     """A condition on one column."""
     name = rng.choice(["offset", "partition", "timestamp", "topic", "key", "value", "leader_epoch", "producer_id"])
     name = rng.choice([name, name, name, "compression", "is_transactional", "timestamp_type", "segment"])
@@ -95,7 +94,7 @@ def comparison(rng: random.Random, table: pa.Table) -> Condition:
         return Condition(quoted, column, "flag")
     operation = rng.choice(["=", "<>", "<", "<=", ">", ">="])
     other = value(rng, table, name)
-    compare: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+    compare = {
         "=": lambda one: one == other,
         "<>": lambda one: one != other,
         "<": lambda one: one < other,
@@ -106,7 +105,7 @@ def comparison(rng: random.Random, table: pa.Table) -> Condition:
     return Condition(f"{quoted} {operation} {quote(other)}", compare[operation](column), "compare")
 
 
-def value(rng: random.Random, table: pa.Table, name: str) -> Any:
+def value(rng, table, name):
     """A value of a column, or one near it."""
     found = table[name][rng.randrange(table.num_rows)]
     if name == "timestamp":
@@ -120,7 +119,7 @@ def value(rng: random.Random, table: pa.Table, name: str) -> Any:
     return found.as_py()
 
 
-def quote(value: Any) -> str:
+def quote(value):
     """A value as a literal that DuckDB and DataFusion both read."""
     if isinstance(value, datetime):
         return f"timestamptz '{value.isoformat(sep=' ', timespec='microseconds')}'"
@@ -129,7 +128,7 @@ def quote(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def predicate(rng: random.Random, table: pa.Table, depth: int = 2) -> Condition:
+def predicate(rng, table, depth=2):
     if depth == 0 or rng.random() < 0.25:
         return comparison(rng, table)
     one, other = predicate(rng, table, depth - 1), predicate(rng, table, depth - 1)
@@ -145,7 +144,7 @@ def predicate(rng: random.Random, table: pa.Table, depth: int = 2) -> Condition:
 class Engines:
     """The engines, each with the dataset (`log`) and with a table of the same records (`copy`)."""
 
-    def __init__(self, log: Path, table: pa.Table) -> None:
+    def __init__(self, log, table):
         self.dataset = kafkalog.dataset(log, columns=COLUMNS, threads=1)
         self.duck = duckdb.connect()
         self.duck.execute("set threads = 1")
@@ -153,9 +152,9 @@ class Engines:
         self.duck.register("arrow_table", table)
         self.duck.execute("create table copy as select * from arrow_table")
         self.polars = {"log": pl.scan_pyarrow_dataset(self.dataset), "copy": pl.DataFrame(table).lazy()}
-        self.fusion: Any = None
+        self.fusion = None
 
-    def start_fusion(self, table: pa.Table) -> None:
+    def start_fusion(self, table):
         try:
             import datafusion
         except ImportError:
@@ -165,7 +164,7 @@ class Engines:
         self.fusion.register_record_batches("copy", [table.to_batches()])
         self.fusion.register_dataset("arrow", ds.dataset(table))
 
-    def run(self, engine: str, source: str, names: list[str], where: Condition) -> pa.Table:
+    def run(self, engine, source, names, where):
         """The columns of these names, ordered by them all; without names the number of rows as `n`."""
         if engine == "polars":
             rows = self.polars[source].filter(where.polars)
@@ -182,11 +181,11 @@ class Engines:
 
 
 @pytest.fixture(scope="module")
-def engines(log: Path, table: pa.Table) -> Engines:
+def engines(log, table):
     return Engines(log, table)
 
 
-def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> int:
+def check(engines, engine, table, n, seed):
     """Compare `n` random queries; returns how many of them had a row."""
     rng, found = random.Random(seed), 0
     for _ in range(n):
@@ -209,16 +208,14 @@ def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(
-    engines: Engines, engine: str, table: pa.Table
-) -> None:
+def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(engines, engine, table):
     if engine == "datafusion":
         engines.start_fusion(table)
     n_queries = 60 if THOROUGH else 24
     assert check(engines, engine, table, n_queries, seed=1) > n_queries // 2
 
 
-def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines: Engines, table: pa.Table) -> None:
+def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines, table):
     engines.start_fusion(table)
     for sql in (
         "select topic from log where topic = 'none' order by \"offset\" limit 3",
@@ -231,7 +228,7 @@ def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines: Engines, tabl
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_twenty_thousand_random_queries(engines: Engines, engine: str, table: pa.Table) -> None:
+def test_twenty_thousand_random_queries(engines, engine, table):
     if engine == "datafusion":
         engines.start_fusion(table)
     # a seed a hundred, so that what differs is found again in seconds
@@ -243,7 +240,7 @@ START = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
-def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hours(tmp_path_factory):
     """Two topics of 48 hours in three segments each, with indexes."""
     path = tmp_path_factory.mktemp("hours")
     for topic in ("orders-0", "clicks-0"):
@@ -263,14 +260,14 @@ def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def bytes_read(scan: kafkalog.Scan, read: Callable[[], Any]) -> int:
-    counts: list[int] = []
+def bytes_read(scan, read):
+    counts = []
     scan.progress = counts.append
     read()
     return sum(counts)
 
 
-def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path) -> None:
+def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours):
     first, last = (datetime.fromtimestamp((START + n * HOUR) / 1000, UTC) for n in (30, 31))
     ours = kafkalog.scan(
         hours, filters=[("topic", "==", "orders"), ("timestamp", ">=", first), ("timestamp", "<", last)]
@@ -283,7 +280,7 @@ def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path)
     scan = kafkalog.scan(hours)
     log = scan.to_dataset()
     where = (pl.col("topic") == "orders") & (pl.col("timestamp") >= first) & (pl.col("timestamp") < last)
-    queries: dict[str, Callable[[], int]] = {
+    queries = {
         "duckdb": lambda: len(con.sql(sql).fetchall()),
         "polars": lambda: pl.scan_pyarrow_dataset(log).filter(where).select("offset").collect().height,
     }
@@ -300,7 +297,7 @@ def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path)
         assert 0 < bytes_read(scan, query) <= 1.05 * n_bytes, engine
 
 
-def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:
+def test_a_dataset_has_what_engines_call(log, table):
     dataset = kafkalog.dataset(log, columns=COLUMNS)
     field = pc.field
     assert isinstance(dataset, ds.Dataset)
@@ -325,7 +322,7 @@ def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:
     assert sum(fragment.count_rows() for fragment in dataset.get_fragments()) == table.num_rows
 
 
-def test_what_a_dataset_cannot_do_is_an_error_and_no_crash(log: Path, tmp_path: Path) -> None:
+def test_what_a_dataset_cannot_do_is_an_error_and_no_crash(log, tmp_path):
     dataset = kafkalog.dataset(log)
     for call in (
         lambda: dataset.take([0]),
@@ -351,7 +348,7 @@ def test_what_a_dataset_cannot_do_is_an_error_and_no_crash(log: Path, tmp_path: 
     assert public - set(vars(type(dataset))) == kept  # what is inherited would be about the file that does not exist
 
 
-def test_a_dataset_of_a_scan_with_a_limit_filters_what_the_limit_left(log: Path) -> None:
+def test_a_dataset_of_a_scan_with_a_limit_filters_what_the_limit_left(log):
     scan = kafkalog.scan(log, limit=100)
     later = pc.field("offset") > sorted(scan.to_table()["offset"].to_pylist())[40]
     left = scan.to_table().filter(later)
@@ -364,7 +361,7 @@ def test_a_dataset_of_a_scan_with_a_limit_filters_what_the_limit_left(log: Path)
         scan.narrowed(None, later)
 
 
-def test_damage_is_told_through_an_engine(hours: Path, tmp_path: Path) -> None:
+def test_damage_is_told_through_an_engine(hours, tmp_path):
     shutil.copytree(hours / "orders-0", tmp_path / "orders-0")
     path = tmp_path / "orders-0" / kf.segment_file_name(0)
     data = bytearray(path.read_bytes())
@@ -381,7 +378,7 @@ def test_damage_is_told_through_an_engine(hours: Path, tmp_path: Path) -> None:
     "library",
     ["pyarrow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("deltalake", "pyiceberg", "lance"))],
 )
-def test_lakes_take_the_records(library: str, hours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lakes_take_the_records(library, hours, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where a process that is spawned finds this module
     wanted = (pc.field("topic") == "orders") & (pc.field("offset") < 900)
     names = ["topic", "partition", "offset", "timestamp", "key"]
@@ -413,14 +410,14 @@ def test_lakes_take_the_records(library: str, hours: Path, tmp_path: Path, monke
     assert sorted(found["offset"].to_pylist()) == list(range(900))
 
 
-def through_lance(scan: kafkalog.Scan, path: str) -> pa.Table:
+def through_lance(scan, path):
     import lance
 
     lance.write_dataset(scan.to_reader(), path)
     return lance.dataset(path).to_table()
 
 
-def iceberg_schema(schema: pa.Schema) -> pa.Schema:
+def iceberg_schema(schema):
     """Iceberg's timestamps are of microseconds."""
     at = schema.get_field_index("timestamp")
     return schema.set(at, pa.field("timestamp", pa.timestamp("us", "UTC")))

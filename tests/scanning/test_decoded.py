@@ -1,13 +1,9 @@
 """Scans that decode values: their types, their ends, and options that cannot be."""
 
-from __future__ import annotations
-
 import json
 import operator
 import random
 from copy import copy
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
@@ -22,21 +18,21 @@ from kafkalog.cli.app import main
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def orders(tmp_path_factory):
     return written_orders(tmp_path_factory.mktemp("log"))
 
 
 @BROKEN
-def test_head_and_tail_read_the_types_of_their_own_records(orders: Path) -> None:
+def test_head_and_tail_read_the_types_of_their_own_records(orders):
     scan = kafkalog.scan(orders, decode={"value": "json"})
     assert scan.head(2).column("value").to_pylist() == ORDERS[:2]
     assert scan.tail(2).column("value").to_pylist() == ORDERS[-2:]
 
 
 @BROKEN
-def test_head_tells_of_its_bytes_and_of_what_it_could_not_decode(orders: Path) -> None:
+def test_head_tells_of_its_bytes_and_of_what_it_could_not_decode(orders):
     scan = kafkalog.scan(orders, decode={"value": "json"})
-    done: list[int] = []
+    done = []
     scan.progress = done.append
     assert len(scan.head(100)) == len(ORDERS)
     assert sum(done) == sum(path.stat().st_size for path in orders.glob("*.log"))
@@ -62,21 +58,21 @@ def test_head_tells_of_its_bytes_and_of_what_it_could_not_decode(orders: Path) -
         ({"schemas": "."}, "schemas is for decode="),
     ],
 )
-def test_options_that_cannot_be_say_why(orders: Path, options: Any, message: str) -> None:
+def test_options_that_cannot_be_say_why(orders, options, message):
     with pytest.raises(ValueError, match=message):
         kafkalog.read_table(orders, **options)
 
 
-def test_numpy_has_no_structs(orders: Path) -> None:
+def test_numpy_has_no_structs(orders):
     with pytest.raises(ValueError, match="Arrow"):
         kafkalog.read_numpy(orders, decode={"value": "json"})
 
 
 @BROKEN
-def test_expressions_of_arrow_filter_decoded_columns(orders: Path) -> None:
-    options: dict[str, Any] = {"decode": {"value": "json", "key": "long"}}
+def test_expressions_of_arrow_filter_decoded_columns(orders):
+    options = {"decode": {"value": "json", "key": "long"}}
 
-    def offsets(expression: Any, **more: Any) -> list[int]:
+    def offsets(expression, **more):
         scan = kafkalog.scan(orders, **{"columns": ["offset"], **options, **more}, filters=expression)
         return scan.to_table().column("offset").to_pylist()
 
@@ -101,11 +97,11 @@ def test_expressions_of_arrow_filter_decoded_columns(orders: Path) -> None:
 
 
 @BROKEN
-def test_extract_goes_with_decode(orders: Path) -> None:
-    def size(key: Any, value: Any) -> int:
+def test_extract_goes_with_decode(orders):
+    def size(key, value):
         return len(value)
 
-    options: dict[str, Any] = {"decode": {"value": "json"}, "extract": {"size": ("i4", size)}}
+    options = {"decode": {"value": "json"}, "extract": {"size": ("i4", size)}}
     table = kafkalog.read_table(orders, columns=["value.id"], filters=[("size", ">", 68)], **options)
     whole = kafkalog.read_table(orders, columns=["value.id"], **options)
     assert whole.column_names == ["value.id", "size"]
@@ -118,7 +114,7 @@ def test_extract_goes_with_decode(orders: Path) -> None:
         kafkalog.read_table(orders, columns=["size"], **options)
 
 
-def test_queries_of_datasets_equal_those_of_a_table(tmp_path: Path) -> None:
+def test_queries_of_datasets_equal_those_of_a_table(tmp_path):
     rng = random.Random(40)
     values = [{"n": rng.randrange(20), "s": {"t": rng.choice(["a", "b", None])}} for _ in range(300)]
     log = tmp_path / "log"
@@ -128,7 +124,7 @@ def test_queries_of_datasets_equal_those_of_a_table(tmp_path: Path) -> None:
     columns = ["offset", "key", "value.n", "value.s"]
     dataset = kafkalog.dataset(log, decode={"value": "json", "key": "utf8"}, columns=columns)
     table = kafkalog.read_table(log, decode={"value": "json", "key": "utf8"}, columns=columns)
-    terms: list[Any] = [
+    terms = [
         lambda: ('"value.n"', pc.field("value.n"), rng.choice([">", "<=", "="]), rng.randrange(20)),
         lambda: ('"value.s".t', pc.field("value.s", "t"), "=", rng.choice("ab")),
         lambda: ('"offset"', pc.field("offset"), rng.choice([">", "<="]), rng.randrange(300)),
@@ -157,7 +153,7 @@ def test_queries_of_datasets_equal_those_of_a_table(tmp_path: Path) -> None:
         assert duckdb.sql(f"select count(*) {sql}").fetchall() == [(len(expected),)]
 
 
-def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path: Path) -> None:
+def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path):
     with kafkalog.PartitionWriter(tmp_path / "t-0", batch_size=500) as writer:
         stamps = [1_700_000_000_000 + 60_000 * i for i in range(600)]
         writer.append({"value": [b'{"n": %d}' % i for i in range(600)], "timestamp": stamps})
@@ -168,7 +164,7 @@ def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_a_header_is_a_column_the_last_of_its_name(binary_type: pa.DataType) -> None:
+def test_a_header_is_a_column_the_last_of_its_name(binary_type):
     path = "tests/golden/log_dir/p-headers-0"
     records = kafkalog.read_table(path, columns=["offset", "headers"]).to_pylist()
     names = {header["key"] for record in records for header in record["headers"]}
@@ -181,7 +177,7 @@ def test_a_header_is_a_column_the_last_of_its_name(binary_type: pa.DataType) -> 
         assert row == {"offset": record["offset"], **{f"headers.{name}": last.get(name) for name in names}}
 
 
-def test_a_header_column_is_filtered_by_engines_and_expressions() -> None:
+def test_a_header_column_is_filtered_by_engines_and_expressions():
     path = "tests/golden/log_dir/p-headers-0"
     records = kafkalog.read_table(path, columns=["offset", "headers"]).to_pylist()
     wanted = [one["offset"] for one in records if "trace-id" in {header["key"] for header in one["headers"]}]
@@ -197,13 +193,13 @@ def test_a_header_column_is_filtered_by_engines_and_expressions() -> None:
     ("condition", "n"),
     [("like '_'", 98), ("not like '1'", 98), ("matches ^3", 0), ("contains 1", 98), ("in 2,x", 98), ("in x", 0)],
 )
-def test_patterns_and_lists_hold_if_any_header_of_the_name_matches(condition: str, n: int) -> None:
+def test_patterns_and_lists_hold_if_any_header_of_the_name_matches(condition, n):
     path = "tests/golden/log_dir/p-headers-0"
     assert kafkalog.scan(path, filters=f"headers.dup {condition}").count_rows() == n
 
 
 @BROKEN
-def test_a_dataset_of_decoded_fields_is_filtered_twice(orders: Path) -> None:
+def test_a_dataset_of_decoded_fields_is_filtered_twice(orders):
     columns = ["offset", "value.id", "value.customer.age"]
     log = kafkalog.dataset(orders, decode={"value": "json"}, columns=columns, filters="value.id >= 3")
     few = log.filter(pc.field("value.customer.age") > 8).filter(pc.field("offset") < 20)
@@ -223,24 +219,24 @@ def test_a_dataset_of_decoded_fields_is_filtered_twice(orders: Path) -> None:
         *("timestamp_type == LogAppendTime", "timestamp_type in 0,1", "key == 0x6b", "offset between 1 and 2"),
     ],
 )
-def test_conditions_on_records_hold_next_to_those_on_decoded_values(tmp_path: Path, condition: str) -> None:
+def test_conditions_on_records_hold_next_to_those_on_decoded_values(tmp_path, condition):
     """With `or`, they are applied after decoding, and mean the same."""
     headers = [[("a", b"1"), ("a", b"2"), ("n", None)], [], [("b", b"\xff\x00")], [("a", b"3"), ("b", b"")]]
     with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
         rows = {"key": [b"k", None, b"", b"k"], "value": [b'{"a": 0}'] * 4, "timestamp": [500, 1500, 2500, 3000]}
         writer.append({**rows, "headers": headers})
     want = kafkalog.read_table(tmp_path, columns=["offset"], filters=condition)
-    options: Any = {"decode": {"value": "json"}, "columns": ["offset"]}
+    options = {"decode": {"value": "json"}, "columns": ["offset"]}
     assert kafkalog.read_table(tmp_path, filters=f"value.a == 1 or {condition}", **options).equals(want)
 
 
-def test_a_condition_that_does_not_fit_is_wrong_usage(orders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_condition_that_does_not_fit_is_wrong_usage(orders, capsys):
     for condition in ("value.id == x", "value == 3", "value.id like 'a%'"):
         assert main(["cat", str(orders), "--value-format", "json", "--filter", condition]) == 2
         assert "value" in capsys.readouterr().err
 
 
-def test_frames_of_values_that_their_libraries_do_not_hold(tmp_path: Path) -> None:
+def test_frames_of_values_that_their_libraries_do_not_hold(tmp_path):
     """Polars lacks decimals of more than 38 digits, and Python dates after the year 9999."""
     wide = '{"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}'
     day = '{"type": "int", "logicalType": "date"}'
@@ -248,7 +244,7 @@ def test_frames_of_values_that_their_libraries_do_not_hold(tmp_path: Path) -> No
     schema = f'{{"type": "record", "name": "R", "fields": {fields}}}'
     with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
         writer.append({"value": [b"\x02\x02\x7f\0\x82\x83\xe6\x02"]})  # 1.27, and a day of the year 10000
-    options: Any = {"decode": {"value": {"format": "avro", "schema": schema, "framed": False}}}
+    options = {"decode": {"value": {"format": "avro", "schema": schema, "framed": False}}}
     frame = kafkalog.read_polars(tmp_path, columns=["value.d", "value.day"], **options)
     assert frame["value.d"].to_list() == [["1.27"]]
     assert frame["value.day"].cast(pl.Int32).to_list() == [2932929]

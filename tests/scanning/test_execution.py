@@ -1,11 +1,8 @@
 """The one pass of a scan: threads, windows and an early end change nothing of what is read."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -14,12 +11,10 @@ from effort import THOROUGH, thinned
 import kafkalog
 
 
-def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(log_dir, monkeypatch):
     expected = kafkalog.scan(log_dir / "p-multi-0", threads=1).count_rows()
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments):
         raise AssertionError
 
     monkeypatch.setattr("kafkalog.log.segment.Segment.read_index", fail)
@@ -28,9 +23,7 @@ def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
 
 
 @pytest.mark.parametrize(("memory_map", "threads"), thinned([(False, 2), ("auto", 1), (True, 2)], 3))
-def test_streaming_a_large_file_takes_bounded_memory(
-    tmp_path: Path, log_dir: Path, memory_map: bool | str, threads: int
-) -> None:
+def test_streaming_a_large_file_takes_bounded_memory(tmp_path, log_dir, memory_map, threads):
     """ru_maxrss of a process that streams 200 MB, less that of one that streams 1 MB: within the documented 32 MiB."""
     program = f"""
 import resource, sys
@@ -52,7 +45,7 @@ assert rows == n
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
-    def peak(name: str, size: int) -> int:
+    def peak(name, size):
         arguments = [sys.executable, "-c", program, str(tmp_path / name), str(size)]
         return int(subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120).stdout)
 
@@ -60,7 +53,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
     assert large - small <= 32, f"{small} MiB for 1 MB, {large} MiB for the large one"
 
 
-def test_limits_hold_for_batches_inside_a_window_too(log_dir: Path) -> None:
+def test_limits_hold_for_batches_inside_a_window_too(log_dir):
     path = log_dir / "p-multi-0" / "00000000000000000000.log"
     sizes = kafkalog.Segment(path).batches.size_in_bytes
     limits = kafkalog.Limits(max_batch_bytes=int(sizes.max()) - 1)
@@ -70,7 +63,7 @@ def test_limits_hold_for_batches_inside_a_window_too(log_dir: Path) -> None:
     assert kafkalog.scan(path, limits=kafkalog.Limits(max_batch_bytes=int(sizes.max()))).count_rows() > 0
 
 
-def test_a_scan_given_up_early_leaves_no_file_open(log_dir: Path) -> None:
+def test_a_scan_given_up_early_leaves_no_file_open(log_dir):
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir()))
     for threads in (1, 3):
@@ -80,7 +73,7 @@ def test_a_scan_given_up_early_leaves_no_file_open(log_dir: Path) -> None:
     assert len(list(descriptors.iterdir())) <= before + 1
 
 
-def _with_damaged_marker(root: Path, *, damage: str) -> tuple[Path, int, int]:
+def _with_damaged_marker(root, *, damage):
     """A partition whose second batch is damaged: a marker, or a data batch that a flipped bit makes one.
 
     Returns the path, and the position and the offset of that batch.
@@ -100,7 +93,7 @@ def _with_damaged_marker(root: Path, *, damage: str) -> tuple[Path, int, int]:
     return partition, len(first), 1
 
 
-_WAYS_TO_READ: dict[str, dict[str, Any]] = {
+_WAYS_TO_READ = {
     "one thread": {},
     "threads": {"threads": 2},
     "a mapping": {"memory_map": True},
@@ -113,15 +106,13 @@ _WAYS_TO_READ: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("damage", ["marker", "data"])
 @pytest.mark.parametrize("options", _WAYS_TO_READ.values(), ids=_WAYS_TO_READ)
-def test_a_control_batch_with_a_wrong_checksum_is_damage_however_it_is_read(
-    tmp_path: Path, options: dict[str, Any], damage: str
-) -> None:
+def test_a_control_batch_with_a_wrong_checksum_is_damage_however_it_is_read(tmp_path, options, damage):
     path, position, offset = _with_damaged_marker(tmp_path, damage=damage)
     with pytest.raises(kafkalog.CorruptionError) as raised:
         kafkalog.read_table(path, **options)
     assert (raised.value.reason, raised.value.position) == ("crc_mismatch", position)
     for policy, left in (("skip", [b"a", b"c"]), ("stop", [b"a"])):
-        scan = kafkalog.scan(path, columns=["value"], on_corruption=policy, **options)  # type: ignore[arg-type]
+        scan = kafkalog.scan(path, columns=["value"], on_corruption=policy, **options)
         with pytest.warns(kafkalog.CorruptionWarning):
             assert scan.to_table()["value"].to_pylist() == left
         (finding,) = scan.findings
@@ -134,7 +125,7 @@ def test_a_control_batch_with_a_wrong_checksum_is_damage_however_it_is_read(
     assert kafkalog.read_table(path, end_offset=1, **options)["value"].to_pylist() == [b"a"]
 
 
-def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path: Path) -> None:
+def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path):
     log_dir, to = tmp_path / "log_dir", tmp_path / "to"
     log_dir.mkdir()
     to.mkdir()
@@ -152,7 +143,7 @@ def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path: Path) -> Non
         assert raised.value.position == position
 
 
-def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path: Path) -> None:
+def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()
     first, last = (builder.batch_v2([builder.record_v2(0, 0, None, b"v")], base_offset=offset) for offset in (0, 1))
@@ -160,7 +151,7 @@ def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path: Path)
     (path / f"{0:020d}.log.swap").write_bytes(first + last[:8] + b"\xff" * 8 + last[16:])
     lost = []
     for policy in ("skip", "stop"):
-        scan = kafkalog.scan(path, on_corruption=policy)  # type: ignore[arg-type]
+        scan = kafkalog.scan(path, on_corruption=policy)
         with pytest.warns(kafkalog.CorruptionWarning):
             assert scan.to_table()["offset"].to_pylist() == [0, 1]
         lost += [(finding.base_offset, finding.n_records) for finding in scan.findings]
@@ -169,14 +160,14 @@ def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path: Path)
 
 
 @pytest.mark.parametrize("options", _WAYS_TO_READ.values(), ids=_WAYS_TO_READ)
-def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path, options):
     first, last = (builder.batch_v2([builder.record_v2(0, 0, None, value)], base_offset=offset)
                    for offset, value in ((0, b"a"), (2, b"c")))  # fmt: skip
     hidden = builder.batch_v2([builder.record_v2(0, 0, None, b"b")], base_offset=1, records_count=0)
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(first + hidden + last)
     for policy in ("raise", "stop", "skip"):
-        scan = kafkalog.scan(path, columns=["offset"], on_corruption=policy, **options)  # type: ignore[arg-type]
+        scan = kafkalog.scan(path, columns=["offset"], on_corruption=policy, **options)
         with pytest.warns(kafkalog.CorruptionWarning, match="no reader returns them"):
             assert scan.to_table()["offset"].to_pylist() == [0, 2]
         (finding,) = scan.findings

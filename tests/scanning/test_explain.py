@@ -1,11 +1,7 @@
 """`Scan.explain`: what it counts is what is there, and what it says was ruled out was not read."""
 
-from __future__ import annotations
-
 import functools
 import struct
-from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -18,7 +14,7 @@ N_SEGMENTS, N_BATCHES, N_RECORDS = 3, 8, 10
 VALUE = b"v" * 600
 
 
-def make(directory: Path, *, indexed: bool = True) -> list[list[int]]:
+def make(directory, *, indexed=True):
     """Three segments of eight batches of ten records each; the sizes of the batches."""
     directory.mkdir(parents=True)
     files, sizes = content(indexed)
@@ -28,13 +24,13 @@ def make(directory: Path, *, indexed: bool = True) -> list[list[int]]:
 
 
 @functools.cache
-def content(indexed: bool) -> tuple[dict[str, bytes], list[list[int]]]:
+def content(indexed):
     """Its files, and the sizes of their batches.
 
     Offset n has timestamp 1000 + n; every other batch is compressed, the last of each segment is a control batch.
     """
     files = {}
-    sizes: list[list[int]] = []
+    sizes = []
     offset = 0
     for _ in range(N_SEGMENTS):
         base, data, index = offset, b"", b""
@@ -66,7 +62,7 @@ PER_SEGMENT = (N_BATCHES - 1) * N_RECORDS + 1
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> tuple[Path, list[list[int]]]:
+def log(tmp_path):
     root = tmp_path / "log"
     sizes = make(root / "t-0")
     make(root / "t-1")
@@ -74,11 +70,11 @@ def log(tmp_path: Path) -> tuple[Path, list[list[int]]]:
     return root, sizes
 
 
-def counts(path: Path, analyze: bool = True, **options: Any) -> ScanStatistics:
+def counts(path, analyze=True, **options):
     return kafkalog.scan(path, **options).explain(analyze=analyze).statistics
 
 
-def test_a_scan_of_everything_reads_everything(log: tuple[Path, list[list[int]]]) -> None:
+def test_a_scan_of_everything_reads_everything(log):
     root, sizes = log
     n_bytes = 3 * sum(map(sum, sizes))
     found = counts(root, include_control=True)
@@ -125,9 +121,7 @@ def test_a_scan_of_everything_reads_everything(log: tuple[Path, list[list[int]]]
         ({"topics": "u", "where": eval("lambda offset: offset < 5")}, {"n_records": 210, "n_records_selected": 5}),
     ],
 )  # fmt: skip
-def test_each_level_counts_what_it_rules_out(
-    log: tuple[Path, list[list[int]]], options: dict[str, Any], expected: dict[str, int], threads: int
-) -> None:
+def test_each_level_counts_what_it_rules_out(log, options, expected, threads):
     root, _ = log
     found = counts(root, threads=threads, **options).as_dict()
     assert {name: found[name] for name in expected} == expected
@@ -142,7 +136,7 @@ def test_each_level_counts_what_it_rules_out(
     assert quick == {name: found[name] for name in quick}
 
 
-def test_what_was_ruled_out_is_not_read(log: tuple[Path, list[list[int]]]) -> None:
+def test_what_was_ruled_out_is_not_read(log):
     root, sizes = log
     path = root / "t-0"
     # damage where nothing has to be looked at
@@ -163,12 +157,12 @@ def test_what_was_ruled_out_is_not_read(log: tuple[Path, list[list[int]]]) -> No
         kafkalog.scan(path, filters=[("key", "==", b"k200")]).count_rows()
 
 
-def test_deleted_records_are_a_reason(log_dir: Path) -> None:
+def test_deleted_records_are_a_reason(log_dir):
     assert "the log start offset by the offset index" in str(kafkalog.scan(log_dir / "p-delrec-0").explain())
     assert "log start" not in str(kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).explain())
 
 
-def test_damage_in_headers_is_met_as_a_scan_meets_it(log: tuple[Path, list[list[int]]]) -> None:
+def test_damage_in_headers_is_met_as_a_scan_meets_it(log):
     root, sizes = log
     file = root / "t-0" / f"{0:020d}.log"
     data = bytearray(file.read_bytes())

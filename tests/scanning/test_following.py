@@ -1,7 +1,5 @@
 """`cat --follow`: prints what a writer appends, over rolls and torn tails, until Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -11,9 +9,6 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,25 +18,25 @@ import kafkalog
 class Follower:
     """A `kafkalog cat --follow --json` that runs, and the objects that it has printed."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments):
         command = [sys.executable, "-m", "kafkalog", "cat", "--follow", "--json", "--encoding", "utf8", *arguments]
         self.process = subprocess.Popen(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        self.rows: list[dict[str, Any]] = []
+        self.rows = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def _read(self) -> None:
+    def _read(self):
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.rows.append(json.loads(line))
 
-    def wait_for(self, n: int) -> None:
+    def wait_for(self, n):
         wait_until(lambda: len(self.rows) >= n or self.process.poll() is not None)
         assert len(self.rows) == n
 
-    def end(self) -> int:
+    def end(self):
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(20)
         self._reader.join()
@@ -54,10 +49,10 @@ class Follower:
 
 
 @pytest.fixture
-def following() -> Iterator[Callable[..., Follower]]:
-    running: list[Follower] = []
+def following():
+    running = []
 
-    def begin(*arguments: object) -> Follower:
+    def begin(*arguments):
         running.append(Follower(*arguments))
         return running[-1]
 
@@ -68,7 +63,7 @@ def following() -> Iterator[Callable[..., Follower]]:
             one.process.wait()
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 40) -> None:
+def wait_until(holds, seconds=40):
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -77,12 +72,12 @@ def wait_until(holds: Callable[[], bool], seconds: float = 40) -> None:
 class Broker:
     """Appends batches to partitions, as a broker does: byte by byte into the last segment, with rolls."""
 
-    def __init__(self, folder: Path, log_dir: Path) -> None:
+    def __init__(self, folder, log_dir):
         self._folder, self.log_dir, self._n = folder, log_dir, 0
         log_dir.mkdir()
         (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
 
-    def batch(self, partition: str, *values: str) -> tuple[Path, bytes]:
+    def batch(self, partition, *values):
         """The bytes of a batch that goes to the end of a partition, and the file."""
         self._n += 1
         first = self.end(partition)
@@ -101,20 +96,20 @@ class Broker:
         logs = sorted(directory.glob("*.log"))
         return (logs[-1] if logs else directory / f"{first:020d}.log"), made.read_bytes()
 
-    def append(self, partition: str, *values: str) -> None:
+    def append(self, partition, *values):
         path, data = self.batch(partition, *values)
         with path.open("ab") as file:
             file.write(data)
 
-    def roll(self, partition: str) -> None:
+    def roll(self, partition):
         (self.log_dir / partition / f"{self.end(partition):020d}.log").touch()
 
-    def end(self, partition: str) -> int:
+    def end(self, partition):
         path = self.log_dir / partition
         return kafkalog.open_partition(path).log_end_offset if path.is_dir() else 0
 
 
-def test_what_is_appended_is_printed_once_over_rolls_and_torn_tails(tmp_path: Path, following: Any) -> None:
+def test_what_is_appended_is_printed_once_over_rolls_and_torn_tails(tmp_path, following):
     broker = Broker(tmp_path / "made", tmp_path / "log")
     broker.append("orders-0", "a", "b")
     follower = following(broker.log_dir, "--columns", "topic,partition,offset,value")
@@ -151,7 +146,7 @@ def test_what_is_appended_is_printed_once_over_rolls_and_torn_tails(tmp_path: Pa
     )
 
 
-def test_a_tail_a_filter_and_decoded_values(tmp_path: Path, following: Any) -> None:
+def test_a_tail_a_filter_and_decoded_values(tmp_path, following):
     broker = Broker(tmp_path / "made", tmp_path / "log")
     broker.append("orders-0", *(json.dumps({"n": n}) for n in range(8)))
     options = ("--value-format", "json", "--columns", "offset,value.n", "--filter", "value.n >= 4")
@@ -165,7 +160,7 @@ def test_a_tail_a_filter_and_decoded_values(tmp_path: Path, following: Any) -> N
     assert [(row["offset"], row["value.n"]) for row in follower.rows] == [(6, 6), (7, 7), (9, 9), (11, 5)]
 
 
-def test_a_writer_process_that_appends_and_rolls(tmp_path: Path, following: Any) -> None:
+def test_a_writer_process_that_appends_and_rolls(tmp_path, following):
     log_dir = tmp_path / "log"
     log_dir.mkdir()
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
@@ -198,7 +193,7 @@ for log in sorted(source.glob("*.log")):
     assert [row["offset"] for row in follower.rows] == list(range(300))
 
 
-def test_options_that_set_an_end_are_refused(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_options_that_set_an_end_are_refused(run, log_dir, tmp_path):
     for options in (("-n", 3), ("--explain",), ("--end-offset", 5), ("--latest", "key")):
         assert run("cat", "--follow", log_dir / "p-multi-0", *options)[0] == 2
     path = log_dir / "p-multi-0" / "00000000000000000000.log"

@@ -1,9 +1,6 @@
 """Thousands of tiny partitions: what is kept of each takes little memory."""
 
-from __future__ import annotations
-
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from builder import batch_v2, record_v2
@@ -16,7 +13,7 @@ MOST_BYTES = 15_000
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
     for number in range(N_PARTITIONS):
         (path / f"t-{number}").mkdir()
@@ -26,7 +23,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kept", ["tail", "batches"])
-def test_what_is_kept_of_tiny_partitions_is_small(tiny: Path, kept: str) -> None:
+def test_what_is_kept_of_tiny_partitions_is_small(tiny, kept):
     scan = kafkalog.scan(tiny)
     kafkalog.scan(tiny, partitions=[0]).tail(1)
     tracemalloc.start()
@@ -37,7 +34,7 @@ def test_what_is_kept_of_tiny_partitions_is_small(tiny: Path, kept: str) -> None
     assert n_bytes < N_PARTITIONS * MOST_BYTES
 
 
-def test_rows_of_many_partitions_are_exported_in_order(tiny: Path, tmp_path: Path) -> None:
+def test_rows_of_many_partitions_are_exported_in_order(tiny, tmp_path):
     import pyarrow.parquet as pq
 
     kafkalog.export(tiny, tmp_path / "all.parquet")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalog.errors import CorruptionError, KafkalogError, Reason
-from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, Pending
+from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool
 
 
 class Done(NamedTuple):
@@ -23,24 +22,22 @@ class Done(NamedTuple):
 
 @pytest.mark.parametrize("caller_works", [False, True])
 @pytest.mark.parametrize("threads", [0, 1, 4])
-def test_results_come_in_the_order_of_the_plan(threads: int, caller_works: bool) -> None:
-    def work(number: int) -> int:
+def test_results_come_in_the_order_of_the_plan(threads, caller_works):
+    def work(number):
         time.sleep(0.002 * (number % 3))
         return number
 
     with OrderedPool(threads, caller_works=caller_works) as pool:
-        plan: Iterator[Pending[int] | str] = (
-            "met" if number % 5 == 4 else pool.submit(partial(work, number)) for number in range(20)
-        )
+        plan = ("met" if number % 5 == 4 else pool.submit(partial(work, number)) for number in range(20))
         found = [step if isinstance(step, str) else step.result() for step in pool.ahead(plan, threads)]
     assert found == ["met" if number % 5 == 4 else number for number in range(20)]
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
-def test_no_step_is_planned_too_far_ahead(ahead: int) -> None:
-    planned: list[int] = []
+def test_no_step_is_planned_too_far_ahead(ahead):
+    planned = []
 
-    def plan() -> Iterator[int]:
+    def plan():
         for number in range(10):
             planned.append(number)
             yield number
@@ -50,12 +47,12 @@ def test_no_step_is_planned_too_far_ahead(ahead: int) -> None:
             assert planned == list(range(min(number + ahead + 1, 10)))
 
 
-def test_what_has_not_begun_is_not_done_after_an_error() -> None:
-    begun: list[int] = []
+def test_what_has_not_begun_is_not_done_after_an_error():
+    begun = []
     has_begun, is_planned = threading.Event(), threading.Event()
-    steps: list[Pending[int]] = []
+    steps = []
 
-    def work(number: int) -> int:
+    def work(number):
         begun.append(number)
         has_begun.set()
         is_planned.wait(60)
@@ -72,11 +69,11 @@ def test_what_has_not_begun_is_not_done_after_an_error() -> None:
     assert begun == [0]
 
 
-def test_a_caller_that_works_makes_calls_while_it_waits() -> None:
-    threads: list[str] = []
+def test_a_caller_that_works_makes_calls_while_it_waits():
+    threads = []
     release = threading.Event()
 
-    def work(number: int) -> int:
+    def work(number):
         threads.append(threading.current_thread().name)
         if number == 0:
             release.wait(60)
@@ -95,11 +92,11 @@ def test_a_caller_that_works_makes_calls_while_it_waits() -> None:
 
 
 @pytest.mark.parametrize("caller_works", [False, True])
-def test_the_end_of_the_pool_cancels_what_has_not_begun(caller_works: bool) -> None:
+def test_the_end_of_the_pool_cancels_what_has_not_begun(caller_works):
     begun, is_planned = threading.Event(), threading.Event()
-    steps: list[Pending[None]] = []
+    steps = []
 
-    def work() -> None:
+    def work():
         begun.set()
         is_planned.wait(60)
         steps[-1].wait(60)  # until it is cancelled
@@ -115,11 +112,11 @@ def test_the_end_of_the_pool_cancels_what_has_not_begun(caller_works: bool) -> N
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_a_task_passes_over_what_is_damaged_and_takes_small_steps_behind_it(threads: int) -> None:
-    steps: list[tuple[int, int]] = []
+def test_a_task_passes_over_what_is_damaged_and_takes_small_steps_behind_it(threads):
+    steps = []
     damaged = {5, 6, 40}
 
-    def work(first: int, stop: int) -> Done:
+    def work(first, stop):
         steps.append((first, stop))
         for row in range(first, stop):
             if row in damaged:

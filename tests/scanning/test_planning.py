@@ -1,13 +1,10 @@
 """Tasks together read what one scan reads, whatever the indexes hold, and notice when the files are no longer those."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
 import warnings
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -17,7 +14,7 @@ from plans import batch, index, make, offsets, read
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, Finding, ReadError, Reason
+from kafkalog.errors import CorruptionError, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.scanning import planning
 from kafkalog.scanning.planning import plan
@@ -30,7 +27,7 @@ TOPICS = [("k44", "p-txn"), ("k44", "p-multi"), ("k44", "p-compact"), ("k44", "p
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     """Three segments of a hundred batches each."""
     return make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in (0, 400, 800)})
 
@@ -39,9 +36,7 @@ def log(tmp_path: Path) -> Path:
     ("broker_topic", "level", "options"),
     thinned(itertools.product(TOPICS, LEVELS, [{}, {"start_offset": 100, "end_offset": 333}, {"max_records": 41}]), 4),
 )
-def test_tasks_together_read_what_one_scan_reads(
-    broker_topic: tuple[str, str], level: Any, options: dict[str, int]
-) -> None:
+def test_tasks_together_read_what_one_scan_reads(broker_topic, level, options):
     broker, topic = broker_topic
     root = golden_sets.unpacked(broker)
     bounds = {name: value for name, value in options.items() if name != "max_records"}
@@ -52,7 +47,7 @@ def test_tasks_together_read_what_one_scan_reads(
     assert whole.num_rows or topic == "p-delrec"
 
 
-def test_every_byte_is_read_by_one_task_of_about_the_size_asked_for(log: Path) -> None:
+def test_every_byte_is_read_by_one_task_of_about_the_size_asked_for(log):
     total = sum(path.stat().st_size for path in log.glob("*.log"))
     tasks = plan(log, task_bytes=2**14).tasks
     assert sum(task.n_bytes for task in tasks) == total
@@ -60,7 +55,7 @@ def test_every_byte_is_read_by_one_task_of_about_the_size_asked_for(log: Path) -
     assert total / 2**14 <= len(tasks) <= 2 * total / 2**14
 
 
-def test_a_plan_reads_no_more_than_its_offsets_need(log: Path) -> None:
+def test_a_plan_reads_no_more_than_its_offsets_need(log):
     segment = kafkalog.Partition(log).segments[1]
     index, batches = segment.offset_index, segment.batches
     assert index is not None
@@ -68,7 +63,7 @@ def test_a_plan_reads_no_more_than_its_offsets_need(log: Path) -> None:
     row = batches.position.tolist().index(int(index.position[entry]))
     place, end = int(batches.position[row]), int(batches.base_offset[row])
 
-    def parts(**offsets: int) -> list[tuple[str, int, int]]:
+    def parts(**offsets):
         tasks = plan(log, task_bytes=2**14, **offsets).tasks
         return [(one.name, one.start, one.stop) for task in tasks for part in task.parts for one in part.segments]
 
@@ -77,7 +72,7 @@ def test_a_plan_reads_no_more_than_its_offsets_need(log: Path) -> None:
     assert parts(start_offset=segment.base_offset)[0][:2] == (segment.path.name, 0)
 
 
-def test_small_segments_of_several_partitions_make_one_task(tmp_path: Path) -> None:
+def test_small_segments_of_several_partitions_make_one_task(tmp_path):
     for number in range(30):
         make(tmp_path, {base: [batch(base)] for base in range(0, 40, 4)}, name=f"t-{number}")
     (task,) = plan(tmp_path).tasks
@@ -86,7 +81,7 @@ def test_small_segments_of_several_partitions_make_one_task(tmp_path: Path) -> N
     assert read(plan(tmp_path, min_tasks=10)).num_rows == 1200
 
 
-def test_what_is_appended_after_planning_is_not_read(log: Path) -> None:
+def test_what_is_appended_after_planning_is_not_read(log):
     tasks = plan(log, task_bytes=2**14)
     with (log / kf.segment_file_name(800)).open("ab") as file:
         file.write(batch(1200))
@@ -94,15 +89,15 @@ def test_what_is_appended_after_planning_is_not_read(log: Path) -> None:
     assert offsets(plan(log)) == list(range(1204))
 
 
-def test_a_batch_that_is_being_written_ends_the_plan_and_is_no_damage(log: Path) -> None:
+def test_a_batch_that_is_being_written_ends_the_plan_and_is_no_damage(log):
     with (log / kf.segment_file_name(800)).open("ab") as file:
         file.write(batch(1200)[:-10])
-    found: list[Finding] = []
+    found = []
     assert offsets(plan(log, task_bytes=2**14), report=found.append) == list(range(1200))
     assert [(finding.reason, finding.damage) for finding in found] == [(Reason.PARTIAL_TAIL, False)]
 
 
-def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log: Path) -> None:
+def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log):
     whole = kafkalog.read_table(log)
     paths = sorted(log.glob("*.index"))
     honest = [path.read_bytes() for path in paths]
@@ -119,7 +114,7 @@ def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log: Pa
             path.write_bytes(data)
 
 
-def test_without_an_index_a_segment_is_cut_at_batch_headers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_index_a_segment_is_cut_at_batch_headers(log, monkeypatch):
     ranges = (0, 1), (399, 801), (401, 777), (778, 1200)
     indexed = [plan(log, task_bytes=2**12, start_offset=start, end_offset=end).n_bytes for start, end in ranges]
     for path in log.glob("*.index"):
@@ -135,7 +130,7 @@ def test_without_an_index_a_segment_is_cut_at_batch_headers(log: Path, monkeypat
     assert len(plan(log, task_bytes=2**12).tasks) == 3
 
 
-def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:
+def test_damage_is_met_by_the_task_that_reads_there(log):
     path = log / kf.segment_file_name(400)
     data = bytearray(path.read_bytes())
     data[builder.batch_positions(bytes(data))[50][0] + 100] ^= 1
@@ -148,7 +143,7 @@ def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:
         except CorruptionError as error:
             errors.append(error)
     assert [error.path for error in errors] == [str(path)]
-    found: list[Finding] = []
+    found = []
     with pytest.warns(kafkalog.CorruptionWarning):
         left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
     assert len(left) == 1196
@@ -159,7 +154,7 @@ def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:
 
 
 @pytest.mark.parametrize("wound", ["length", "magic"])
-def test_damaged_headers_read_the_same_in_parts(log: Path, wound: str) -> None:
+def test_damaged_headers_read_the_same_in_parts(log, wound):
     path = log / kf.segment_file_name(400)
     data = bytearray(path.read_bytes())
     (position, _) = builder.batch_positions(bytes(data))[50]
@@ -175,8 +170,8 @@ def test_damaged_headers_read_the_same_in_parts(log: Path, wound: str) -> None:
         assert (raised.value.path, raised.value.position) == (str(path), position)
 
 
-def test_transactions_across_tasks_are_judged_as_in_one(tmp_path: Path) -> None:
-    def data(offset: int, producer_id: int) -> bytes:
+def test_transactions_across_tasks_are_judged_as_in_one(tmp_path):
+    def data(offset, producer_id):
         return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
 
     batches = []
@@ -203,7 +198,7 @@ def test_transactions_across_tasks_are_judged_as_in_one(tmp_path: Path) -> None:
     assert open_from in whole["offset"].to_pylist()
 
 
-def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_over(log: Path, tmp_path: Path) -> None:
+def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_over(log, tmp_path):
     shutil.copytree(log, tmp_path / "t-1")
     broken = tmp_path / "t-1" / kf.segment_file_name(400)
     broken.unlink()
@@ -227,7 +222,7 @@ def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_ove
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_path: Path) -> None:
+def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_path):
     log = make(tmp_path, {0: [batch(4 * i) for i in range(100)]})
     (path,) = log.glob("*.log")
     data = bytearray(path.read_bytes())
@@ -236,7 +231,7 @@ def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_pa
     data[start:stop] = builder.fix_crc(bytes(data[start:stop]))
     path.write_bytes(data)
     for level in LEVELS:
-        options: Any = {"isolation_level": level, "columns": ["offset"], "end_offset": 100}
+        options = {"isolation_level": level, "columns": ["offset"], "end_offset": 100}
         scan = kafkalog.scan(log, on_corruption="skip", **options)
         (part,) = scan.plan(target_bytes=2**20)
         assert part.to_table()["offset"].to_pylist() == [*range(100)]
@@ -249,7 +244,7 @@ def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_pa
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("with_index", [True, False])
 @pytest.mark.parametrize("base_offset", [130, 160])
-def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path: Path, with_index: bool, base_offset: int) -> None:
+def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path, with_index, base_offset):
     log = make(tmp_path, {0: [batch(4 * i) for i in range(20)], 80: [batch(80 + 4 * i) for i in range(20)]})
     for path in log.glob(f"{0:020d}.*"):
         if with_index or path.suffix == ".log":
@@ -268,7 +263,7 @@ def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path: Path, with_ind
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("mode", ["skip", "stop"])
-def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path: Path, mode: Any, level: Any) -> None:
+def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path, mode, level):
     log = make(tmp_path, {0: [batch(0)], 4: [batch(4), batch(8)], 12: [batch(12), batch(16)]})
     (log / kf.segment_file_name(0)).unlink()
     (log / kf.segment_file_name(0)).mkdir()
@@ -280,7 +275,7 @@ def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path
 
 
 @pytest.mark.parametrize("check_crcs", [False, True])
-def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path: Path, check_crcs: bool) -> None:
+def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path, check_crcs):
     begun = batch(4, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     abort = builder.control_batch(builder.ABORT, base_offset=8, producer_id=7)
     log = make(tmp_path, {0: [batch(0), begun], 8: [abort, batch(9)]})
@@ -289,7 +284,7 @@ def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path:
     damaged[-3] ^= 1  # in a value of the second batch
     file.write_bytes(damaged)
     for start in (0, 4):
-        options: Any = {"isolation_level": "read_committed", "on_corruption": "skip", "check_crcs": check_crcs}
+        options = {"isolation_level": "read_committed", "on_corruption": "skip", "check_crcs": check_crcs}
         scan = kafkalog.scan(log, columns=["offset"], start_offset=start, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
@@ -301,7 +296,7 @@ def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path:
 
 @pytest.mark.parametrize("mode", ["skip", "stop"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_gap_before_a_segment_that_cannot_be_read_is_said_by_parts_too(tmp_path: Path, mode: Any, level: Any) -> None:
+def test_a_gap_before_a_segment_that_cannot_be_read_is_said_by_parts_too(tmp_path, mode, level):
     log = make(tmp_path, {0: [batch(0), batch(4)], 20: [batch(20)], 30: [batch(30)]})
     (log / kf.segment_file_name(20)).unlink()
     (log / kf.segment_file_name(20)).mkdir()
@@ -322,7 +317,7 @@ def test_a_gap_before_a_segment_that_cannot_be_read_is_said_by_parts_too(tmp_pat
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bases", [[0], [0, 8]])
-def test_what_is_missing_behind_an_empty_segment_is_said_once(tmp_path: Path, level: Any, bases: list[int]) -> None:
+def test_what_is_missing_behind_an_empty_segment_is_said_once(tmp_path, level, bases):
     log = make(tmp_path, {base: [batch(base), batch(base + 4)] for base in bases})
     (log / kf.segment_file_name(bases[-1])).write_bytes(b"")
     index(log)
@@ -341,7 +336,7 @@ def test_what_is_missing_behind_an_empty_segment_is_said_once(tmp_path: Path, le
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_range_that_ends_before_the_next_segment_says_nothing_of_the_log_end(tmp_path: Path, level: Any) -> None:
+def test_a_range_that_ends_before_the_next_segment_says_nothing_of_the_log_end(tmp_path, level):
     log = make(tmp_path, {0: [batch(0)], 20: [batch(20)]})
     (log / kf.segment_file_name(0)).write_bytes(b"")
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 24\n")
@@ -354,7 +349,7 @@ def test_a_range_that_ends_before_the_next_segment_says_nothing_of_the_log_end(t
             assert not list(part.findings), end
 
 
-def gaps(path: Path) -> list[tuple[int | None, int | None]]:
+def gaps(path):
     scan = kafkalog.scan(path)
     scan.to_table()
     return [(one.base_offset, one.last_offset) for one in scan.findings if one.reason is Reason.OFFSET_GAP]
@@ -364,22 +359,20 @@ def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     ("gone", "task_bytes", "level"),
     thinned(itertools.product(({400}, {400, 800}, {1200}), (2**12, 2**14, 2**17), LEVELS), 5),
 )
-def test_gaps_between_segments_are_found_by_one_task_each(
-    tmp_path: Path, gone: set[int], task_bytes: int, level: Any
-) -> None:
+def test_gaps_between_segments_are_found_by_one_task_each(tmp_path, gone, task_bytes, level):
     bases = sorted({0, 400, 800, 1200, 1600} - gone)
     log = make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in bases})
     (log / kf.segment_file_name(2100)).touch()  # what it held is gone, too
     make(tmp_path / "more", {2400: [batch(2400)]})
     (tmp_path / "more" / "t-0" / kf.segment_file_name(2400)).rename(log / kf.segment_file_name(2400))
-    found: list[Finding] = []
+    found = []
     tasks = plan(log, task_bytes=task_bytes, isolation_level=level)
     read(tasks, report=found.append)
     assert [(one.base_offset, one.last_offset) for one in found if one.reason is Reason.OFFSET_GAP] == gaps(log)
     assert len(gaps(log)) == 3
 
 
-def test_a_partition_that_is_gone_ends_a_plan_or_is_a_finding(log_dir_copy: Path) -> None:
+def test_a_partition_that_is_gone_ends_a_plan_or_is_a_finding(log_dir_copy):
     opened = kafkalog.open(log_dir_copy)
     (log_dir_copy / "p-multi-1").rename(log_dir_copy.parent / "moved")
     with pytest.raises(ReadError):

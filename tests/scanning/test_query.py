@@ -1,10 +1,6 @@
 """Options of a query: what names nothing, or makes no sense together, is refused with what there is."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import numpy as np
@@ -30,32 +26,30 @@ import kafkalog
         ({"end_offset": 2**63 + 1}, "end_offset must be"),
     ],
 )
-def test_what_names_nothing_is_refused_and_what_there_is_is_shown(
-    log_dir: Path, options: dict[str, Any], said: str
-) -> None:
+def test_what_names_nothing_is_refused_and_what_there_is_is_shown(log_dir, options, said):
     with pytest.raises((TypeError, ValueError)) as caught:
         kafkalog.scan(log_dir, **options)
     assert said in str(caught.value)
 
 
-def test_numpy_numbers_are_numbers_too(log_dir: Path) -> None:
+def test_numpy_numbers_are_numbers_too(log_dir):
     one = kafkalog.scan(log_dir, topics="p-multi", partitions=np.int64(1), start_offset=np.int32(3))
     assert one.count_rows() == kafkalog.scan(log_dir / "p-multi-1", start_offset=3).count_rows() > 0
 
 
-def test_the_end_behind_the_largest_offset_is_one(log_dir: Path) -> None:
+def test_the_end_behind_the_largest_offset_is_one(log_dir):
     for isolation_level in ("read_uncommitted", "read_committed"):
         scan = kafkalog.scan(log_dir, end_offset=2**63, isolation_level=isolation_level)
         assert scan.count_rows() == kafkalog.scan(log_dir, isolation_level=isolation_level).count_rows() > 0
 
 
-def test_a_segment_outside_the_topics_asked_for_is_refused(log_dir: Path) -> None:
+def test_a_segment_outside_the_topics_asked_for_is_refused(log_dir):
     segment = next((log_dir / "p-multi-0").glob("*.log"))
     with pytest.raises(ValueError, match="no topic 'nope' here; there are p-multi"):
         kafkalog.scan(segment, topics="nope")
 
 
-def test_limits_of_what_is_open_cannot_be_changed(log_dir: Path) -> None:
+def test_limits_of_what_is_open_cannot_be_changed(log_dir):
     opened = kafkalog.open(log_dir, limits=kafkalog.Limits(max_batch_bytes=100))
     with pytest.raises(kafkalog.LimitExceededError):
         kafkalog.scan(opened).count_rows()
@@ -63,7 +57,7 @@ def test_limits_of_what_is_open_cannot_be_changed(log_dir: Path) -> None:
         kafkalog.scan(opened, limits=kafkalog.Limits())
 
 
-def test_a_list_of_segments_is_read_as_one_partition(log_dir: Path) -> None:
+def test_a_list_of_segments_is_read_as_one_partition(log_dir):
     paths = sorted((log_dir / "p-txn-0").glob("*.log"))
     assert kafkalog.scan(paths).count_rows() == 358
     assert kafkalog.scan(paths[1:2], columns=["offset"]).head(1).column(0).to_pylist() == [16]
@@ -86,14 +80,12 @@ def test_a_list_of_segments_is_read_as_one_partition(log_dir: Path) -> None:
         ({"wher": 1}, TypeError, "wher"),
     ],
 )
-def test_misuse_is_a_type_or_value_error_that_says_what_to_do(
-    log_dir: Path, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_misuse_is_a_type_or_value_error_that_says_what_to_do(log_dir, options, error, words):
     with pytest.raises(error, match=words):
         kafkalog.read_table(log_dir, **options)
 
 
-def test_a_path_that_holds_nothing_says_what_to_name(tmp_path: Path, log_dir: Path) -> None:
+def test_a_path_that_holds_nothing_says_what_to_name(tmp_path, log_dir):
     with pytest.raises(kafkalog.NotKafkaError, match="name a log dir"):
         kafkalog.open(tmp_path)
     with pytest.raises(kafkalog.ReadError, match="no such"):
@@ -104,7 +96,7 @@ def test_a_path_that_holds_nothing_says_what_to_name(tmp_path: Path, log_dir: Pa
         kafkalog.open([])
 
 
-def test_named_files_are_read_whole(log_dir: Path) -> None:
+def test_named_files_are_read_whole(log_dir):
     paths = sorted((log_dir / "p-delrec-0").glob("*.log"))
     whole = kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).count_rows()
     assert kafkalog.scan(paths).count_rows() == whole
@@ -112,8 +104,8 @@ def test_named_files_are_read_whole(log_dir: Path) -> None:
     assert whole > kafkalog.scan(log_dir / "p-delrec-0").count_rows()
 
 
-def test_times_before_the_latest_timestamp() -> None:
-    options: Any = {"topics": "p-multi", "columns": ["timestamp"]}
+def test_times_before_the_latest_timestamp():
+    options = {"topics": "p-multi", "columns": ["timestamp"]}
     stamps = kafkalog.read_table(golden_sets.LOG_DIR, **options)["timestamp"].cast("int64").to_pylist()
     latest = max(stamps)
     for text, start in (("end", latest), ("end-1m", latest - 60_000), (" end-2000ms ", latest - 2000)):

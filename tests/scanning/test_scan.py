@@ -1,14 +1,11 @@
 """Scans: columns, ranges, damage, threads, memory, and every consumer of Arrow."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil
 import sys
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +18,16 @@ import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 
 
-def test_partitions_come_in_order_and_offsets_rise(log_dir: Path) -> None:
+def test_partitions_come_in_order_and_offsets_rise(log_dir):
     table = kafkalog.read_table(log_dir, columns=["topic", "partition", "offset"])
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     assert rows == sorted(set(rows))
     assert len({row[:2] for row in rows}) == 10
 
 
-def test_scans_made_of_a_scan_tell_their_bytes_as_well(log_dir: Path) -> None:
+def test_scans_made_of_a_scan_tell_their_bytes_as_well(log_dir):
     scan = kafkalog.scan(log_dir, topics="p-multi", include_deleted=True)
-    done: list[int] = []
+    done = []
     scan.progress = done.append
     whole = scan.to_table()
     n_bytes = sum(done)
@@ -51,11 +48,11 @@ def test_scans_made_of_a_scan_tell_their_bytes_as_well(log_dir: Path) -> None:
     assert not done
 
 
-def test_columns_come_in_the_order_asked_for(log_dir: Path) -> None:
+def test_columns_come_in_the_order_asked_for(log_dir):
     assert kafkalog.read_table(log_dir, columns=["value", "offset"]).column_names == ["value", "offset"]
 
 
-def test_a_broker_s_own_log_files_are_no_segments(log_dir: Path, tmp_path: Path) -> None:
+def test_a_broker_s_own_log_files_are_no_segments(log_dir, tmp_path):
     root = tmp_path / "kafka"
     shutil.copytree(log_dir, root)
     (root / "controller.log").write_text("[2026-11-21] INFO started\n")
@@ -67,7 +64,7 @@ def test_a_broker_s_own_log_files_are_no_segments(log_dir: Path, tmp_path: Path)
         kafkalog.open(only)
 
 
-def test_the_same_path_twice_is_read_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_path_twice_is_read_once(log_dir, monkeypatch):
     monkeypatch.chdir(log_dir / "p-multi-0")
     names = sorted(path.name for path in Path().glob("*.log"))
     both = kafkalog.open([*names, *(str(Path(name).absolute()) for name in names), f"./{names[0]}"])
@@ -77,7 +74,7 @@ def test_the_same_path_twice_is_read_once(log_dir: Path, monkeypatch: pytest.Mon
     assert kafkalog.scan(both).count_rows() == kafkalog.scan(log_dir / "p-multi-0", include_deleted=True).count_rows()
 
 
-def test_a_partition_is_found_by_its_name_and_a_missing_one_says_what_there_is(log_dir: Path) -> None:
+def test_a_partition_is_found_by_its_name_and_a_missing_one_says_what_there_is(log_dir):
     opened = kafkalog.open(log_dir)
     assert opened["p-multi-1"] is opened["p-multi", 1]
     assert "p-multi-1" in opened
@@ -88,7 +85,7 @@ def test_a_partition_is_found_by_its_name_and_a_missing_one_says_what_there_is(l
             opened[key]
 
 
-def test_a_warning_points_at_the_line_that_reads(log_dir: Path, tmp_path: Path) -> None:
+def test_a_warning_points_at_the_line_that_reads(log_dir, tmp_path):
     root = tmp_path / "p-multi-0"
     shutil.copytree(log_dir / "p-multi-0", root)
     log = next(root.glob("*.log"))
@@ -102,7 +99,7 @@ def test_a_warning_points_at_the_line_that_reads(log_dir: Path, tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_partition_does_not_end_the_others(log_dir: Path, tmp_path: Path) -> None:
+def test_an_unreadable_partition_does_not_end_the_others(log_dir, tmp_path):
     root = tmp_path / "kafka"
     shutil.copytree(log_dir, root)
     (root / "p-multi-1").chmod(0)
@@ -117,7 +114,7 @@ def test_an_unreadable_partition_does_not_end_the_others(log_dir: Path, tmp_path
         (root / "p-multi-1").chmod(0o755)
 
 
-def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path: Path, log_dir_copy: Path) -> None:
+def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path, log_dir_copy):
     import shutil
 
     other = tmp_path / "other"
@@ -144,7 +141,7 @@ def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path: 
     assert "replicas of another broker" in finding.detail
 
 
-def test_directories_set_apart_are_listed_apart(log_dir_copy: Path) -> None:
+def test_directories_set_apart_are_listed_apart(log_dir_copy):
     names = {"delete": "p-multi-1", "future": "p-multi-2", "stray": "p-txn-0"}
     for kind, name in names.items():
         (log_dir_copy / name).rename(log_dir_copy / f"{name}.c9eefd1639d646409599f16e98f3d811-{kind}")
@@ -162,11 +159,11 @@ def test_directories_set_apart_are_listed_apart(log_dir_copy: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_flipped_bit_raises_with_its_place_after_the_records_before_it(log_dir_copy: Path, threads: int) -> None:
+def test_a_flipped_bit_raises_with_its_place_after_the_records_before_it(log_dir_copy, threads):
     path, batches = damaged_partition(log_dir_copy)
     bad = len(batches) // 2
     flip(path, int(batches.position[bad]) + 80)
-    seen: list[int] = []
+    seen = []
     with pytest.raises(kafkalog.CorruptionError) as caught:  # noqa: PT012
         for batch in kafkalog.scan(path.parent, threads=threads, columns=["offset"]).to_batches():
             seen += batch.column(0).to_pylist()
@@ -182,14 +179,14 @@ def test_a_flipped_bit_raises_with_its_place_after_the_records_before_it(log_dir
 # --- other libraries ------------------------------------------------------------------------------------------------
 
 
-def test_directories_that_only_look_like_partitions_are_not_kafkas(tmp_path: Path) -> None:
+def test_directories_that_only_look_like_partitions_are_not_kafkas(tmp_path):
     (tmp_path / "dbus-1").mkdir()
     (tmp_path / "dbus-1" / "session.conf").touch()
     with pytest.raises(kafkalog.NotKafkaError):
         kafkalog.open(tmp_path)
 
 
-def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_path: Path) -> None:
+def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_path):
     # a wrapper of offset 0, as librdkafka sends it, holds the offsets from 0 on; the log ends at 1
     inside = [message(number, b"k", b"v%d" % number) for number in range(10)]
     log = tmp_path / "t-0" / f"{0:020d}.log"
@@ -199,7 +196,7 @@ def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_p
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-def test_a_tail_of_deleted_records_goes_as_far_back_as_it_has_to(log_dir_copy: Path) -> None:
+def test_a_tail_of_deleted_records_goes_as_far_back_as_it_has_to(log_dir_copy):
     partition = log_dir_copy / "p-multi-0"
     offsets = kafkalog.read_table(partition, columns=["offset"], include_deleted=True)["offset"].to_pylist()
     checkpoint = log_dir_copy / "log-start-offset-checkpoint"
@@ -209,18 +206,18 @@ def test_a_tail_of_deleted_records_goes_as_far_back_as_it_has_to(log_dir_copy: P
     assert len(kafkalog.scan(partition, include_deleted=True, on_corruption="skip").tail(9)) == 9
 
 
-def test_a_tail_has_no_limit(log_dir: Path) -> None:
+def test_a_tail_has_no_limit(log_dir):
     with pytest.raises(ValueError, match="exclude each other"):
         kafkalog.scan(log_dir, limit=5).tail(3)
 
 
-def test_a_scan_of_a_small_segment_takes_few_functions_in_few_files(log_dir: Path) -> None:
+def test_a_scan_of_a_small_segment_takes_few_functions_in_few_files(log_dir):
     """A file that is opened and read once pays for each of them with cold code."""
     path = log_dir / "p-multi-0"
     list(kafkalog.scan(path, threads=1).to_batches())
-    seen: set[tuple[str, str]] = set()
+    seen = set()
 
-    def note(frame: Any, event: str, argument: object) -> None:
+    def note(frame, event, argument):
         if event == "call" and f"{os.sep}kafkalog{os.sep}" in frame.f_code.co_filename:
             seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
 
@@ -234,7 +231,7 @@ def test_a_scan_of_a_small_segment_takes_few_functions_in_few_files(log_dir: Pat
     assert len({file for file, _ in seen}) <= 40
 
 
-def test_every_consumer_of_arrow_takes_a_scan_each_time_anew(log_dir: Path) -> None:
+def test_every_consumer_of_arrow_takes_a_scan_each_time_anew(log_dir):
     import duckdb
     import pandas as pd
     import polars as pl
@@ -254,7 +251,7 @@ def test_every_consumer_of_arrow_takes_a_scan_each_time_anew(log_dir: Path) -> N
 
 
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_pandas_has_what_pyarrow_makes_of_the_table(log_dir: Path, binary_type: pa.DataType) -> None:
+def test_pandas_has_what_pyarrow_makes_of_the_table(log_dir, binary_type):
     columns = ["value", "topic", "offset", "headers", "key", "segment", "timestamp", "compression"]
     for names in (columns, ["key"], ["headers"], ["offset"]):
         table = kafkalog.read_table(log_dir, columns=names, binary_type=binary_type)
@@ -271,7 +268,7 @@ def test_pandas_has_what_pyarrow_makes_of_the_table(log_dir: Path, binary_type: 
             assert str(frame["topic"].dtype) == "category"
 
 
-def test_pandas_has_the_same_values_and_keeps_arrows_types_on_request(log_dir: Path) -> None:
+def test_pandas_has_the_same_values_and_keeps_arrows_types_on_request(log_dir):
     frame = kafkalog.read_pandas(log_dir, topics="p-headers")
     table = kafkalog.read_table(log_dir, topics="p-headers")
     assert frame["value"].tolist() == table.column("value").to_pylist()
@@ -282,7 +279,7 @@ def test_pandas_has_the_same_values_and_keeps_arrows_types_on_request(log_dir: P
         kafkalog.read_pandas(log_dir, dtype_backend="numpy")
 
 
-def test_numpy_columns_hold_the_same_as_arrow(log_dir: Path) -> None:
+def test_numpy_columns_hold_the_same_as_arrow(log_dir):
     records = kafkalog.read_numpy(log_dir, columns=ALL_COLUMNS)
     table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
     assert records.n_records == table.num_rows

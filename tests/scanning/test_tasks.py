@@ -1,17 +1,13 @@
 """A scan divided into parts: other processes read them, together what the scan reads, or say that files changed."""
 
-from __future__ import annotations
-
 import importlib.util
 import multiprocessing
 import os
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -23,10 +19,9 @@ from needs import missing
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError
-from kafkalog.scanning.scan import Scan
+from kafkalog.errors import CorruptionError, FileChangedError, ReadError
 
-OPTIONS: list[dict[str, Any]] = [
+OPTIONS = [
     {},
     {"isolation_level": "read_committed"},
     {"start_offset": 20, "end_offset": 90, "columns": ["partition", "offset", "value"]},
@@ -38,12 +33,12 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def travelled(value: Any) -> Any:
+def travelled(value):
     return pickle.loads(pickle.dumps(value))
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     """A partition of three segments of a hundred batches each, with offset indexes."""
     path = tmp_path / "t-0"
     path.mkdir()
@@ -58,7 +53,7 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_parts_together_read_what_the_scan_reads_and_both_pickle(options: dict[str, Any]) -> None:
+def test_parts_together_read_what_the_scan_reads_and_both_pickle(options):
     scan = kafkalog.scan(golden_sets.LOG_DIR, **options)
     whole = scan.to_table()
     assert travelled(scan).to_table().equals(whole)
@@ -72,9 +67,7 @@ def test_parts_together_read_what_the_scan_reads_and_both_pickle(options: dict[s
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 @pytest.mark.parametrize("on_corruption", ["raise", "stop", "skip"])
 @pytest.mark.parametrize("damage", thinned(["checksum", "garbage", "cut"], 3))
-def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(
-    tmp_path: Path, damage: str, on_corruption: Any
-) -> None:
+def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(tmp_path, damage, on_corruption):
     path = shutil.copytree(golden_sets.partitions("k28")["p-v2-txn-0"], tmp_path / "p-v2-txn-0")
     last = max(path.glob("*.log"))
     data = last.read_bytes()
@@ -82,9 +75,9 @@ def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(
         {"garbage": b"\xff" * 64 + data[64:], "checksum": data[:20] + b"?" + data[21:], "cut": data[:30]}[damage]
     )
 
-    def said(scans: Iterable[Scan]) -> tuple[list[int], str | None, list[Finding]]:
-        given: list[int] = []
-        found: list[Finding] = []
+    def said(scans):
+        given = []
+        found = []
         for scan in scans:
             try:
                 for rows in scan.to_batches():
@@ -97,7 +90,7 @@ def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(
 
     wholes = []
     for bounds in ({}, {"start_offset": 339}, {"start_offset": 339, "end_offset": 343}, {"start_offset": 518}):
-        options: Any = {"isolation_level": "read_committed", "on_corruption": on_corruption, **bounds}
+        options = {"isolation_level": "read_committed", "on_corruption": on_corruption, **bounds}
         scan = kafkalog.scan(path, columns=["offset"], threads=1, **options)
         wholes.append(said([scan]))
         for target_bytes in (2**12, 2**26):
@@ -107,7 +100,7 @@ def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(
     assert (wholes[1][1] is not None) == (on_corruption == "raise" and damage != "cut")
 
 
-def test_what_is_opened_pickles_with_indexes_read_and_mapped() -> None:
+def test_what_is_opened_pickles_with_indexes_read_and_mapped():
     for memory_map in (True, "auto"):
         log_dir = kafkalog.open_log_dir(golden_sets.LOG_DIR, memory_map=memory_map)
         whole = log_dir.to_table(start_offset=30)
@@ -119,28 +112,28 @@ def test_what_is_opened_pickles_with_indexes_read_and_mapped() -> None:
     assert len(pickle.dumps(log_dir)) < 10_000
 
 
-def test_what_filters_rule_out_is_in_no_part(log: Path) -> None:
+def test_what_filters_rule_out_is_in_no_part(log):
     (log.parent / "t-1").mkdir()
     data = builder.batch_v2([builder.record_v2(0, 0, None, b"x")])
     (log.parent / "t-1" / kf.segment_file_name(0)).write_bytes(data)
     filters = [("partition", "==", 0), ("offset", ">=", 400), ("offset", "<", 480)]
     (part,) = kafkalog.scan(log.parent, filters=filters).plan(target_bytes=2**16)
     target = part.target
-    assert [path.name for path in target.paths] == ["t-0"]  # type: ignore[union-attr]
-    assert 0 < target.n_bytes < 50_000  # type: ignore[union-attr]
+    assert [path.name for path in target.paths] == ["t-0"]
+    assert 0 < target.n_bytes < 50_000
     assert part.to_table()["offset"].to_pylist() == list(range(400, 480))
     assert kafkalog.scan(log.parent, filters=[("topic", "==", "u")]).plan() == []
     assert kafkalog.scan(log.parent, filters=[("offset", ">", 9), ("offset", "<", 9)]).plan() == []
 
 
-def test_a_scan_with_a_limit_is_not_divided(log: Path) -> None:
+def test_a_scan_with_a_limit_is_not_divided(log):
     with pytest.raises(ValueError, match="with a limit cannot be divided"):
         kafkalog.scan(log, limit=3).plan()
     with pytest.raises(ValueError, match="target_bytes"):
         kafkalog.scan(log).plan(target_bytes=0)
 
 
-def test_a_part_is_a_scan_itself(log: Path) -> None:
+def test_a_part_is_a_scan_itself(log):
     parts = kafkalog.scan(log, columns=["offset"]).plan(target_bytes=2**16)
     second = travelled(parts[1])
     offsets = second.to_table()["offset"].to_pylist()
@@ -152,7 +145,7 @@ def test_a_part_is_a_scan_itself(log: Path) -> None:
     assert repr(second).startswith(f"Scan(PartitionRanges(['{log}'], ")
 
 
-def _sum(part: kafkalog.Scan) -> tuple[int, int] | str:
+def _sum(part):
     try:
         table = part.to_table()
     except FileChangedError as error:
@@ -161,26 +154,26 @@ def _sum(part: kafkalog.Scan) -> tuple[int, int] | str:
 
 
 @pytest.fixture
-def _processes_find_this_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def _processes_find_this_module(monkeypatch):
     """Processes that are spawned get the path of this one, in which `pytest` alone does not put its directory."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_processes_find_this_module")
-def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -> None:
+def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log):
     parts = kafkalog.scan(log).plan(target_bytes=2**16)
     assert len(parts) > 6
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         done = list(pool.map(_sum, parts))
-        assert [sum(one) for one in zip(*done, strict=True)] == [1200, sum(range(1200))]  # type: ignore[arg-type]
+        assert [sum(one) for one in zip(*done, strict=True)] == [1200, sum(range(1200))]
         second = log / kf.segment_file_name(400)
         second.write_bytes(second.read_bytes()[:-1000])
         with (log / kf.segment_file_name(800)).open("ab") as file:  # a last segment may grow
             file.write(builder.batch_v2([builder.record_v2(0, 0, None, b"new")], base_offset=1200))
         again = list(pool.map(_sum, parts))
     for part, before, after in zip(parts, done, again, strict=True):
-        names = {one.name for piece in part.target.parts for one in piece.segments}  # type: ignore[union-attr]
+        names = {one.name for piece in part.target.parts for one in piece.segments}
         if second.name in names:
             assert isinstance(after, str)
             assert second.name in after
@@ -192,19 +185,19 @@ def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -
         [part.to_table() for part in parts]
 
 
-def _by_joblib(parts: list[kafkalog.Scan]) -> list[Any]:
+def _by_joblib(parts):
     import joblib
 
     return list(joblib.Parallel(n_jobs=2)(joblib.delayed(_sum)(part) for part in parts))
 
 
-def _by_dask(parts: list[kafkalog.Scan]) -> list[Any]:
+def _by_dask(parts):
     import dask
 
     return list(dask.compute(*[dask.delayed(_sum)(part) for part in parts], scheduler="processes", num_workers=2))
 
 
-def _by_ray(parts: list[kafkalog.Scan]) -> list[Any]:
+def _by_ray(parts):
     import ray
 
     # its workers begin in a directory of their own, and do not have this process's path
@@ -221,9 +214,7 @@ def _by_ray(parts: list[kafkalog.Scan]) -> list[Any]:
 @pytest.mark.usefixtures("_processes_find_this_module")
 @pytest.mark.filterwarnings("ignore")  # those of the libraries
 @pytest.mark.parametrize("read", [_by_joblib, _by_dask, _by_ray])
-def test_libraries_that_spread_work_read_the_parts_and_say_which_file_changed(
-    read: Callable[[list[kafkalog.Scan]], list[Any]], log: Path
-) -> None:
+def test_libraries_that_spread_work_read_the_parts_and_say_which_file_changed(read, log):
     library = read.__name__.removeprefix("_by_")
     if importlib.util.find_spec(library) is None:
         # Ray is large, and has no wheels for some versions of Python

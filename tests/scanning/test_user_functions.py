@@ -1,7 +1,5 @@
 """`where=` and `extract=`: compiled functions see what records hold; what they do wrong is counted and said."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import struct
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import builder
 import numba
@@ -28,7 +25,7 @@ N = 40
 KEYS = [None, b"", b"k", b"key"]
 
 
-def make(path: Path, magic: int = 2, codec: int = 0, start: int = 0) -> Path:
+def make(path, magic=2, codec=0, start=0):
     """A segment of 40 records: timestamp 100 + i, value int32 i and float64 i / 4, headers in v2."""
     values = [struct.pack("<id", i, i / 4) for i in range(N)]
     if magic == 2:
@@ -51,46 +48,37 @@ def make(path: Path, magic: int = 2, codec: int = 0, start: int = 0) -> Path:
 
 
 @pytest.fixture
-def topic(tmp_path: Path) -> Path:
+def topic(tmp_path):
     return make(tmp_path / "t-0")
 
 
-def everything(
-    offset: int,
-    timestamp: int,
-    timestamp_type: int,
-    key: Any,
-    value: Any,
-    key_is_null: bool,
-    value_is_null: bool,
-    headers: Any,
-) -> float:
+def everything(offset, timestamp, timestamp_type, key, value, key_is_null, value_is_null, headers):
     total = offset + 1000.0 * timestamp + 0.5 * timestamp_type + 1e6 * key.size + 1e7 * value.size
     total += 1e8 * read_i32_le(value, 0) + 1e11 * key_is_null + 2e11 * value_is_null + 1e12 * headers.n_headers
     return total + 1e13 * get_header(headers, b"n").size + 4e13 * has_header(headers, b"e")
 
 
-def i32(value: Any) -> int:
+def i32(value):
     return read_i32_le(value, 0)
 
 
-def fails_at_seven(offset: int) -> bool:
+def fails_at_seven(offset):
     if offset % 10 == 7:
         raise ValueError("seven")
     return True
 
 
-def number(offset: int) -> int:
+def number(offset):
     return offset
 
 
-def some(offset: int) -> int | None:
+def some(offset):
     return None if offset % 2 else offset
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize(("magic", "codec"), [(2, 0), (2, 4), (1, 0), (1, 1), (0, 0), (0, 2)])
-def test_a_function_sees_what_the_record_holds(tmp_path: Path, magic: int, codec: int, threads: int) -> None:
+def test_a_function_sees_what_the_record_holds(tmp_path, magic, codec, threads):
     path = make(tmp_path / "t-0", magic, codec, start=500)
     records = kafkalog.read_numpy(path, extract={"all": ("f8", everything)}, threads=threads)
     assert records.n_records == N
@@ -99,12 +87,12 @@ def test_a_function_sees_what_the_record_holds(tmp_path: Path, magic: int, codec
         expected = 500 + i + 1000.0 * (100 + i if magic else -1) + 0.5 * (0 if magic else -1)
         expected += 1e6 * len(KEYS[i % 4] or b"") + 1e7 * 12 + 1e8 * i + 1e11 * (KEYS[i % 4] is None)
         expected += 1e12 * len(headers) + 1e13 * (len(str(i)) if b"n" in headers else 0) + 4e13 * (b"e" in headers)
-        assert records["all"][i] == expected  # type: ignore[index]
+        assert records["all"][i] == expected
 
 
 @pytest.mark.parametrize("name", thinned(EXTRACT_DTYPES, 5))
-def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
-    function: Any = number
+def test_each_dtype_is_a_column_of_that_type(topic, name):
+    function = number
     if name == "bool":
         function = eval("lambda offset: offset % 2 == 0")
     scan = kafkalog.scan(topic, columns=["offset"], extract={"x": (name, function)})
@@ -112,15 +100,15 @@ def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
     assert scan.schema.field("x").type == pa.from_numpy_dtype(dtype)
     table, records = scan.to_table(), scan.to_numpy()
     table.validate(full=True)
-    assert records["x"].dtype == dtype  # type: ignore[union-attr]
+    assert records["x"].dtype == dtype
     expected = [i % 2 == 0 if name == "bool" else i for i in range(N)]
-    assert table["x"].to_pylist() == expected == records["x"].tolist()  # type: ignore[union-attr]
+    assert table["x"].to_pylist() == expected == records["x"].tolist()
     nothing = kafkalog.scan(topic, columns=["offset"], extract={"x": (name, function)}, end_offset=0)
-    assert nothing.to_numpy()["x"].dtype == dtype  # type: ignore[union-attr]
+    assert nothing.to_numpy()["x"].dtype == dtype
     assert nothing.to_table().num_rows == 0
 
 
-def test_none_is_null_in_arrow_and_masked_in_numpy(topic: Path) -> None:
+def test_none_is_null_in_arrow_and_masked_in_numpy(topic):
     make(topic, start=N)
     scan = kafkalog.scan(topic, columns=["offset"], extract={"x": ("i2", some)})
     table, records = scan.to_table(), scan.to_numpy()
@@ -139,16 +127,16 @@ def test_none_is_null_in_arrow_and_masked_in_numpy(topic: Path) -> None:
     ]  # fmt: skip
 
 
-def test_filters_as_text_compare_an_extracted_column_with_numbers(topic: Path) -> None:
-    def half(offset: int) -> float:
+def test_filters_as_text_compare_an_extracted_column_with_numbers(topic):
+    def half(offset):
         return offset * 0.5
 
-    def is_even(offset: int) -> bool:
+    def is_even(offset):
         return offset % 2 == 0
 
     extract = {"half": ("f8", half), "is_even": ("bool", is_even), "x": ("i4", number)}
 
-    def offsets(filters: Any, **options: Any) -> list[int]:
+    def offsets(filters, **options):
         return kafkalog.read_table(
             topic, columns=["offset"], extract=extract, filters=filters, **options
         )["offset"].to_pylist()  # fmt: skip
@@ -167,8 +155,8 @@ def test_filters_as_text_compare_an_extracted_column_with_numbers(topic: Path) -
         offsets("is_even == 1")
 
 
-def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves(topic: Path) -> None:
-    def fussy(offset: int) -> int:
+def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves(topic):
+    def fussy(offset):
         if offset > 5:
             raise ValueError("too far")
         return offset * 2
@@ -180,8 +168,8 @@ def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves
     assert table.to_pylist() == [{"offset": 3, "x": 6}]
 
 
-def test_a_value_out_of_a_small_floats_range_is_compared_exactly(topic: Path) -> None:
-    def tenth(offset: int) -> float:
+def test_a_value_out_of_a_small_floats_range_is_compared_exactly(topic):
+    def tenth(offset):
         return offset / 10
 
     extract = {"x": ("f4", tenth)}
@@ -197,10 +185,10 @@ def test_a_value_out_of_a_small_floats_range_is_compared_exactly(topic: Path) ->
 
 
 @pytest.mark.parametrize("threads", thinned([4, 1], 2))
-def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic: Path, threads: int) -> None:
+def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic, threads):
     make(topic, start=N)
 
-    def bad(offset: int, value: Any) -> int:
+    def bad(offset, value):
         return value[12] if offset % 2 else offset
 
     scan = kafkalog.scan(
@@ -243,9 +231,7 @@ def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic
         5,
     ),
 )
-def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(
-    topic: Path, function: str, said: str, n: int
-) -> None:
+def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(topic, function, said, n):
     scan = kafkalog.scan(topic, where=eval(function, {**vars(functions)}))
     with pytest.warns(FunctionWarning, match=f"where failed on {n} records .*{said}"):
         scan.count_rows()
@@ -285,7 +271,7 @@ kafkalog.scan(sys.argv[1], where=searched).count_rows()
 
 
 @pytest.mark.slow
-def test_positions_out_of_a_record_lead_nowhere_outside_it(tmp_path: Path) -> None:
+def test_positions_out_of_a_record_lead_nowhere_outside_it(tmp_path):
     # without care they are sums that overflow, and compiled code may forget to check those
     program = tmp_path / "hostile.py"
     program.write_text(HOSTILE)
@@ -301,22 +287,20 @@ def test_positions_out_of_a_record_lead_nowhere_outside_it(tmp_path: Path) -> No
     ("name", "lowest", "highest"),
     thinned([("i1", -5, 300), ("u1", -1, 300), ("i4", -1, 2**31), ("u4", -1, 2**32)], 3),
 )
-def test_a_result_that_does_not_fit_its_column_is_null_and_said(
-    topic: Path, name: str, lowest: int, highest: int
-) -> None:
+def test_a_result_that_does_not_fit_its_column_is_null_and_said(topic, name, lowest, highest):
     @numba.njit
-    def edge(offset: int) -> int:
+    def edge(offset):
         return lowest if offset == 0 else highest if offset == 1 else offset
 
     with pytest.warns(FunctionWarning, match="does not fit"):
-        x = kafkalog.read_numpy(topic, extract={"x": (name, edge)})["x"].tolist()  # type: ignore[union-attr]
+        x = kafkalog.read_numpy(topic, extract={"x": (name, edge)})["x"].tolist()
     assert x[0] == (lowest if name[0] == "i" else None)
     assert x[1:4] == [None, 2, 3]
 
 
-def test_closures_lambdas_and_compiled_functions_are_functions(topic: Path) -> None:
+def test_closures_lambdas_and_compiled_functions_are_functions(topic):
     least = 30
-    functions: list[Any] = [
+    functions = [
         lambda offset: offset >= least,
         numba.njit(lambda offset: offset >= least),
     ]
@@ -325,10 +309,10 @@ def test_closures_lambdas_and_compiled_functions_are_functions(topic: Path) -> N
 
 
 class _Object:
-    def __call__(self, offset: int) -> bool:
+    def __call__(self, offset):
         return True
 
-    def method(self, offset: int) -> bool:
+    def method(self, offset):
         return True
 
 
@@ -340,13 +324,13 @@ class _Object:
         "lambda *, offset: True", "lambda **offset: True",
     ],
 )  # fmt: skip
-def test_another_signature_is_refused_and_the_right_one_shown(topic: Path, function: Any) -> None:
+def test_another_signature_is_refused_and_the_right_one_shown(topic, function):
     function = eval(function) if isinstance(function, str) and function.startswith("lambda") else function
     with pytest.raises(TypeError, match=r"where.*a function takes any of offset, .*def keep") as caught:
         kafkalog.scan(topic, where=function)
     assert all(name in str(caught.value) for name in ARGUMENTS)
     if function != 3:
-        pair: Any = ("f8", function)
+        pair = ("f8", function)
         with pytest.raises(TypeError, match=r"extract\['x'\].*"):
             kafkalog.scan(topic, extract={"x": pair})
 
@@ -370,12 +354,8 @@ def test_another_signature_is_refused_and_the_right_one_shown(topic: Path, funct
         ("lambda offset: 1", "nonsense", "no dtype 'nonsense'"),
     ], 3),
 )  # fmt: skip
-def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
-    topic: Path, function: str, dtype: str | None, message: str
-) -> None:
-    options: dict[str, Any] = (
-        {"where": eval(function)} if dtype is None else {"extract": {"x": (dtype, eval(function))}}
-    )
+def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(topic, function, dtype, message):
+    options = {"where": eval(function)} if dtype is None else {"extract": {"x": (dtype, eval(function))}}
     with pytest.raises(TypeError, match=message):
         kafkalog.scan(topic, **options)
 
@@ -391,13 +371,13 @@ def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
         ({"key": ("f8", number)}, ValueError, "records have a column of that name"),
     ],
 )
-def test_extract_is_checked(topic: Path, extract: Any, error: type[Exception], message: str) -> None:
+def test_extract_is_checked(topic, extract, error, message):
     with pytest.raises(error, match=message):
         kafkalog.scan(topic, extract=extract)
 
 
-def test_a_function_cannot_change_a_record(topic: Path) -> None:
-    def write(value: Any) -> bool:
+def test_a_function_cannot_change_a_record(topic):
+    def write(value):
         value[0] = 1
         return True
 
@@ -405,7 +385,7 @@ def test_a_function_cannot_change_a_record(topic: Path) -> None:
         kafkalog.scan(topic, where=write)
 
 
-def test_a_scan_given_up_early_still_says_what_failed(topic: Path) -> None:
+def test_a_scan_given_up_early_still_says_what_failed(topic):
     make(topic, start=N)
     scan = kafkalog.scan(topic, where=fails_at_seven, threads=1)
     with pytest.warns(FunctionWarning, match="offsets 7, 17, 27, 37"):
@@ -415,7 +395,7 @@ def test_a_scan_given_up_early_still_says_what_failed(topic: Path) -> None:
 # --- elsewhere --------------------------------------------------------------------------------------------------------
 
 
-def test_compiled_functions_travel_between_processes(topic: Path) -> None:
+def test_compiled_functions_travel_between_processes(topic):
     where, extract = pickle.loads(pickle.dumps((Where(fails_at_seven), Extract({"x": ("i4", i32)}))))
     assert str(where) == "where=fails_at_seven(offset)"
     assert extract.dtypes == {"x": np.dtype("i4")}
@@ -426,7 +406,7 @@ def test_compiled_functions_travel_between_processes(topic: Path) -> None:
     assert None in again.x.tolist()
 
 
-def test_numba_is_imported_only_for_functions_and_without_it_the_error_says_what_to_install(topic: Path) -> None:
+def test_numba_is_imported_only_for_functions_and_without_it_the_error_says_what_to_install(topic):
     program = f"""
 import sys, kafkalog
 kafkalog.scan({str(topic)!r}, filters=[("key", "==", b"k")]).to_table()
@@ -443,7 +423,7 @@ for options in ({{"where": lambda offset: True}}, {{"extract": {{"x": ("f8", lam
     assert run.stdout == "where= and extract= need numba: pip install numba\n" * 2, run.stderr
 
 
-def _environment() -> dict[str, str]:
+def _environment():
     import os
 
     root = str(Path(kafkalog.__file__).parent.parent)

@@ -1,23 +1,16 @@
 """Run by test_cluster in a process of its own: a driver whose executors are other processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 N_TASKS, N_ROWS = 4, 120_000
 
 
-def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def deadly(batches):
     """Rows as they are; in the middle of the first attempt, one task loses its worker, and one its executor."""
     from pyspark import TaskContext
 
@@ -33,7 +26,7 @@ def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def main(root: str, damaged: str, scratch: str, sink: str) -> None:
+def main(root, damaged, scratch, sink):
     from pyspark.sql import SparkSession
 
     settings = json.loads(os.environ["KAFKALOG_TEST_SETTINGS"])
@@ -46,9 +39,9 @@ def main(root: str, damaged: str, scratch: str, sink: str) -> None:
     for name, value in {**settings, **both, "spark.executor.memory": "512m", "spark.local.dir": scratch}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    answer: dict[str, object] = {}
+    answer = {}
 
-    def place(_: int) -> int:
+    def place(_):
         time.sleep(0.5)
         return os.getppid()
 

@@ -1,12 +1,8 @@
 """One real Spark, ``local[2]``, for all tests here."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import builder
 import pytest
@@ -18,12 +14,9 @@ import kafkalog.spark
 from kafkalog import format as kf
 from kafkalog.indexes.index_files import OffsetIndex
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory):
     """A session; not to be stopped."""
     check_java()
     try:
@@ -44,17 +37,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
+def session(spark):
     kafkalog.spark.register(spark)
     return spark
 
 
 @pytest.fixture
-def source(spark: SparkSession) -> Any:
+def source(spark):
     """``source(path, option=value, ...)``: a DataFrame."""
     kafkalog.spark.register(spark)
 
-    def load(path: Path | str, schema: str | None = None, **options: object) -> DataFrame:
+    def load(path, schema=None, **options):
         reader = spark.read.format("kafkalog")
         if schema is not None:
             reader = reader.schema(schema)
@@ -66,7 +59,7 @@ def source(spark: SparkSession) -> Any:
 
 
 @pytest.fixture(scope="session")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     """A log dir of one topic, four partitions of two segments, 1000 records each."""
     root = tmp_path_factory.mktemp("log")
     for number in range(4):

@@ -1,31 +1,24 @@
 """Run by test_executors in a process of its own: a driver that sees what its executors, in other processes, do not."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
-def error_of(function: Callable[[], Any]) -> str:
+def error_of(function):
     try:
         return f"no error: {function()}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
 
-def answers(spark: SparkSession, log: str) -> dict[str, Any]:
+def answers(spark, log):
     """What jobs and the source do with the golden log dir."""
     from kafkalog import spark as jobs
 
-    found: dict[str, Any] = {}
+    found = {}
     # a path that leads to the log dir in the driver alone: the executors work in other folders
     hidden = "/proc/self/cwd"
     found["verify"] = error_of(lambda: jobs.verify(spark, hidden).count())
@@ -36,7 +29,7 @@ def answers(spark: SparkSession, log: str) -> dict[str, Any]:
     found["relative job"] = jobs.verify(spark, "p-multi-0").where("kind = 'segment' and ok").count()
     # a module that the driver alone has, and a function of this script
     sys.path.append(os.environ["ALONE"])
-    only_here: Any = importlib.import_module("only_here")
+    only_here = importlib.import_module("only_here")
 
     found["module"] = error_of(lambda: jobs.scan(spark, log, topics="p-multi", where=only_here.wanted).count())
     where = jobs.scan(spark, log, topics="p-multi", where=lambda offset: offset < 5)
@@ -46,7 +39,7 @@ def answers(spark: SparkSession, log: str) -> dict[str, Any]:
     return found
 
 
-def main(log: str) -> None:
+def main(log):
     from pyspark.sql import SparkSession
 
     os.chdir(log)

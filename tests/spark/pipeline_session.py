@@ -1,7 +1,5 @@
 """Run by test_pipeline in a process of its own, which is killed: the nightly pipeline of the guide."""
 
-from __future__ import annotations
-
 import sys
 
 PIPELINE = """
@@ -20,7 +18,7 @@ def nightly(spark, log_dir, lake):
 """
 
 
-def main(log_dir: str, lake: str, settings: str) -> None:
+def main(log_dir, lake, settings):
     import json
 
     from pyspark.sql import SparkSession
@@ -32,7 +30,7 @@ def main(log_dir: str, lake: str, settings: str) -> None:
     spark = builder.getOrCreate()
     names = {"F": F}
     exec(PIPELINE, names)
-    query = names["nightly"](spark, log_dir, lake)  # type: ignore[operator]
+    query = names["nightly"](spark, log_dir, lake)
     print("started", flush=True)
     query.awaitTermination()
     print("done", flush=True)

@@ -1,9 +1,6 @@
 """What sessions of Spark are made with, and what they need."""
 
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
 
 from needs import java_program, missing
 
@@ -14,14 +11,14 @@ QUICK_JVM = (
 )
 
 
-def check_java() -> None:
+def check_java():
     """Spark 4 needs Java 17."""
     program = java_program()
     if subprocess.run([program, "-version"], capture_output=True, check=False).returncode:
         missing(f"{program} does not run")
 
 
-def settings(scratch: Path) -> dict[str, str]:
+def settings(scratch):
     """What every session here is made with: bound to loopback, small, silent."""
     return {
         "spark.driver.host": "127.0.0.1",

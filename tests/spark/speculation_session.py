@@ -1,30 +1,20 @@
 """Run by test_cluster in a process of its own: a driver that starts a task again while its first attempt is slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 N_TASKS, N_ROWS = 2, 40_000
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """Spark starts no second attempt on the host of the first."""
 
 
-def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def slow(batches):
     """Rows as they are; the first attempt of a task stops in the middle until the second has given all of its rows."""
     from pyspark import TaskContext
 
@@ -41,10 +31,10 @@ def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         marker.touch()
 
 
-def twice(step: str, work: Work) -> Work:
+def twice(step, work):
     """Work that two attempts of task 0 do; each goes on only when the other has done it, too."""
 
-    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def body(batches):
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -65,7 +55,7 @@ def twice(step: str, work: Work) -> Work:
     return body
 
 
-def start_cluster(scratch: Path) -> tuple[str, list[subprocess.Popen[bytes]]]:
+def start_cluster(scratch):
     """A master and a worker on each host; returns the URL of the master."""
     with socket.socket() as one:
         one.bind((HOSTS[0], 0))
@@ -83,7 +73,7 @@ def start_cluster(scratch: Path) -> tuple[str, list[subprocess.Popen[bytes]]]:
     ]
 
 
-def write(url: str, scratch: str, sink: str) -> None:
+def write(url, scratch, sink):
     from pyspark.sql import SparkSession
 
     settings = json.loads(os.environ["KAFKALOG_TEST_SETTINGS"])
@@ -112,16 +102,16 @@ def write(url: str, scratch: str, sink: str) -> None:
     spark.stop()
 
 
-def run_jobs(spark: SparkSession, log: str) -> None:
+def run_jobs(spark, log):
     """Run jobs whose tasks write files, each stage with a task that runs twice; what they make lies beside the log."""
     from kafkalog import spark as jobs
     from kafkalog.spark import runner
 
-    run: Callable[..., Any] = runner.run
-    run_tasks: Callable[..., Iterator[pa.RecordBatch]] = runner._run_tasks
-    stages: list[str] = []
+    run = runner.run
+    run_tasks = runner._run_tasks
+    stages = []
 
-    def patched(spark: SparkSession, pieces: Any, function: Any, schema: pa.Schema, **options: Any) -> Any:
+    def patched(spark, pieces, function, schema, **options):
         assert len(pieces) > 1  # of a stage with one task no second attempt is started
         step = f"{job}{len(stages)}"
         stages.append(step)
@@ -137,7 +127,7 @@ def run_jobs(spark: SparkSession, log: str) -> None:
     print(json.dumps(["read", *stages]))
 
 
-def main(scratch: str, sink: str) -> None:
+def main(scratch, sink):
     url, processes = start_cluster(Path(scratch))
     try:
         write(url, scratch, sink)

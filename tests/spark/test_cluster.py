@@ -1,7 +1,5 @@
 """The source on executors that are processes of their own, found by its name as an installed package is."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -24,7 +22,7 @@ from kafkalog import format as kf
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def spark_home(folder: Path) -> Path:
+def spark_home(folder):
     """PySpark's own, but for its work directory: that would be in site-packages."""
     folder.mkdir()
     spec = find_spec("pyspark")
@@ -36,7 +34,7 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
-def run_session(script: str, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_session(script, folder, *arguments, **variables):
     """Run a driver in a process of its own."""
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -58,20 +56,20 @@ def run_session(script: str, folder: Path, *arguments: str, **variables: str) ->
     )
 
 
-def keys_by_place(log: Path) -> list[tuple[int, int, bytes]]:
+def keys_by_place(log):
     """The partition, offset and key of each record; the log is intact."""
     assert kafkalog.verify(log, deep=True).ok
     written = kafkalog.read_table(log, columns=["partition", "offset", "key"])
     return sorted(zip(*(written[name].to_pylist() for name in written.column_names), strict=True))
 
 
-def keys_of(n_rows: int, n_tasks: int) -> list[tuple[int, int, bytes]]:
+def keys_of(n_rows, n_tasks):
     """What `keys_by_place` returns if each record was written once."""
     in_a_task = n_rows // n_tasks
     return [(n // in_a_task, n % in_a_task, str(n).encode()) for n in range(n_rows)]
 
 
-def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Path) -> None:
+def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path):
     check_java()
     damaged = tmp_path / "damaged" / "t-0"
     damaged.mkdir(parents=True)
@@ -96,7 +94,7 @@ def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Pat
     assert keys_by_place(tmp_path / "log") == keys_of(N_ROWS, N_TASKS)
 
 
-def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path: Path) -> None:
+def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path):
     check_java()
     scratch, marker = tmp_path / "scratch", tmp_path / "marker"
     scratch.mkdir()
@@ -121,5 +119,5 @@ def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path: Path) ->
     }
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,10 +1,6 @@
 """What Spark reads is what was written, in the types of its own Kafka source, however the work is cut."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import golden_sets
 import pytest
@@ -14,15 +10,12 @@ import kafkalog.spark
 from kafkalog import format as kf
 from kafkalog.spark import types
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 pytestmark = pytest.mark.spark
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+def rows_of(frame):
     """Rows by topic, partition and offset; timestamps as milliseconds, headers as pairs."""
     table = frame.toArrow()
     columns = {name: table.column(name).to_pylist() for name in table.schema.names}
@@ -44,9 +37,9 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=[] if one == "k28" else pytest.mark.slow) for one in golden_sets.SETS]
 )
-def test_every_golden_topic_is_what_a_consumer_read(source: Any, name: str, level: str) -> None:
+def test_every_golden_topic_is_what_a_consumer_read(source, name, level):
     root = golden_sets.unpacked(name)
-    got: dict[str, list[tuple[Any, ...]]] = {}
+    got = {}
     topics = ",".join(golden_sets.truth_topics(name))  # the internal ones have to be named
     frame = source(root, subscribe=topics, includeHeaders=True, kafka__isolation__level=level, taskBytes="256k")
     assert frame.schema == types.spark_schema((*types.KAFKA_COLUMNS, "headers"))
@@ -79,12 +72,12 @@ def test_every_golden_topic_is_what_a_consumer_read(source: Any, name: str, leve
                 assert mine[5:7] == theirs[5:7]
 
 
-def without_timestamp(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def without_timestamp(row):
     return (*row[:5], *row[7:])
 
 
 @pytest.mark.slow
-def test_filter_union_and_join_over_one_frame_count_right(source: Any, log: Path) -> None:
+def test_filter_union_and_join_over_one_frame_count_right(source, log):
     frame = source(log, taskBytes="128k")
     assert frame.rdd.getNumPartitions() > 2
     assert frame.filter("partition = 1").count() == 1000
@@ -97,7 +90,7 @@ def test_filter_union_and_join_over_one_frame_count_right(source: Any, log: Path
 
 
 @pytest.mark.slow
-def test_a_users_schema_prunes_what_is_read(source: Any, log: Path) -> None:
+def test_a_users_schema_prunes_what_is_read(source, log):
     frame = source(log, "OFFSET bigint, partition int")
     assert frame.columns == ["OFFSET", "partition"]
     assert frame.selectExpr("sum(OFFSET)", "max(partition)").first() == (4 * 999 * 500, 3)
@@ -108,7 +101,7 @@ def test_a_users_schema_prunes_what_is_read(source: Any, log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_columns_may_be_those_of_batches_and_files(source: Any, log: Path) -> None:
+def test_columns_may_be_those_of_batches_and_files(source, log):
     names = "segment,batch_position,batch_base_offset,compression,leader_epoch,producer_id,offset"
     frame = source(log, columns=names, assign='{"t":[2]}')
     assert frame.columns == names.split(",")
@@ -117,7 +110,7 @@ def test_columns_may_be_those_of_batches_and_files(source: Any, log: Path) -> No
     assert row.asDict() == table.to_pylist()[0]
 
 
-def test_filters_are_judged_before_records_are_copied(source: Any, log: Path) -> None:
+def test_filters_are_judged_before_records_are_copied(source, log):
     frame = source(log, filters='[["key == k7"], ["offset >= 998", "partition == 3"]]')
     assert sorted((row.partition, row.offset) for row in frame.collect()) == [
         *((number, 7) for number in range(4)),
@@ -126,7 +119,7 @@ def test_filters_are_judged_before_records_are_copied(source: Any, log: Path) ->
     ]
 
 
-def test_timestamps_are_the_same_instants_in_any_zone(spark: SparkSession, source: Any, log: Path) -> None:
+def test_timestamps_are_the_same_instants_in_any_zone(spark, source, log):
     frame = source(log, assign='{"t":[0]}', endingOffsets='{"t":{"0":2}}')
     expected = [1_000_000_000.0, 1_000_000_000.001]
     for zone in ("UTC", "America/New_York"):
@@ -137,7 +130,7 @@ def test_timestamps_are_the_same_instants_in_any_zone(spark: SparkSession, sourc
             spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_nothing_to_read_is_an_empty_frame(source: Any, tmp_path: Path) -> None:
+def test_nothing_to_read_is_an_empty_frame(source, tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / kf.segment_file_name(0)).write_bytes(b"")
     frame = source(tmp_path)
@@ -145,7 +138,7 @@ def test_nothing_to_read_is_an_empty_frame(source: Any, tmp_path: Path) -> None:
     assert frame.columns == list(types.KAFKA_COLUMNS)
 
 
-def test_several_paths_make_one_log_dir(spark: SparkSession, source: Any, log: Path) -> None:
+def test_several_paths_make_one_log_dir(spark, source, log):
     frame = spark.read.format("kafkalog").load([str(log / "t-0"), str(log / "t-3")])
     assert {row["partition"]: row["count"] for row in frame.groupBy("partition").count().collect()} == {
         0: 1000,
@@ -153,7 +146,7 @@ def test_several_paths_make_one_log_dir(spark: SparkSession, source: Any, log: P
     }
 
 
-def test_a_path_that_is_no_log_is_said_to_be_none(source: Any, tmp_path: Path) -> None:
+def test_a_path_that_is_no_log_is_said_to_be_none(source, tmp_path):
     with pytest.raises(Exception, match=f"{tmp_path}.*not_kafka"):
         source(tmp_path).count()
     with pytest.raises(Exception, match="no such file or directory"):

@@ -1,10 +1,6 @@
 """Decoded keys and values in Spark: structs of the same values that `kafkalog.read_table` gives."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,16 +8,13 @@ import kafkalog
 import kafkalog.spark
 from kafkalog import PartitionWriter
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 PROTO = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
 message Order { int64 id = 1; Customer c = 2; repeated uint32 n = 3; google.protobuf.Timestamp t = 4; }
 message Customer { optional string name = 1; }"""
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(tmp_path_factory):
     root = tmp_path_factory.mktemp("decoded")
     with PartitionWriter(root / "json-0") as writer:
         values = [json.dumps({"id": i, "customer": {"name": f"c{i % 3}"}}).encode() for i in range(100)]
@@ -35,7 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.spark
-def test_values_are_structs_and_filters_are_on_their_fields(spark: SparkSession, log: Path) -> None:
+def test_values_are_structs_and_filters_are_on_their_fields(spark, log):
     kafkalog.spark.register(spark)
     path = {"json": str(log / "json-0"), "proto": str(log / "proto-0")}
     reader = spark.read.format("kafkalog").options(valueFormat="json", keyFormat="long")
@@ -66,14 +59,14 @@ def test_values_are_structs_and_filters_are_on_their_fields(spark: SparkSession,
         ]
 
 
-def options_of(**given: str) -> Any:
+def options_of(**given):
     pytest.importorskip("pyspark")
     from kafkalog.spark.source_options import parse_options
 
     return parse_options({"path": "/nowhere", **given})
 
 
-def test_options_that_do_not_go_together_say_why() -> None:
+def test_options_that_do_not_go_together_say_why():
     for given, why in (
         ({"valueSchema": "x.avsc"}, "a schema needs a format: give the option valueFormat"),
         ({"schemas": "/x"}, "schemas is for decoding: give the option valueFormat or keyFormat"),
@@ -92,7 +85,7 @@ def test_options_that_do_not_go_together_say_why() -> None:
     assert options_of(valueFormat="avro", schemaContext=".partner").decode.context == ".partner"
 
 
-JSON_SCHEMA: dict[str, Any] = {
+JSON_SCHEMA = {
     "type": "object",
     "properties": {
         "id": {"type": "integer"},
@@ -106,11 +99,11 @@ SCHEMAS = (
 )
 
 
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def unread(monkeypatch):
     """Whatever reads records fails."""
     from kafkalog.spark import reader
 
-    def fails(*_: object) -> Any:
+    def fails(*_):
         raise AssertionError("records are read")
 
     monkeypatch.setattr(reader, "_records", fails)
@@ -118,7 +111,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("given", SCHEMAS)
-def test_nothing_is_read_for_types_that_are_declared(log: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+def test_nothing_is_read_for_types_that_are_declared(log, monkeypatch, given):
     pytest.importorskip("pyspark")
     from kafkalog.spark.data_source import KafkaLogSource
 
@@ -130,7 +123,7 @@ def test_nothing_is_read_for_types_that_are_declared(log: Path, monkeypatch: pyt
     assert source.streamReader(schema).initialOffset() == {"json": {"0": 101}}
 
 
-def test_nothing_is_read_again_for_types_that_were_learned(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_again_for_types_that_were_learned(log, monkeypatch):
     pytest.importorskip("pyspark")
     from kafkalog.spark.data_source import KafkaLogSource
 
@@ -142,10 +135,10 @@ def test_nothing_is_read_again_for_types_that_were_learned(log: Path, monkeypatc
 
 
 @pytest.mark.spark
-def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark: SparkSession, log: Path) -> None:
+def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark, log):
     kafkalog.spark.register(spark)
 
-    def load(schema: str, **options: str) -> Any:
+    def load(schema, **options):
         reader = spark.read.format("kafkalog").options(valueFormat="json", **options)
         return reader.schema(schema).load(str(log / "json-0"))
 
@@ -167,7 +160,7 @@ def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark: Spar
 
 
 @pytest.mark.spark
-def test_values_without_a_common_type_are_text_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_without_a_common_type_are_text_as_without_spark(spark, tmp_path):
     kafkalog.spark.register(spark)
     with PartitionWriter(tmp_path / "t-0") as writer:
         writer.append({"value": [b'{"a": 1, "n": null, "e": {}}', b'{"a": "x", "n": null, "e": {}}']})
@@ -178,7 +171,7 @@ def test_values_without_a_common_type_are_text_as_without_spark(spark: SparkSess
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_stream_decodes_json(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+def test_a_stream_decodes_json(spark, log, tmp_path):
     kafkalog.spark.register(spark)
     for name, given in (("declared", {"valueSchema": SCHEMAS[0]}), ("learned", {})):
         reader = spark.readStream.format("kafkalog").options(valueFormat="json", startingOffsets="earliest", **given)

@@ -1,11 +1,8 @@
 """Executors in other processes that lack a path or a module: the job fails with what to do, never with a finding."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import golden_sets
 import pytest
@@ -20,7 +17,7 @@ MODULE = "def wanted(offset):\n    return offset < 5\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/cwd leads to another folder in each process")
-def test_what_an_executor_lacks_is_said(tmp_path: Path) -> None:
+def test_what_an_executor_lacks_is_said(tmp_path):
     check_java()
     alone, broken = tmp_path / "alone", tmp_path / "broken"
     alone.mkdir()

@@ -1,7 +1,5 @@
 """What an installation puts on the path: kafkalog from any folder, and the data source by its name alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -26,7 +24,7 @@ spark.stop()
 """
 
 
-def run(folder: Path, program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(folder, program, *arguments, **variables):
     """Run a program in a folder; of this process's environment it gets neither PYTHONPATH nor the names of Pythons."""
     dropped = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
@@ -35,7 +33,7 @@ def run(folder: Path, program: str, *arguments: str, **variables: str) -> subpro
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_folder_with_the_name_of_the_package_does_not_hide_it(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_the_package_does_not_hide_it(tmp_path):
     (tmp_path / "kafkalog" / "docs").mkdir(parents=True)  # as a clone of the repository is
     names = "print(kafkalog.__file__, *(one.name for one in pkgutil.iter_modules()))"
     done = run(tmp_path, f"import pkgutil, kafkalog; {names}")
@@ -48,7 +46,7 @@ def test_a_folder_with_the_name_of_the_package_does_not_hide_it(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["activated", "named"])
-def test_spark_finds_the_data_source_by_its_name(tmp_path: Path, how: str) -> None:
+def test_spark_finds_the_data_source_by_its_name(tmp_path, how):
     check_java()
     scripts = Path(sys.executable).parent
     variables = {"PYSPARK_PYTHON": sys.executable}
@@ -60,7 +58,7 @@ def test_spark_finds_the_data_source_by_its_name(tmp_path: Path, how: str) -> No
     assert done.stdout.split() == ["303"], done.stderr[-3000:]
 
 
-def test_the_module_that_spark_looks_for_does_no_harm_if_the_package_is_broken(tmp_path: Path) -> None:
+def test_the_module_that_spark_looks_for_does_no_harm_if_the_package_is_broken(tmp_path):
     source = Path(kafkalog.__file__).parent / "spark" / "pyspark_kafkalog"
     shutil.copytree(source, tmp_path / "pyspark_kafkalog")
     (tmp_path / "kafkalog.py").write_text("raise RuntimeError('broken')\n")

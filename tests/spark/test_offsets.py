@@ -1,19 +1,11 @@
 """Where a query begins and ends, and what is gone from between."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import golden_sets
 import pytest
 from effort import thinned
 
 import kafkalog
 import kafkalog.spark
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.spark
 
@@ -45,9 +37,7 @@ pytestmark = pytest.mark.spark
         ({"subscribePattern": "t", "startingOffsets": "earliest"}, dict.fromkeys(range(4), (0, 999))),
     ],
 )
-def test_offsets_and_timestamps_say_where_to_begin_and_end(
-    source: Any, log: Path, options: dict[str, Any], offsets: dict[int, tuple[int, int]]
-) -> None:
+def test_offsets_and_timestamps_say_where_to_begin_and_end(source, log, options, offsets):
     from pyspark.sql import functions as F
 
     frame = source(log, "partition int, offset bigint", **options)
@@ -74,13 +64,13 @@ def test_offsets_and_timestamps_say_where_to_begin_and_end(
         5,
     ),
 )
-def test_what_cannot_be_read_is_refused(source: Any, log: Path, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_read_is_refused(source, log, options, message):
     with pytest.raises(Exception, match=message):
         source(log, **options).count()
 
 
 @pytest.mark.slow
-def test_records_below_the_log_start_are_data_loss_unless_that_is_allowed(source: Any) -> None:
+def test_records_below_the_log_start_are_data_loss_unless_that_is_allowed(source):
     root = golden_sets.LOG_DIR
     start = kafkalog.open(root)["p-delrec", 0].log_start_offset
     options = {"subscribe": "p-delrec", "startingOffsets": '{"p-delrec":{"0":1}}'}

@@ -1,7 +1,5 @@
 """The nightly pipeline of the guide is exactly-once: log dir, JSON, windows, Parquet, killed three times."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +24,7 @@ N = 2400
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 
 
-def fill(root: Path, first: int, n: int) -> None:
+def fill(root, first, n):
     """Orders of some customers, a minute apart, in two partitions; some are no JSON."""
     for partition in range(2):
         numbers = range(first + partition, first + n, 2)
@@ -39,9 +36,9 @@ def fill(root: Path, first: int, n: int) -> None:
             writer.append({"value": values, "timestamp": [BEGIN + 60_000 * i for i in numbers]})
 
 
-def expected(n: int) -> Counter[tuple[Any, ...]]:
+def expected(n):
     """The totals of hours that are over: the watermark is beyond their ends."""
-    totals: dict[tuple[int, str | None], list[int]] = {}
+    totals = {}
     for i in range(n):
         one = totals.setdefault((i // 60, None if i % 50 == 0 else f"c{i % 5}"), [0, 0])
         one[0] += 0 if i % 50 == 0 else i
@@ -50,7 +47,7 @@ def expected(n: int) -> Counter[tuple[Any, ...]]:
     return Counter((hour, name, *sums) for (hour, name), sums in totals.items() if hour < over)
 
 
-def test_the_pipeline_of_the_guide_is_exactly_once_over_kills(tmp_path: Path) -> None:
+def test_the_pipeline_of_the_guide_is_exactly_once_over_kills(tmp_path):
     check_java()
     assert PIPELINE.strip() in GUIDE.read_text()
     log, lake = tmp_path / "log", tmp_path / "lake"
@@ -58,13 +55,13 @@ def test_the_pipeline_of_the_guide_is_exactly_once_over_kills(tmp_path: Path) ->
     variables = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-W", "ignore", session, str(log), str(lake), json.dumps(settings(tmp_path))]
 
-    def start() -> subprocess.Popen[str]:
+    def start():
         return subprocess.Popen(
             command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             start_new_session=True,
         )  # fmt: skip
 
-    def batches() -> int:
+    def batches():
         return len(list((lake / "state" / "commits").glob("[0-9]*")))
 
     log.mkdir()
@@ -86,7 +83,7 @@ def test_the_pipeline_of_the_guide_is_exactly_once_over_kills(tmp_path: Path) ->
     process = start()
     out, _ = process.communicate(timeout=600)
     assert out.split()[-1] == "done"
-    found: Counter[tuple[Any, ...]] = Counter()
+    found = Counter()
     # the files that Spark's log of the sink lists are those that readers of the directory see
     lines = [
         line for path in (lake / "totals" / "_spark_metadata").glob("[0-9]*") for line in path.read_text().splitlines()

@@ -1,11 +1,8 @@
 """Tasks on executors: how many there are, and what happens to their files."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -19,7 +16,7 @@ from kafkalog.spark.data_source import KafkaLogSource
 pytestmark = pytest.mark.spark
 
 
-def test_the_number_of_tasks_follows_bytes_and_what_is_asked_for(source: Any, log: Path) -> None:
+def test_the_number_of_tasks_follows_bytes_and_what_is_asked_for(source, log):
     n_bytes = plan(log).n_bytes
     assert source(log).rdd.getNumPartitions() == 1
     assert source(log, minPartitions=7).rdd.getNumPartitions() >= 7
@@ -30,9 +27,7 @@ def test_the_number_of_tasks_follows_bytes_and_what_is_asked_for(source: Any, lo
     assert source(log, maxRecordsPerPartition=600).count() == 4000
 
 
-def test_a_segment_that_goes_after_planning_is_data_loss_unless_that_is_allowed(
-    source: Any, log: Path, tmp_path: Path
-) -> None:
+def test_a_segment_that_goes_after_planning_is_data_loss_unless_that_is_allowed(source, log, tmp_path):
     root = Path(shutil.copytree(log, tmp_path / "log"))
     strict, lax = source(root), source(root, failOnDataLoss=False)
     assert (strict.count(), lax.count()) == (4000, 4000)
@@ -44,7 +39,7 @@ def test_a_segment_that_goes_after_planning_is_data_loss_unless_that_is_allowed(
 
 
 @pytest.mark.slow
-def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source: Any, log: Path, tmp_path: Path) -> None:
+def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source, log, tmp_path):
     root = Path(shutil.copytree(log, tmp_path / "log"))
     path = root / "t-2" / kf.segment_file_name(500)
     data = bytearray(path.read_bytes())
@@ -61,7 +56,7 @@ def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source: Any,
     assert source(root, filters="partition != 2").count() == 3000
 
 
-def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_path: Path) -> None:
+def test_with_use_time_index_a_task_begins_where_the_index_says(log, tmp_path):
     root = Path(shutil.copytree(log, tmp_path / "log"))
     kafkalog.reindex(root, in_place=True)
     path = root / "t-2" / kf.segment_file_name(500)
@@ -75,7 +70,7 @@ def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_p
         "columns": "offset",
     }
 
-    def offsets(**more: str) -> list[int]:
+    def offsets(**more):
         source = KafkaLogSource({**options, **more})
         reader = source.reader(source.schema())
         return [
@@ -87,7 +82,7 @@ def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_p
         offsets()
 
 
-def test_executors_read_urls(source: Any, log: Path, tmp_path: Path) -> None:
+def test_executors_read_urls(source, log, tmp_path):
     import fsspec  # noqa: F401 - without it the test is skipped
 
     with tarfile.open(tmp_path / "log.tar", "w") as tar:

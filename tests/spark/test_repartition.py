@@ -1,10 +1,5 @@
 """A frame that is prepared: the records of a partition in one task, in order."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 from sink_rows import frame, hidden, plain, rows, save
 
@@ -12,15 +7,10 @@ import kafkalog
 import kafkalog.spark
 from kafkalog.writing.partitioner import murmur2
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def test_a_prepared_frame_is_written_by_key_and_time_and_a_second_one_behind_it(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_a_prepared_frame_is_written_by_key_and_time_and_a_second_one_behind_it(session, tmp_path):
     log = tmp_path / "log"
     options = {"compression__type": "zstd", "segment__bytes": 2**20, "batch.size": 1000}
     for first in (0, 300):
@@ -29,7 +19,7 @@ def test_a_prepared_frame_is_written_by_key_and_time_and_a_second_one_behind_it(
     found = rows(log)
     expected = {row[3]: row for row in plain(frame(session, 600))}
     assert len(found) == len(expected) == 600
-    by_partition: dict[int, list[int]] = {}
+    by_partition = {}
     for row in found:
         headers = [(header["key"], header["value"]) for header in row["headers"]]
         assert (row["key"], row["value"], headers, row["timestamp"]) == expected[row["timestamp"]]

@@ -1,10 +1,7 @@
 """The runner of jobs: errors of executors, and the files of tasks."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import golden_sets
 import pytest
@@ -16,13 +13,10 @@ from kafkalog.spark import runner
 from kafkalog.spark.runner import Piece
 from kafkalog.storage.staging import staged_directory
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def test_errors_of_executors_become_ours() -> None:
+def test_errors_of_executors_become_ours():
     text = (
         "Traceback\n  File x\nkafkalog.errors.CorruptionError: /a b/x.log@17 base_offset=3: crc_mismatch: why: because"
     )
@@ -33,10 +27,10 @@ def test_errors_of_executors_become_ours() -> None:
     assert isinstance(runner.error_of("Job aborted\nlost an executor"), ReadError)
 
 
-def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spark: SparkSession) -> None:
+def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spark):
     from pyspark import TaskContext
 
-    def where(number: int) -> tuple[int, int | None]:
+    def where(number):
         context = TaskContext.get()
         return number, None if context is None else context.partitionId()
 
@@ -46,7 +40,7 @@ def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spa
     assert runner.results(spark, [], where, task_bytes=5) == []
 
 
-def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path: Path) -> None:
+def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path):
     root = Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "log"))
     (task,) = plan(root, topics="p-multi", task_bytes=2**30).tasks
     for path in root.glob("p-multi-*"):
@@ -63,7 +57,7 @@ def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path: Path) -> None:
         runner.check_log_dirs(task)
 
 
-def test_the_files_of_attempts_that_are_named_become_the_output(tmp_path: Path) -> None:
+def test_the_files_of_attempts_that_are_named_become_the_output(tmp_path):
     with runner.job_directory(tmp_path, "out") as job:
         made = []
         for name in ("0", "2", "2"):  # the last one twice

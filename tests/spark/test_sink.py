@@ -1,10 +1,7 @@
 """The sink: a job that succeeded has written its rows in order, and no other job has written any."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sink_rows import fails_at, frame, hidden, rows, save
@@ -15,13 +12,10 @@ from kafkalog.spark.sink_options import match_columns, parse_sink_options
 from kafkalog.spark.types import spark_schema
 from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 
-def test_offsets_are_preserved_from_source_to_sink(session: SparkSession, tmp_path: Path) -> None:
+def test_offsets_are_preserved_from_source_to_sink(session, tmp_path):
     golden = Path("tests/golden/log_dir")
     source = session.read.format("kafkalog").option("includeHeaders", "true").load(str(golden))
     ready = kafkalog.spark.prepare(source.repartition(3), preserve_offsets=True, num_tasks=3)
@@ -38,7 +32,7 @@ def test_offsets_are_preserved_from_source_to_sink(session: SparkSession, tmp_pa
     assert ours == theirs
 
 
-def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
+def test_other_modes_are_refused(session, tmp_path):
     writer = frame(session, 10).write.format("kafkalog").option("topic", "t")
     with pytest.raises(Exception, match="a log only grows"):
         writer.mode("overwrite").save(str(tmp_path / "log"))
@@ -60,12 +54,12 @@ def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
         ({"topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "topicId requires the option topic"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, str], message: str) -> None:
+def test_options_that_mean_nothing_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         parse_sink_options({"path": "/log", **options})
 
 
-def test_kafka_s_settings_are_taken_by_their_names() -> None:
+def test_kafka_s_settings_are_taken_by_their_names():
     options = parse_sink_options(
         {"path": "file:///log", "kafka.compression.type": "lz4", "batch.size": "100", "segment.bytes": "2000000"}
     )
@@ -75,7 +69,7 @@ def test_kafka_s_settings_are_taken_by_their_names() -> None:
     assert none.compression == "none"
 
 
-def test_columns_of_the_source_are_passed_over_and_strange_ones_refused() -> None:
+def test_columns_of_the_source_are_passed_over_and_strange_ones_refused():
     options = parse_sink_options({"path": "/log", "topic": "t"})
     names = match_columns(spark_schema(), options)
     assert names == {name: name for name in ("key", "value", "partition", "timestamp")}
@@ -87,12 +81,8 @@ def test_columns_of_the_source_are_passed_over_and_strange_ones_refused() -> Non
         match_columns(spark_schema(["value"]), parse_sink_options({"path": "/log"}))
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
 @pytest.mark.slow
-def test_a_task_that_fails_or_is_killed_leaves_nothing(session: SparkSession, tmp_path: Path) -> None:
+def test_a_task_that_fails_or_is_killed_leaves_nothing(session, tmp_path):
     log = tmp_path / "log"
     bad = fails_at(session, 299).selectExpr(
         "key", "coalesce(broken, value) AS value", "spark_partition_id() AS partition"
@@ -104,16 +94,14 @@ def test_a_task_that_fails_or_is_killed_leaves_nothing(session: SparkSession, tm
 
 
 @pytest.mark.slow
-def test_two_tasks_on_a_partition_are_refused_with_what_helps(session: SparkSession, tmp_path: Path) -> None:
+def test_two_tasks_on_a_partition_are_refused_with_what_helps(session, tmp_path):
     with pytest.raises(Exception, match=r"two tasks wrote to it[\s\S]*kafkalog\.spark\.prepare"):
         save(frame(session), tmp_path / "log", topic="t")
     assert hidden(tmp_path) == []
     assert not (tmp_path / "log").exists()
 
 
-def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(session, tmp_path):
     log = tmp_path / "log"
     ready = frame(session, 30).coalesce(1)
     area = StagingArea.of(log)
@@ -126,20 +114,16 @@ def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(
     assert hidden(tmp_path) == [".log.kafkalog-commits"]
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
 @pytest.mark.slow
-def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session, tmp_path):
     log, mirror = tmp_path / "log", tmp_path / "mirror"
     checkpoint = tmp_path / "checkpoint"
 
-    def write(batch: DataFrame, number: int) -> None:
+    def write(batch, number):
         ready = kafkalog.spark.prepare(batch, preserve_offsets=True, num_tasks=2)
         save(ready, mirror, preserveOffsets=True, jobId=f"mirror-{number}")
 
-    def run() -> None:
+    def run():
         reader = session.readStream.format("kafkalog").options(startingOffsets="earliest", includeHeaders="true")
         stream = reader.option("maxOffsetsPerTrigger", "200").load(str(log))
         writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
@@ -163,7 +147,7 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: Sp
     assert hidden(tmp_path) == [".mirror.kafkalog-commits"]
 
 
-def test_a_stream_writer_says_how_to_write_a_stream(session: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_writer_says_how_to_write_a_stream(session, tmp_path):
     stream = session.readStream.format("rate").load().selectExpr("cast(value as string) value")
     writer = stream.writeStream.format("kafkalog").option("topic", "t").option("path", str(tmp_path / "log"))
     with pytest.raises(Exception, match="foreachBatch"):

@@ -1,24 +1,22 @@
 """Options mean what they mean to Spark's Kafka source, and what is wrong with one is said."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
 from kafkalog import format as kf
-from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions, parse_options
+from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, parse_options
 
 pytestmark = pytest.mark.spark
 
 A0 = kf.TopicPartition("a", 0)
 
 
-def parse(**options: str) -> SourceOptions:
+def parse(**options):
     return parse_options({"path": "/log", **{name.replace("__", "."): value for name, value in options.items()}})
 
 
-def test_without_options_everything_is_read_but_internal_topics() -> None:
+def test_without_options_everything_is_read_but_internal_topics():
     options = parse()
     assert (options.starting, options.ending) == (Bound(EARLIEST), Bound(LATEST))
     assert options.fail_on_data_loss
@@ -30,7 +28,7 @@ def test_without_options_everything_is_read_but_internal_topics() -> None:
         assert parse(path=path).topics.wants(kf.TopicPartition("__consumer_offsets", 3))
 
 
-def test_a_path_may_be_a_url_of_a_local_file() -> None:
+def test_a_path_may_be_a_url_of_a_local_file():
     assert parse(path="/a:b").paths == ("/a:b",)
     assert parse(path="logs/t-0").paths == (os.path.abspath("logs/t-0"),)
     assert parse(paths='["file:///a%20b", "file:/c"]').paths == ("/a b", "/c")
@@ -47,14 +45,12 @@ def test_a_path_may_be_a_url_of_a_local_file() -> None:
         ({"assign": '{"a":[0],"b":[7]}'}, {"a"}),
     ],
 )
-def test_topics_are_chosen_by_name_by_a_pattern_of_the_whole_name_or_one_by_one(
-    options: dict[str, str], topics: set[str]
-) -> None:
+def test_topics_are_chosen_by_name_by_a_pattern_of_the_whole_name_or_one_by_one(options, topics):
     wants = parse(**options).topics.wants
     assert {name for name in ("a", "ab", "b", "abc", "c") if wants(kf.TopicPartition(name, 0))} == topics
 
 
-def test_a_timestamp_goes_before_timestamps_and_those_before_offsets() -> None:
+def test_a_timestamp_goes_before_timestamps_and_those_before_offsets():
     both = {"startingOffsets": '{"a":{"0":5}}', "startingOffsetsByTimestamp": '{"a":{"0":1000}}'}
     assert parse(**both).starting == Bound(timestamps={A0: 1000})
     assert parse(**both, startingTimestamp="7").starting == Bound(timestamps=7)
@@ -64,7 +60,7 @@ def test_a_timestamp_goes_before_timestamps_and_those_before_offsets() -> None:
     assert parse(endingTimestamp="7", **ending).ending == Bound(timestamps=7)
 
 
-def test_names_and_values_are_read_whatever_their_case() -> None:
+def test_names_and_values_are_read_whatever_their_case():
     options = parse(STARTINGOFFSETS="Earliest", FailOnDataLoss="FALSE", kafka__isolation__level="read_committed")
     assert options.starting == Bound(EARLIEST)
     assert not options.fail_on_data_loss
@@ -108,7 +104,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
 )
-def test_what_is_wrong_is_said(options: dict[str, str], message: str) -> None:
+def test_what_is_wrong_is_said(options, message):
     with pytest.raises(ValueError) as raised:
         parse(**options)
     assert message in str(raised.value)
@@ -123,7 +119,7 @@ def test_what_is_wrong_is_said(options: dict[str, str], message: str) -> None:
         ({"endingOffsets": '{"a":{"0":-2}}'}, "ending offset can't be earliest"),
     ],
 )
-def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], message: str) -> None:
+def test_a_batch_query_has_to_begin_before_the_end(options, message):
     with pytest.raises(ValueError, match=message):
         parse(**options).check_batch()
     if "startingOffsets" in options:
@@ -139,13 +135,13 @@ def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], mess
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetsPerTrigger \(9\) is higher"),
     ],
 )
-def test_a_stream_has_no_end(options: dict[str, str], message: str) -> None:
+def test_a_stream_has_no_end(options, message):
     with pytest.raises(ValueError, match=message):
         parse(**options).check_stream()
     parse(**options).check_batch()
 
 
-def test_filters_may_be_text_as_on_the_command_line() -> None:
+def test_filters_may_be_text_as_on_the_command_line():
     assert parse(filters="offset >= 5").filters == [[("offset", ">=", 5)]]
     found = parse(filters='["key == k1", "timestampType == CreateTime", "offset < 9"]').filters
     assert found == [[("key", "==", "k1"), ("timestamp_type", "==", "CreateTime"), ("offset", "<", 9)]]

@@ -1,42 +1,35 @@
 """Log dirs in SQL: views, filters that are pushed down, many partitions."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog
 import kafkalog.spark
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def append(root: Path, n: int) -> None:
+def append(root, n):
     with kafkalog.PartitionWriter(root / "t-0") as writer:
         writer.append({"value": [b"v"] * n})
 
 
-def test_a_view_is_a_snapshot_until_it_is_made_again(session: SparkSession, tmp_path: Path) -> None:
+def test_a_view_is_a_snapshot_until_it_is_made_again(session, tmp_path):
     append(tmp_path, 5)
     view = f"create or replace temporary view records using kafkalog options (log_dir '{tmp_path}')"
     count = "select count(*) from records"
     session.sql(view)
-    assert session.sql(count).first()[0] == 5  # type: ignore[index]
+    assert session.sql(count).first()[0] == 5
     append(tmp_path, 2)
     session.sql("refresh table records")
-    assert session.sql(count).first()[0] == 5  # type: ignore[index]
+    assert session.sql(count).first()[0] == 5
     session.sql(view)
-    assert session.sql(count).first()[0] == 7  # type: ignore[index]
+    assert session.sql(count).first()[0] == 7
 
 
-def test_a_table_is_refused_with_what_works(session: SparkSession, tmp_path: Path) -> None:
+def test_a_table_is_refused_with_what_works(session, tmp_path):
     append(tmp_path, 5)
     with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
         session.sql(f"create table refused using kafkalog options (log_dir '{tmp_path}')")
@@ -50,39 +43,35 @@ def test_a_table_is_refused_with_what_works(session: SparkSession, tmp_path: Pat
         session.sql("drop table columns_given")
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def test_scans_of_a_relation_still_share_pushed_filters(spark: SparkSession) -> None:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
+def test_scans_of_a_relation_still_share_pushed_filters(spark):
+    from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, InputPartition
 
     class Reader(DataSourceReader):
-        def __init__(self) -> None:
-            self.only: int | None = None
+        def __init__(self):
+            self.only = None
 
-        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        def pushFilters(self, filters):
             for one in filters:
                 if isinstance(one, EqualTo):
                     self.only = one.value
                 else:
                     yield one
 
-        def partitions(self) -> list[InputPartition]:
+        def partitions(self):
             return [InputPartition(n) for n in range(20) if self.only in (None, n)]
 
-        def read(self, partition: Any) -> Iterator[tuple[int]]:
+        def read(self, partition):
             yield (partition.value,)
 
     class Source(DataSource):
         @classmethod
-        def name(cls) -> str:
+        def name(cls):
             return "numbers_of_20"
 
-        def schema(self) -> str:
+        def schema(self):
             return "n int"
 
-        def reader(self, schema: Any) -> DataSourceReader:
+        def reader(self, schema):
             return Reader()
 
     spark.dataSource.register(Source)
@@ -95,16 +84,10 @@ def test_scans_of_a_relation_still_share_pushed_filters(spark: SparkSession) -> 
     assert counts == (1, 1), "Spark counts right, (1, 20): the data source can push filters now"
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
 BENCH = Path(__file__).parents[2] / "asv_bench"
 
 
-def test_jobs_over_many_small_segments_stay_small(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_over_many_small_segments_stay_small(spark, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(BENCH)
     monkeypatch.setenv("KAFKALOG_BENCH_CACHE", str(tmp_path / "cache"))
     import spark_logs

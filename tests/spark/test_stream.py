@@ -1,15 +1,11 @@
 """A stream reads each record of a growing log once, in batches of the size asked for, over restarts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import builder
 import pytest
@@ -20,28 +16,24 @@ from kafkalog.spark.source_options import parse_options
 from kafkalog.spark.stream_reader import KafkaLogStreamReader, share
 from kafkalog.spark.types import spark_schema
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KEYS = [kf.TopicPartition("t", number) for number in range(3)]
 
 
-def batch(offset: int, n: int = 10, **options: Any) -> bytes:
+def batch(offset, n=10, **options):
     records = [builder.record_v2(i, 0, None, b"v") for i in range(n)]
     return builder.batch_v2(records, base_offset=offset, **options)
 
 
-def append(root: Path, data: bytes, *, base: int = 0, partition: int = 0) -> None:
+def append(root, data, *, base=0, partition=0):
     path = root / f"t-{partition}" / kf.segment_file_name(base)
     path.parent.mkdir(exist_ok=True, parents=True)
     with path.open("ab") as file:
         file.write(data)
 
 
-def wait_until(reached: Callable[[], bool], query: StreamingQuery, seconds: float = 200) -> None:
+def wait_until(reached, query, seconds=200):
     deadline = time.monotonic() + seconds
     while not reached():
         assert query.isActive, query.exception()
@@ -52,14 +44,14 @@ def wait_until(reached: Callable[[], bool], query: StreamingQuery, seconds: floa
 class Stream:
     """A query from a log dir into JSON files, with its checkpoint."""
 
-    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object) -> None:
+    def __init__(self, spark, root, folder, **options):
         self._spark, self._root, self._folder = spark, root, folder
         self._options = {name: str(value) for name, value in options.items()}
 
-    def start(self, *, available_now: bool = False) -> StreamingQuery:
+    def start(self, *, available_now=False):
         frame = self._spark.readStream.format("kafkalog").schema("partition int, offset bigint")
         writer = frame.options(**self._options).load(str(self._root)).writeStream.format("json")
-        trigger: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": "100 milliseconds"}
+        trigger = {"availableNow": True} if available_now else {"processingTime": "100 milliseconds"}
         return (
             writer.option("path", str(self._folder / "out"))
             .option("checkpointLocation", str(self._folder / "checkpoint"))
@@ -67,16 +59,16 @@ class Stream:
             .start()
         )
 
-    def run(self) -> list[int]:
+    def run(self):
         """All that is there; rows by batch."""
         query = self.start(available_now=True)
         assert query.awaitTermination(120)
         assert query.exception() is None
         return [n for progress in query.recentProgress if (n := progress["numInputRows"])]
 
-    def rows(self) -> Counter[tuple[int, int]]:
+    def rows(self):
         """What was written, as the sink's log of committed files has it."""
-        found: Counter[tuple[int, int]] = Counter()
+        found = Counter()
         for log in sorted((self._folder / "out" / "_spark_metadata").glob("[0-9]*")):
             for line in log.read_text().splitlines()[1:]:
                 path = Path(json.loads(line)["path"].removeprefix("file://"))
@@ -87,20 +79,20 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Any:
+def stream(spark, tmp_path):
     kafkalog.spark.register(spark)
 
-    def make(root: Path, **options: object) -> Stream:
+    def make(root, **options):
         return Stream(spark, root, tmp_path, **options)
 
     return make
 
 
-def once(**ends: int) -> Counter[tuple[int, int]]:
+def once(**ends):
     return Counter((int(name[1:]), offset) for name, end in ends.items() for offset in range(end))
 
 
-def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream: Any, tmp_path: Path) -> None:
+def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream, tmp_path):
     root = tmp_path / "log"
     append(root, batch(0))
     query = (one := stream(root, startingOffsets="earliest")).start()
@@ -128,7 +120,7 @@ def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream: 
     assert one.rows() == once(p0=50, p1=10, p2=10)
 
 
-def test_available_now_reads_what_is_there_in_batches_of_the_size_asked_for(stream: Any, tmp_path: Path) -> None:
+def test_available_now_reads_what_is_there_in_batches_of_the_size_asked_for(stream, tmp_path):
     root = tmp_path / "log"
     for number, n in enumerate((60, 30, 10)):
         append(root, b"".join(batch(10 * i) for i in range(n // 10)), partition=number)
@@ -141,11 +133,11 @@ def test_available_now_reads_what_is_there_in_batches_of_the_size_asked_for(stre
     assert one.rows() == once(p0=70, p1=30, p2=10)
 
 
-def reader(root: Path, **options: str) -> KafkaLogStreamReader:
+def reader(root, **options):
     return KafkaLogStreamReader(parse_options({"path": str(root), **options}), spark_schema())
 
 
-def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(tmp_path):
     append(tmp_path, batch(0))
     append(tmp_path, batch(0) + batch(10)[:-1], partition=1)
     assert reader(tmp_path).initialOffset() == {"t": {"0": 10, "1": 10}}
@@ -154,7 +146,7 @@ def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(tmp_path: Path) 
     assert named.initialOffset() == {"t": {"0": 10, "1": 4}}
 
 
-def test_a_batch_is_shared_in_proportion_and_no_partition_starves() -> None:
+def test_a_batch_is_shared_in_proportion_and_no_partition_starves():
     begin = dict.fromkeys(KEYS, 100)
     ends = dict(zip(KEYS, (1100, 200, 101), strict=True))
     assert share(begin, ends, 10_000) == ends
@@ -162,7 +154,7 @@ def test_a_batch_is_shared_in_proportion_and_no_partition_starves() -> None:
     assert share(begin, begin, 5) == begin
 
 
-def test_few_records_wait_for_more_or_for_the_delay(tmp_path: Path) -> None:
+def test_few_records_wait_for_more_or_for_the_delay(tmp_path):
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     append(tmp_path, batch(0))
@@ -176,7 +168,7 @@ def test_few_records_wait_for_more_or_for_the_delay(tmp_path: Path) -> None:
     assert eager.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 20}}
 
 
-def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path: Path) -> None:
+def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path):
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     append(tmp_path, batch(100), base=100)
@@ -193,13 +185,13 @@ def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path: Pa
         assert lax.latestOffset(back, ReadAllAvailable()) == back
 
 
-def test_a_topic_that_was_made_again_is_data_loss_unless_that_is_allowed(tmp_path: Path) -> None:
+def test_a_topic_that_was_made_again_is_data_loss_unless_that_is_allowed(tmp_path):
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     metadata = tmp_path / "t-0" / "partition.metadata"
     start, end = {"t": {"0": 5}}, {"t": {"0": 10}}
 
-    def make_again(number: int) -> None:
+    def make_again(number):
         metadata.write_text(f"version: 0\ntopic_id: {number:022d}\n")
         os.utime(metadata, ns=(number, number))  # a test is quicker than the clock of a file system
 
@@ -224,7 +216,7 @@ def test_a_topic_that_was_made_again_is_data_loss_unless_that_is_allowed(tmp_pat
         strict.partitions(start, end)
 
 
-def test_what_filters_rule_out_is_in_no_task(tmp_path: Path) -> None:
+def test_what_filters_rule_out_is_in_no_task(tmp_path):
     for number in range(3):
         append(tmp_path, batch(0), partition=number)
     one = reader(tmp_path, filters='["partition == 1", "offset < 7"]')
@@ -235,6 +227,6 @@ def test_what_filters_rule_out_is_in_no_task(tmp_path: Path) -> None:
     assert list(one.read(None)) == []
 
 
-def test_a_stream_cannot_stop_at_damage(tmp_path: Path) -> None:
+def test_a_stream_cannot_stop_at_damage(tmp_path):
     with pytest.raises(ValueError, match="use raise or skip"):
         reader(tmp_path, onCorruption="stop")

@@ -1,7 +1,5 @@
 """Types, DDL schemas and options that Spark takes."""
 
-from __future__ import annotations
-
 import golden_sets
 import pyarrow as pa
 import pytest
@@ -17,16 +15,16 @@ pytestmark = pytest.mark.spark
 TIMES = [None, -1, 0, 1_700_000_000_123, 2**63 // 1000 + 1, -(2**63) // 1000, 2**63 - 1]
 
 
-def records(**columns: list[object]) -> pa.RecordBatch:
+def records(**columns):
     schema = kafkalog.scan(golden_sets.LOG_DIR, columns=list(columns)).schema
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
-def to_spark(batch: pa.RecordBatch, *columns: str) -> pa.RecordBatch:
+def to_spark(batch, *columns):
     return types.to_spark(batch, types.arrow_schema(columns))
 
 
-def test_milliseconds_become_microseconds_and_null_where_those_do_not_fit() -> None:
+def test_milliseconds_become_microseconds_and_null_where_those_do_not_fit():
     batch = records(timestamp=TIMES)
     lost = Lost()
     made = types.to_spark(batch, types.arrow_schema(["timestamp"]), lost).column("timestamp")
@@ -35,7 +33,7 @@ def test_milliseconds_become_microseconds_and_null_where_those_do_not_fit() -> N
     assert [(one.path, one.n, one.rows.tolist()) for one in lost.found] == [(("timestamp",), 3, [4, 5, 6])]
 
 
-def test_no_headers_are_null_and_an_empty_value_is_not() -> None:
+def test_no_headers_are_null_and_an_empty_value_is_not():
     headers = [[], [{"key": "a", "value": None}, {"key": "a", "value": b""}], []]
     batch = records(headers=headers)
     expected = [None, headers[1], None]
@@ -44,20 +42,20 @@ def test_no_headers_are_null_and_an_empty_value_is_not() -> None:
     assert to_spark(batch.slice(0, 1), "headers").column("headers").to_pylist() == [None]
 
 
-def test_a_name_in_another_case_is_cast_the_same() -> None:
+def test_a_name_in_another_case_is_cast_the_same():
     schema = pa.schema([pa.field("HEADERS", types.arrow_schema(["headers"]).field(0).type)])
     made = types.to_spark(records(headers=[[], []]), schema)
     assert made.to_pydict() == {"HEADERS": [None, None]}
 
 
-def test_arrow_and_spark_schemas_name_the_same_types() -> None:
+def test_arrow_and_spark_schemas_name_the_same_types():
     from pyspark.sql.pandas.types import to_arrow_schema
 
     made = types.arrow_schema(types.ALL_COLUMNS)
     assert made == to_arrow_schema(types.spark_schema(types.ALL_COLUMNS), timezone="UTC")
 
 
-def test_large_record_batches_are_split_by_bytes_and_rows() -> None:
+def test_large_record_batches_are_split_by_bytes_and_rows():
     sizes = [part.num_rows for part in types.split(records(offset=list(range(120_000))))]
     assert sizes == [50_000, 50_000, 20_000]
     assert [part.num_rows for part in types.split(records(value=[b"x" * 2**24] * 3))] == [1, 1, 1]
@@ -65,16 +63,16 @@ def test_large_record_batches_are_split_by_bytes_and_rows() -> None:
 
 
 @pytest.mark.parametrize(("names", "message"), [(["key", "x"], "no column 'x'"), (["key", "KEY"], "twice")])
-def test_unknown_columns_are_refused(names: list[str], message: str) -> None:
+def test_unknown_columns_are_refused(names, message):
     with pytest.raises(ValueError, match=message):
         types.check_columns(names)
 
 
-def test_columns_are_found_whatever_their_case() -> None:
+def test_columns_are_found_whatever_their_case():
     assert types.check_columns(["TIMESTAMPTYPE", "Key"]) == ("timestampType", "key")
 
 
-def test_fields_and_single_types_are_parsed() -> None:
+def test_fields_and_single_types_are_parsed():
     kind = pa.struct({"a b": pa.int64(), "c": pa.struct({"d": pa.list_(pa.float32())}), "e": pa.bool_()})
     assert parse_ddl("`a b` BIGINT, c: struct<d: array<float>>, e boolean ") == kind
     assert parse_ddl("struct<x:int>") == pa.struct({"x": pa.int32()})
@@ -93,19 +91,19 @@ def test_fields_and_single_types_are_parsed() -> None:
         ("", "at 'its end'"),
     ],
 )
-def test_a_text_that_is_no_schema_is_refused_with_an_example(given: str, word: str) -> None:
+def test_a_text_that_is_no_schema_is_refused_with_an_example(given, word):
     with pytest.raises(ValueError, match=f"{word}.*a bigint, b struct<c:string>"):
         parse_ddl(given)
 
 
-def test_values_are_read_by_names_in_any_case() -> None:
+def test_values_are_read_by_names_in_any_case():
     options = Options({"TaskBytes": "32m", "maxTriggerDelay": "90s", "fail": "TRUE", "n": "7", "names": " a,,b "})
     assert (options.n_bytes("taskBytes", 1), options.seconds("MAXTRIGGERDELAY", "1s")) == (2**25, 90)
     assert (options.flag("fail", default=False), options.number("n"), options.names("names")) == (True, 7, ["a", "b"])
     assert (options.flag("other", default=True), options.number("other"), options.names("other")) == (True, None, None)
 
 
-def test_an_invalid_value_is_named_with_its_option() -> None:
+def test_an_invalid_value_is_named_with_its_option():
     options = Options({"a": "x"})
     for read in (
         lambda: options.flag("A", default=True),
@@ -117,7 +115,7 @@ def test_an_invalid_value_is_named_with_its_option() -> None:
             read()
 
 
-def test_names_that_are_refused_or_unknown_raise() -> None:
+def test_names_that_are_refused_or_unknown_raise():
     for name, word in (("acks", "uses no broker"), ("kafka.x", "uses no broker"), ("nwe", "did you mean new")):
         with pytest.raises(ValueError, match=word):
             Options({name: "1"}).check_names(["new"])

@@ -1,22 +1,18 @@
 """Checkpoint files: read as Kafka reads them, refused with the line that is wrong."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import kafkalog
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 
 
-def write(tmp_path: Path, text: str | bytes) -> Path:
+def write(tmp_path, text):
     path = tmp_path / "checkpoint"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
 
 
-def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path: Path) -> None:
+def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path):
     assert read_offset_checkpoint(tmp_path / "absent") is None
     assert read_leader_epochs(tmp_path / "absent") is None
     assert read_properties(tmp_path / "absent") is None
@@ -39,7 +35,7 @@ def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path: Path) -
         (b"\xff\xfe", 1),
     ],
 )
-def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: str | bytes, line: int) -> None:
+def test_a_malformed_file_is_refused_with_its_line(tmp_path, text, line):
     path = write(tmp_path, text)
     with pytest.raises(kafkalog.SidecarError, match=f"line {line}:") as caught:
         read_offset_checkpoint(path)
@@ -47,7 +43,7 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: str | b
     assert caught.value.reason == "checkpoint_syntax"
 
 
-def test_a_malformed_checkpoint_of_a_log_dir_is_a_finding_and_its_records_are_read(log_dir_copy: Path) -> None:
+def test_a_malformed_checkpoint_of_a_log_dir_is_a_finding_and_its_records_are_read(log_dir_copy):
     (log_dir_copy / "log-start-offset-checkpoint").write_text("0\n7\n")
     scan = kafkalog.scan(log_dir_copy, topics="p-multi")
     with pytest.warns(kafkalog.CorruptionWarning, match="checkpoint_syntax"):

@@ -1,11 +1,7 @@
 """Records of the cluster's metadata, one behind the other, add up to the state that they describe."""
 
-from __future__ import annotations
-
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from builder import batch_v2, record_v2
@@ -22,12 +18,12 @@ ID, OTHER_ID = "RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ"
 NAMES = {message.name for message in messages().values() if message.topic == "__cluster_metadata"}
 
 
-def record(kind: str, **given: Any) -> bytes:
+def record(kind, **given):
     """The value of a record in its newest version, with these fields and defaults for the others."""
     return encode_metadata_record(kind, messages()[f"{kind}Record"].versions.last, **given)
 
 
-def log_of(tmp_path: Path, *values: bytes) -> Path:
+def log_of(tmp_path, *values):
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir(parents=True, exist_ok=True)
     records = [record_v2(delta, delta, value=value) for delta, value in enumerate(values)]
@@ -37,7 +33,7 @@ def log_of(tmp_path: Path, *values: bytes) -> Path:
     return tmp_path
 
 
-def test_all_that_is_not_of_topics(tmp_path: Path) -> None:
+def test_all_that_is_not_of_topics(tmp_path):
     acl = {"id": "A" * 21 + "Q", "resourceType": 2, "resourceName": "t", "patternType": 3}
     more = {"principal": "User:ann", "host": "*", "operation": 3, "permissionType": 3}
     entity = [{"entityType": "user", "entityName": None}]
@@ -92,7 +88,7 @@ def test_all_that_is_not_of_topics(tmp_path: Path) -> None:
         found.to_arrow("secrets")
 
 
-def test_the_quorum_is_what_its_last_control_records_say(tmp_path: Path) -> None:
+def test_the_quorum_is_what_its_last_control_records_say(tmp_path):
     path = log_of(tmp_path, record("FeatureLevel", name="metadata.version", featureLevel=30))
     log = path / "__cluster_metadata-0" / f"{0:020d}.log"
     for offset, (kind, value) in enumerate([(5, KRAFT_1), (6, voters(1)), (6, voters(2, 1)), (6, b"\0")], 1):
@@ -112,7 +108,7 @@ def test_the_quorum_is_what_its_last_control_records_say(tmp_path: Path) -> None
 KRAFT_1 = b"\0\0\0\1\0"
 
 
-def voters(*ids: int) -> bytes:
+def voters(*ids):
     endpoint = b"\x0bCONTROLLER\x0alocalhost" + (9093).to_bytes(2, "big") + b"\0"
     each = [
         number.to_bytes(4, "big") + bytes([number] * 16) + b"\x02" + endpoint + b"\0\0\0\1\0" + b"\0" for number in ids
@@ -120,7 +116,7 @@ def voters(*ids: int) -> bytes:
     return b"\0\0" + bytes([len(ids) + 1]) + b"".join(each) + b"\0"
 
 
-def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
+def test_partitions_brokers_and_topics_change(tmp_path):
     topic, other = "RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ"
     directories = [topic, other]
     path = log_of(
@@ -183,7 +179,7 @@ def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
         ("Topic", {"name": "t", "topicId": ID}),
     ],
 )
-def test_a_record_that_no_record_before_it_allows(tmp_path: Path, kind: str, fields: dict[str, Any]) -> None:
+def test_a_record_that_no_record_before_it_allows(tmp_path, kind, fields):
     first = (
         record("RegisterBroker", brokerId=1, brokerEpoch=5, incarnationId=ID),
         record("Topic", name="t", topicId=ID),
@@ -196,7 +192,7 @@ def test_a_record_that_no_record_before_it_allows(tmp_path: Path, kind: str, fie
     ]
     assert not found.is_complete
     assert Reason.METADATA_INCOMPLETE in {one.reason for one in kafkalog.preflight(tmp_path).problems}
-    known: dict[str, Any] = {"topicId": ID, "partitionId": 0, "topicName": "t", "id": 1, "brokerId": 1}
+    known = {"topicId": ID, "partitionId": 0, "topicName": "t", "id": 1, "brokerId": 1}
     known = {name: known.get(name, value) for name, value in fields.items()}
     epochs = {"id": "epoch", "brokerId": "brokerEpoch"}
     known |= {epochs[name]: 5 for name in fields if name in epochs and kind != "RemoveAccessControlEntry"}
@@ -206,7 +202,7 @@ def test_a_record_that_no_record_before_it_allows(tmp_path: Path, kind: str, fie
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_published_version_of_a_record_is_applied_and_a_newer_one_is_named(name: str) -> None:
+def test_every_published_version_of_a_record_is_applied_and_a_newer_one_is_named(name):
     message, rng = messages()[name], random.Random(43)
     assert message.key is not None
     for version in range(message.versions.first, message.versions.last + 1):
@@ -229,7 +225,7 @@ def test_every_published_version_of_a_record_is_applied_and_a_newer_one_is_named
 NEEDED = {"topicId": "RxLbS2aoRLmJ9xc1exUYuQ", "name": "t", "topicName": "t", "replicas": [1, 2], "isr": [1]}
 
 
-def test_made_up_records_are_applied_or_refused() -> None:
+def test_made_up_records_are_applied_or_refused():
     rng = random.Random(182)
     image = ClusterMetadata()
     names = sorted(NAMES)

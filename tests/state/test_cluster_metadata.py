@@ -1,10 +1,7 @@
 """What the metadata log says of topics."""
 
-from __future__ import annotations
-
 import json
 import random
-from pathlib import Path
 
 import pytest
 from builder import ZSTD, batch_positions, batch_v2, control_batch, record_v2
@@ -17,12 +14,12 @@ from kafkalog.errors import Reason
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
-def topic_record(name: str, topic_id: bytes) -> bytes:
+def topic_record(name, topic_id):
     """`TopicRecord`, version 0, as a value: frame version, type, version, compact name, id, no tagged fields."""
     return b"\x01\x02\x00" + bytes((len(name) + 1,)) + name.encode() + topic_id + b"\x00"
 
 
-def test_a_window_that_decompresses_to_many_megabytes_is_read_whole(tmp_path: Path) -> None:
+def test_a_window_that_decompresses_to_many_megabytes_is_read_whole(tmp_path):
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     filler = bytes(3 * 2**20)
@@ -37,7 +34,7 @@ def test_a_window_that_decompresses_to_many_megabytes_is_read_whole(tmp_path: Pa
     assert sorted(metadata.topic_ids) == [f"t{n}" for n in range(6)]
 
 
-def test_a_record_of_a_newer_version_is_a_finding_and_the_others_count(tmp_path: Path) -> None:
+def test_a_record_of_a_newer_version_is_a_finding_and_the_others_count(tmp_path):
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     newer = b"\x01\x02\x09" + topic_record("new", bytes([1] * 16))[3:]
@@ -58,13 +55,13 @@ TOPIC_ID = bytes([7] * 16)
 NAME_ID = "BwcHBwcHBwcHBwcHBwcHBw"
 
 
-def partition_record(number: int, topic_id: bytes = TOPIC_ID) -> bytes:
+def partition_record(number, topic_id=TOPIC_ID):
     """`PartitionRecord`, version 0, with replica 1."""
     fields = number.to_bytes(4, "big") + topic_id + b"\x02" + (1).to_bytes(4, "big") + b"\x02" + (1).to_bytes(4, "big")
     return b"\x01\x03\x00" + fields + b"\x01\x01" + (1).to_bytes(4, "big") + bytes(8) + b"\x00"
 
 
-def snapshot(offset: int, *values: bytes, with_footer: bool = True) -> tuple[str, bytes]:
+def snapshot(offset, *values, with_footer=True):
     """Name and content of a snapshot that ends before an offset."""
     header = control_batch(3, key=b"\0\0\0\3", value=bytes(10) + b"\0")
     footer = control_batch(4, key=b"\0\0\0\4", value=b"\0\0\0", base_offset=len(values) + 1)
@@ -72,7 +69,7 @@ def snapshot(offset: int, *values: bytes, with_footer: bool = True) -> tuple[str
     return f"{offset:020d}-0000000001.checkpoint", header + body + footer * with_footer
 
 
-def log_dir(root: Path, segments: dict[int, list[tuple[int, bytes]]], *snapshots: tuple[str, bytes]) -> Path:
+def log_dir(root, segments, *snapshots):
     """A log dir with a metadata log, whose segments have records at these offsets."""
     directory = root / "__cluster_metadata-0"
     directory.mkdir(parents=True)
@@ -84,7 +81,7 @@ def log_dir(root: Path, segments: dict[int, list[tuple[int, bytes]]], *snapshots
     return root
 
 
-def noops(first: int, stop: int) -> list[tuple[int, bytes]]:
+def noops(first, stop):
     return [(offset, b"\x01\x14\x00\x00") for offset in range(first, stop)]
 
 
@@ -119,9 +116,7 @@ INCOMPLETE = {
 
 
 @pytest.mark.parametrize(("segments", "snapshots"), COMPLETE.values(), ids=COMPLETE)
-def test_a_complete_metadata_log_is_silent_and_knows_strays(
-    tmp_path: Path, segments: dict[int, list[tuple[int, bytes]]], snapshots: list[tuple[str, bytes]]
-) -> None:
+def test_a_complete_metadata_log_is_silent_and_knows_strays(tmp_path, segments, snapshots):
     metadata = read_cluster_metadata(log_dir(tmp_path, segments, *snapshots))
     assert metadata is not None
     assert metadata.is_complete
@@ -138,12 +133,8 @@ def test_a_complete_metadata_log_is_silent_and_knows_strays(
 
 @pytest.mark.parametrize(("segments", "snapshots", "offsets"), INCOMPLETE.values(), ids=INCOMPLETE)
 def test_a_metadata_log_that_lacks_records_says_so_and_calls_nothing_a_stray(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    segments: dict[int, list[tuple[int, bytes]]],
-    snapshots: list[tuple[str, bytes]],
-    offsets: tuple[int, int],
-) -> None:
+    tmp_path, capsys, segments, snapshots, offsets
+):
     log_dir(tmp_path, segments, *snapshots)
     with PartitionWriter(tmp_path / "u-0", topic_id="RxLbS2aoRLmJ9xc1exUYuQ") as writer:
         writer.append({"value": [b"v"]})
@@ -161,7 +152,7 @@ def test_a_metadata_log_that_lacks_records_says_so_and_calls_nothing_a_stray(
         assert "stray" not in "".join(capsys.readouterr())
 
 
-def test_a_hole_that_a_snapshot_covers_is_damage_but_the_state_is_complete(tmp_path: Path) -> None:
+def test_a_hole_that_a_snapshot_covers_is_damage_but_the_state_is_complete(tmp_path):
     metadata = read_cluster_metadata(log_dir(tmp_path, {0: [*BEGUN, *noops(4, 9)]}, snapshot(7, *TOPIC)))
     assert metadata is not None
     assert metadata.is_complete
@@ -171,7 +162,7 @@ def test_a_hole_that_a_snapshot_covers_is_damage_but_the_state_is_complete(tmp_p
     assert not kafkalog.verify(tmp_path).ok
 
 
-def test_a_state_before_a_hole_is_complete(tmp_path: Path) -> None:
+def test_a_state_before_a_hole_is_complete(tmp_path):
     log_dir(tmp_path, {0: [*BEGUN, *noops(4, 9)]})
     for end, is_complete in ((1, True), (2, True), (3, False), (6, False)):
         metadata = read_cluster_metadata(tmp_path, end_offset=end)
@@ -179,7 +170,7 @@ def test_a_state_before_a_hole_is_complete(tmp_path: Path) -> None:
         assert metadata.is_complete is is_complete, end
 
 
-def test_damage_makes_what_follows_unknown_but_a_torn_end_does_not(tmp_path: Path) -> None:
+def test_damage_makes_what_follows_unknown_but_a_torn_end_does_not(tmp_path):
     log = log_dir(tmp_path, {0: [*BEGUN, *noops(2, 9)]}) / "__cluster_metadata-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     log.write_bytes(data[:-5])
@@ -194,9 +185,7 @@ def test_damage_makes_what_follows_unknown_but_a_torn_end_does_not(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("name", "archive"), [("k44", "clean"), ("k30", "metadata"), ("k32", "metadata")])
-def test_metadata_logs_of_brokers_are_complete_and_lack_records_once_any_is_taken_out(
-    name: str, archive: str, tmp_path: Path
-) -> None:
+def test_metadata_logs_of_brokers_are_complete_and_lack_records_once_any_is_taken_out(name, archive, tmp_path):
     source = unpacked(name, archive) / "__cluster_metadata-0"
     whole = read_cluster_metadata(source.parent)
     assert whole is not None

@@ -1,10 +1,7 @@
 """Leader epochs: where they end, where a follower truncates, and what is known without a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -21,7 +18,7 @@ from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncatio
 from kafkalog.storage.source import BufferSource
 
 
-def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+def epochs(*entries):
     return LeaderEpochs(np.array(list(entries), kf.LEADER_EPOCH_DTYPE))
 
 
@@ -29,12 +26,12 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     ("epoch", "answer"),
     [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (4, 35)), (7, (7, 50)), (8, (-1, -1))],
 )
-def test_an_epoch_ends_where_the_next_one_begins_and_the_last_at_the_end(epoch: int, answer: tuple[int, int]) -> None:
+def test_an_epoch_ends_where_the_next_one_begins_and_the_last_at_the_end(epoch, answer):
     known = epochs((2, 10), (4, 20), (7, 35))
     assert known.end_offset_for(epoch, 50) == EpochEndOffset(*answer)
 
 
-def test_nothing_is_known_without_entries() -> None:
+def test_nothing_is_known_without_entries():
     assert epochs().end_offset_for(0, 50) == (-1, -1)
     assert epochs().truncation_for(0, 9, 50) == Truncation(-1, -1, -1, True)
 
@@ -50,13 +47,13 @@ def test_nothing_is_known_without_entries() -> None:
         ((1, 60), Truncation(1, 10, 10, True), True),
     ],
 )
-def test_a_follower_keeps_what_it_shares(follower: tuple[int, int], answer: Truncation, removes: bool) -> None:
+def test_a_follower_keeps_what_it_shares(follower, answer, removes):
     found = epochs((2, 10), (4, 15), (6, 20), (7, 35)).truncation_for(*follower, 50)
     assert found == answer
     assert found.removes(follower[1]) == removes
 
 
-def test_what_contradicts_a_later_entry_is_forgotten() -> None:
+def test_what_contradicts_a_later_entry_is_forgotten():
     assert epochs((0, 0), (3, 10), (2, 12)).entries.tolist() == [(0, 0), (2, 12)]
     assert epochs((0, 0), (3, 10), (4, 5)).entries.tolist() == [(0, 0), (4, 5)]
     assert epochs((0, 0), (0, 9)).entries.tolist() == [(0, 0)]
@@ -66,7 +63,7 @@ def test_what_contradicts_a_later_entry_is_forgotten() -> None:
     ("start", "left"),
     [(0, [(1, 0), (2, 10)]), (5, [(1, 5), (2, 10)]), (10, [(2, 10)]), (15, [(2, 15)])],
 )
-def test_the_epoch_at_the_log_start_offset_begins_there(start: int, left: list[tuple[int, int]]) -> None:
+def test_the_epoch_at_the_log_start_offset_begins_there(start, left):
     known = epochs((1, 0), (2, 10))
     known.truncate_from_start(start)
     assert known.entries.tolist() == left
@@ -76,7 +73,7 @@ def test_the_epoch_at_the_log_start_offset_begins_there(start: int, left: list[t
     st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3)), max_size=12),
     st.integers(1, 5),
 )
-def test_epochs_of_batches_are_those_that_assigning_each_would_give(drafts: list[tuple[int, int]], rows: int) -> None:
+def test_epochs_of_batches_are_those_that_assigning_each_would_give(drafts, rows):
     offset, parts, twin = 0, [], LeaderEpochs()
     latest = -1
     for epoch, n in drafts:
@@ -90,7 +87,7 @@ def test_epochs_of_batches_are_those_that_assigning_each_would_give(drafts: list
     assert LeaderEpochs.from_batches(split).entries.tolist() == twin.entries.tolist()
 
 
-def test_golden_partitions_answer_the_same_without_their_checkpoint(tmp_path: Path) -> None:
+def test_golden_partitions_answer_the_same_without_their_checkpoint(tmp_path):
     n_answers = 0
     for name in golden_sets.SETS:
         for path in golden_sets.partitions(name).values():
@@ -104,7 +101,7 @@ def test_golden_partitions_answer_the_same_without_their_checkpoint(tmp_path: Pa
     assert n_answers > 3
 
 
-def test_the_command_answers_in_text_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_answers_in_text_and_json(capsys, tmp_path):
     path = str(golden_sets.LOG_DIR / "p-txn-0")
     assert main(["epochs", path, "--end-offset-for", "3", "--follower", "3,100", "--follower", "9,9"]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -128,6 +125,6 @@ def test_the_command_answers_in_text_and_json(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("argv", [["--follower", "3"], ["--follower", "a,b"], ["--end-offset-for", "-7"]])
-def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_said(argv, capsys):
     assert main(["epochs", str(golden_sets.LOG_DIR), *argv]) == 2
     assert "expected" in capsys.readouterr().err

@@ -1,9 +1,6 @@
 """A topic's settings: Kafka's names, defaults, synonyms, precedence and ranges."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +10,7 @@ from kafkalog.state.log_config import checked_config
 HOUR = 3_600_000
 
 
-def test_every_setting_survives_a_round_trip_through_properties() -> None:
+def test_every_setting_survives_a_round_trip_through_properties():
     config = LogConfig(
         cleanup_policy="compact, delete",
         preallocate=True,
@@ -53,12 +50,12 @@ def test_every_setting_survives_a_round_trip_through_properties() -> None:
         ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "larger than"),
     ],
 )
-def test_an_impossible_value_is_refused_with_its_range(properties: dict[str, object], message: str) -> None:
+def test_an_impossible_value_is_refused_with_its_range(properties, message):
     with pytest.raises(ValueError, match=message):
         LogConfig.from_properties(properties)
 
 
-def test_a_value_of_another_type_is_refused() -> None:
+def test_a_value_of_another_type_is_refused():
     for name, value in [
         ("segment_bytes", True),
         ("segment_bytes", 1.5e6),
@@ -69,18 +66,18 @@ def test_a_value_of_another_type_is_refused() -> None:
         ("min_cleanable_dirty_ratio", None),
     ]:
         with pytest.raises(TypeError, match=name.replace("_", ".")):
-            LogConfig(**{name: value})  # type: ignore[arg-type]
+            LogConfig(**{name: value})
     with pytest.raises(TypeError, match="name of a setting"):
-        LogConfig.from_properties({1: "x"})  # type: ignore[dict-item]
+        LogConfig.from_properties({1: "x"})
 
 
-def test_a_value_that_only_old_brokers_take_is_warned_about() -> None:
+def test_a_value_that_only_old_brokers_take_is_warned_about():
     with pytest.warns(ConfigWarning, match=r"segment.bytes=1048575: a broker of Kafka 4.x takes no less than 1048576"):
         assert LogConfig.from_properties({"log.segment.bytes": "1048575"}).segment_bytes == 1_048_575
     assert LogConfig(segment_bytes=14).segment_bytes == 14
 
 
-def test_a_misspelt_name_is_warned_about_and_those_of_a_broker_are_not() -> None:
+def test_a_misspelt_name_is_warned_about_and_those_of_a_broker_are_not():
     with pytest.warns(ConfigWarning, match=r"log\.segment\.byte is not a topic setting") as caught:
         LogConfig.from_properties({"log.segment.byte": "1", "node.id": "1", "listener.name.x.ssl.key.password": "y"})
     assert len(caught) == 1
@@ -91,7 +88,7 @@ def test_a_misspelt_name_is_warned_about_and_those_of_a_broker_are_not() -> None
         assert LogConfig.from_properties(dict.fromkeys(known, "x")) == LogConfig()
 
 
-def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path):
     file = tmp_path / "server.properties"
     file.write_bytes(
         b"# comment\n! another\n\n  log.segment.bytes = 52428800\r\nlog.roll.ms:\t500\nlog.cleanup.policy compact,\\\n"
@@ -105,25 +102,25 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     assert LogConfig.from_properties(str(file)) == config
 
 
-def test_a_properties_file_that_cannot_be_read_is_our_error(tmp_path: Path) -> None:
+def test_a_properties_file_that_cannot_be_read_is_our_error(tmp_path):
     with pytest.raises(ReadError):
         LogConfig.from_properties(tmp_path / "absent")
     with pytest.raises(ReadError):
         LogConfig.from_properties(tmp_path)
 
 
-def test_a_compaction_lag_shortens_segments_of_compacted_topics_alone() -> None:
+def test_a_compaction_lag_shortens_segments_of_compacted_topics_alone():
     assert LogConfig(max_compaction_lag_ms=7).max_segment_ms == 168 * HOUR
     compacted = LogConfig(max_compaction_lag_ms=7, cleanup_policy=("compact",))
     assert (compacted.is_compacted, compacted.max_segment_ms) == (True, 7)
 
 
-def test_what_is_no_config_is_refused_with_the_way_to_make_one(tmp_path: Path) -> None:
+def test_what_is_no_config_is_refused_with_the_way_to_make_one(tmp_path):
     assert checked_config(None) == LogConfig()
     assert checked_config(LogConfig(segment_ms=5)).segment_ms == 5
     for wrong in ({"segment.bytes": 1}, "server.properties", 5):
         with pytest.raises(TypeError, match=f"not {type(wrong).__name__}: LogConfig.from_properties"):
-            checked_config(wrong)  # type: ignore[arg-type]
+            checked_config(wrong)
         with pytest.raises(TypeError, match="config is a LogConfig"):
-            convert("tests/golden/log_dir/p-multi-0", tmp_path / "p-multi-0", config=wrong)  # type: ignore[arg-type]
+            convert("tests/golden/log_dir/p-multi-0", tmp_path / "p-multi-0", config=wrong)
     assert list(tmp_path.iterdir()) == []

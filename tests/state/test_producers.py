@@ -1,9 +1,5 @@
 """Producer snapshots as brokers left them, and as nobody did; and the state that brokers wrote them from."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import builder
 import golden_sets
 import numpy as np
@@ -19,10 +15,10 @@ from kafkalog.errors import SidecarError
 from kafkalog.records.header_walk import walk
 from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
 from kafkalog.state.transactions import Outcome
-from kafkalog.storage.source import BufferSource, ByteSource
+from kafkalog.storage.source import BufferSource
 
 
-def snapshot(entries: bytes, *, n: int | None = None, version: int = 1, crc: int | None = None) -> bytes:
+def snapshot(entries, *, n=None, version=1, crc=None):
     size = kf.PRODUCER_SNAPSHOT_DTYPE.itemsize
     body = (len(entries) // size if n is None else n).to_bytes(4, "big") + entries
     whole = np.frombuffer(body, np.uint8)
@@ -41,7 +37,7 @@ def snapshot(entries: bytes, *, n: int | None = None, version: int = 1, crc: int
         (snapshot(b"", n=2**32 - 1), "snapshot_size"),
     ],
 )
-def test_a_bad_snapshot_is_refused_with_its_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_bad_snapshot_is_refused_with_its_reason(tmp_path, content, reason):
     path = tmp_path / "00000000000000000000.snapshot"
     path.write_bytes(content)
     with pytest.raises(SidecarError) as caught:
@@ -52,7 +48,7 @@ def test_a_bad_snapshot_is_refused_with_its_reason(tmp_path: Path, content: byte
 # ------------------------------------------------------------------------------------------------------------- replay
 
 
-def feed(state: ProducerState, source: ByteSource | bytes, *, rows: int = 2**20) -> np.ndarray:
+def feed(state, source, *, rows=2**20):
     """Replay a segment; the transactions that ended in it."""
     ended = []
     for window in walk(BufferSource(source) if isinstance(source, bytes) else source):
@@ -68,7 +64,7 @@ def feed(state: ProducerState, source: ByteSource | bytes, *, rows: int = 2**20)
     return np.concatenate(ended) if ended else np.empty(0)
 
 
-def index_bytes(ended: np.ndarray) -> bytes:
+def index_bytes(ended):
     """The transaction index that a broker writes of them."""
     aborted = ended[ended["outcome"] == Outcome.ABORTED] if ended.size else ended
     entries = np.zeros(aborted.size, kf.TRANSACTION_INDEX_DTYPE)
@@ -79,7 +75,7 @@ def index_bytes(ended: np.ndarray) -> bytes:
 
 @pytest.mark.parametrize("rows", [1, 3, 2**20])
 @pytest.mark.parametrize("name", golden_sets.SETS)
-def test_replaying_a_partition_gives_the_snapshots_and_indexes_that_its_broker_wrote(name: str, rows: int) -> None:
+def test_replaying_a_partition_gives_the_snapshots_and_indexes_that_its_broker_wrote(name, rows):
     n_snapshots = n_producers = n_entries = 0
     for path in golden_sets.partitions(name).values():
         if "compact" in path.name or path.name.startswith("__cluster"):
@@ -104,9 +100,7 @@ def test_replaying_a_partition_gives_the_snapshots_and_indexes_that_its_broker_w
 
 
 @given(log=strategies.transaction_logs(), cut=st.integers(0, 5), rows=st.sampled_from([1, 2, 1000]))
-def test_a_state_that_was_written_and_loaded_goes_on_as_if_it_had_stayed(
-    log: strategies.TransactionLog, cut: int, rows: int
-) -> None:
+def test_a_state_that_was_written_and_loaded_goes_on_as_if_it_had_stayed(log, cut, rows):
     state, loaded = ProducerState(), ProducerState()
     for number, (_, content) in enumerate(log.segments):
         if number == cut:
@@ -119,7 +113,7 @@ def test_a_state_that_was_written_and_loaded_goes_on_as_if_it_had_stayed(
         assert sorted(loaded.entries().tolist()) == sorted(state.entries().tolist())
 
 
-def batch(offset: int, producer_id: int, epoch: int, sequence: int, n: int = 1, *, timestamp: int = 5) -> bytes:
+def batch(offset, producer_id, epoch, sequence, n=1, *, timestamp=5):
     records = [builder.record_v2(i) for i in range(n)]
     return builder.batch_v2(
         records,
@@ -131,14 +125,14 @@ def batch(offset: int, producer_id: int, epoch: int, sequence: int, n: int = 1, 
     )
 
 
-def entry(state: ProducerState) -> tuple[int, ...]:
+def entry(state):
     """Epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch of the only producer."""
     (only,) = state.entries().tolist()
     return tuple(only[1:7])
 
 
-def test_a_marker_of_another_epoch_makes_the_batch_forgotten_and_one_of_the_same_does_not() -> None:
-    def marker(offset: int, epoch: int) -> bytes:
+def test_a_marker_of_another_epoch_makes_the_batch_forgotten_and_one_of_the_same_does_not():
+    def marker(offset, epoch):
         return builder.control_batch(
             1, base_offset=offset, producer_id=7, producer_epoch=epoch, coordinator_epoch=4, timestamp=9
         )
@@ -154,7 +148,7 @@ def test_a_marker_of_another_epoch_makes_the_batch_forgotten_and_one_of_the_same
     assert entry(state) == (4, 1, 7, 0, 6, 4)
 
 
-def test_producers_that_are_idle_expire_unless_a_transaction_is_open() -> None:
+def test_producers_that_are_idle_expire_unless_a_transaction_is_open():
     data = [batch(0, 1, 0, 0, timestamp=100), batch(1, 2, 0, 0, timestamp=300)]
     held = builder.batch_v2([builder.record_v2()], base_offset=2, producer_id=3, producer_epoch=0, transactional=True)
     state = ProducerState()
@@ -168,7 +162,7 @@ def test_producers_that_are_idle_expire_unless_a_transaction_is_open() -> None:
 
 
 @pytest.mark.parametrize(("n", "n_buckets"), [(11, 16), (12, 16), (13, 32), (24, 32), (25, 64)])
-def test_the_hash_map_grows_with_the_entry_that_is_more_than_three_quarters(n: int, n_buckets: int) -> None:
+def test_the_hash_map_grows_with_the_entry_that_is_more_than_three_quarters(n, n_buckets):
     # multiples of 16 would all share the first bucket until it grows; odd ones keep it from being a tree
     ids = [16 * i + i % 7 for i in range(n)]
     state = ProducerState()

@@ -1,15 +1,11 @@
 """`read_committed` equals what a consumer of that level reads, however long, damaged or compacted the log is."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import tempfile
 import warnings
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -23,15 +19,15 @@ from ways import seams
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Limits, Reason
+from kafkalog.errors import Limits, Reason
 from kafkalog.records.decode import Selection, decode
 
-COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
+COMMITTED = {"isolation_level": "read_committed"}
 TOPICS_WITH_ABORTED = [("k44", "p-txn"), ("k28", "p-v2-txn"), ("k44_extra", "p-txn-now")]
 
 
 @contextmanager
-def partition_of(segments: list[tuple[int, bytes]]) -> Iterator[kafkalog.Partition]:
+def partition_of(segments):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t-0"
         path.mkdir()
@@ -40,28 +36,28 @@ def partition_of(segments: list[tuple[int, bytes]]) -> Iterator[kafkalog.Partiti
         yield kafkalog.Partition(path)
 
 
-def data(offset: int, producer_id: int, n: int = 1, *, size: int = 200, **options: Any) -> bytes:
+def data(offset, producer_id, n=1, *, size=200, **options):
     records = [builder.record_v2(i, 0, b"k", b"%d " % (offset + i) * (size // 4)) for i in range(n)]
     options = {"producer_epoch": 0, "base_sequence": 0, "transactional": producer_id >= 0, **options}
     return builder.batch_v2(records, base_offset=offset, producer_id=producer_id, **options)
 
 
-def commit(offset: int, producer_id: int) -> bytes:
+def commit(offset, producer_id):
     return builder.control_batch(builder.COMMIT, base_offset=offset, producer_id=producer_id)
 
 
-def abort(offset: int, producer_id: int) -> bytes:
+def abort(offset, producer_id):
     return builder.control_batch(builder.ABORT, base_offset=offset, producer_id=producer_id)
 
 
-def offsets(partition: kafkalog.Partition, **options: Any) -> list[int]:
+def offsets(partition, **options):
     return kafkalog.read_numpy(partition, columns=["offset"], **COMMITTED, **options).offset.tolist()
 
 
-def skipped(partition: kafkalog.Partition, mode: str = "skip", **options: Any) -> tuple[list[int], list[Finding]]:
+def skipped(partition, mode="skip", **options):
     """Offsets and findings of a reading that goes on, or stops, at damage."""
     options = {**COMMITTED, **options}
-    scan = kafkalog.scan(partition, columns=["offset"], on_corruption=mode, **options)  # type: ignore[arg-type]
+    scan = kafkalog.scan(partition, columns=["offset"], on_corruption=mode, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         return scan.to_numpy().offset.tolist(), scan.findings
@@ -70,7 +66,7 @@ def skipped(partition: kafkalog.Partition, mode: str = "skip", **options: Any) -
 # --------------------------------------------------------------------------------------------------------- golden
 
 
-def spoil(path: Path, how: str) -> None:
+def spoil(path, how):
     """Take away or falsify what a broker notes beside the log."""
     n = 0
     for file in sorted(path.iterdir()):
@@ -90,9 +86,7 @@ def spoil(path: Path, how: str) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("how", ["deleted", "emptied", "falsified"])
 @pytest.mark.parametrize(("name", "topic"), TOPICS_WITH_ABORTED)
-def test_transaction_indexes_and_snapshots_change_nothing(
-    tmp_path: Path, name: str, topic: str, how: str, threads: int
-) -> None:
+def test_transaction_indexes_and_snapshots_change_nothing(tmp_path, name, topic, how, threads):
     path = tmp_path / f"{topic}-0"
     shutil.copytree(golden_sets.unpacked(name) / f"{topic}-0", path)
     spoil(path, how)
@@ -106,7 +100,7 @@ def test_transaction_indexes_and_snapshots_change_nothing(
 
 
 @pytest.mark.parametrize("name", golden_sets.SETS)
-def test_aborted_transactions_are_those_of_the_brokers_own_indexes(name: str) -> None:
+def test_aborted_transactions_are_those_of_the_brokers_own_indexes(name):
     n_entries = 0
     for path in golden_sets.partitions(name).values():
         partition = kafkalog.Partition(path)
@@ -126,8 +120,8 @@ def test_aborted_transactions_are_those_of_the_brokers_own_indexes(name: str) ->
 # ------------------------------------------------------------------------------------------------ against the twin
 
 
-def decoded(partition: kafkalog.Partition, selection: Selection, window_bytes: int) -> list[tuple[int, bytes | None]]:
-    found: list[tuple[int, bytes | None]] = []
+def decoded(partition, selection, window_bytes):
+    found = []
     for piece in partition.reader.committed_windows(selection, window_bytes=window_bytes):
         first = 0
         while first < len(piece.window.batches):
@@ -147,9 +141,7 @@ def decoded(partition: kafkalog.Partition, selection: Selection, window_bytes: i
     ahead=st.sampled_from([64, 300, 2**20]),
     threads=st.sampled_from([1, 2]),
 )
-def test_any_history_reads_as_a_broker_and_a_consumer_would_have_it(
-    log: strategies.TransactionLog, ranges: list[tuple[int, int]], window_bytes: int, ahead: int, threads: int
-) -> None:
+def test_any_history_reads_as_a_broker_and_a_consumer_would_have_it(log, ranges, window_bytes, ahead, threads):
     batches = [batch for _, content in log.segments for batch in reference.iter_batches(content)]
     producers = reference.Producers()
     for batch in batches:
@@ -175,10 +167,10 @@ def test_any_history_reads_as_a_broker_and_a_consumer_would_have_it(
             assert found.tolist() == [tuple(txn) for txn in collected]
 
 
-def certain(batches: list[reference.Batch]) -> set[bytes | None]:
+def certain(batches):
     """Values that are outside transactions, or in committed ones."""
-    kept: list[reference.Record] = []
-    unsettled: dict[int, list[reference.Record]] = {}
+    kept = []
+    unsettled = {}
     for batch in batches:
         kind = reference.marker_type(batch)
         if batch.magic == 2 and batch.producer_id >= 0 and kind is not None:
@@ -197,9 +189,7 @@ def certain(batches: list[reference.Batch]) -> set[bytes | None]:
     mode=st.sampled_from(["skip", "skip", "stop", "raise"]),
     threads=st.sampled_from([1, 2]),
 )
-def test_damage_never_makes_a_record_committed_and_never_loses_one_silently(
-    log: strategies.TransactionLog, draw: st.DataObject, mode: str, threads: int
-) -> None:
+def test_damage_never_makes_a_record_committed_and_never_loses_one_silently(log, draw, mode, threads):
     batches = [batch for _, content in log.segments for batch in reference.iter_batches(content)]
     number = draw.draw(st.integers(0, len(log.segments) - 1))
     base_offset, content = log.segments[number]
@@ -211,9 +201,9 @@ def test_damage_never_makes_a_record_committed_and_never_loses_one_silently(
     segments = list(log.segments)
     segments[number] = (base_offset, bytes(damaged))
     expected = {record.value for record in reference.read_committed(batches)}
-    values: list[bytes | None] = []
+    values = []
     with partition_of(segments) as partition:
-        scan = kafkalog.scan(partition, columns=["value"], threads=threads, on_corruption=mode, **COMMITTED)  # type: ignore[arg-type]
+        scan = kafkalog.scan(partition, columns=["value"], threads=threads, on_corruption=mode, **COMMITTED)
         raised = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
@@ -235,7 +225,7 @@ def test_damage_never_makes_a_record_committed_and_never_loses_one_silently(
 # ------------------------------------------------------------------------------------------------------------- by hand
 
 
-def test_an_open_transaction_holds_back_everything_behind_its_first_batch() -> None:
+def test_an_open_transaction_holds_back_everything_behind_its_first_batch():
     content = data(0, -1) + data(1, 5) + data(2, -1) + data(3, 6) + commit(4, 6)
     with partition_of([(0, content)]) as partition:
         assert offsets(partition) == [0]
@@ -249,7 +239,7 @@ def test_an_open_transaction_holds_back_everything_behind_its_first_batch() -> N
         ]
 
 
-def test_a_log_start_offset_inside_a_transaction_changes_nothing_for_what_is_left() -> None:
+def test_a_log_start_offset_inside_a_transaction_changes_nothing_for_what_is_left():
     content = data(0, 5) + data(1, 6) + data(2, 5) + data(3, 6) + abort(4, 5) + commit(5, 6) + data(6, 7) + data(7, -1)
     with partition_of([(0, content)]) as whole:
         partition = kafkalog.Partition(whole.path, log_start_offset=2)
@@ -263,7 +253,7 @@ def test_a_log_start_offset_inside_a_transaction_changes_nothing_for_what_is_lef
 
 
 @pytest.mark.parametrize("ahead", thinned([64, 2**20], 2))
-def test_thousands_of_transactions_inside_a_long_one(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+def test_thousands_of_transactions_inside_a_long_one(monkeypatch, ahead):
     monkeypatch.setattr("kafkalog.log.segment_reader._WINDOW_AHEAD", ahead)
     n = 3000 if THOROUGH else 600
     parts = [data(0, 99)]
@@ -277,7 +267,7 @@ def test_thousands_of_transactions_inside_a_long_one(monkeypatch: pytest.MonkeyP
         assert set(partition.aborted_transactions()["last_stable_offset"][:-1].tolist()) == {0}
 
 
-def test_more_open_transactions_than_the_limit_are_refused() -> None:
+def test_more_open_transactions_than_the_limit_are_refused():
     content = b"".join(data(offset, offset, size=8) for offset in range(50))
     with partition_of([(0, content)]) as partition:
         limited = kafkalog.Partition(partition.path, limits=Limits(max_open_transactions=49))
@@ -290,11 +280,11 @@ def test_more_open_transactions_than_the_limit_are_refused() -> None:
 # -------------------------------------------------------------------------------------------------------------- damage
 
 
-def flipped(batch: bytes, at: int = 70) -> bytes:
+def flipped(batch, at=70):
     return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
 
 
-def test_a_transaction_whose_marker_is_damaged_is_of_unknown_outcome() -> None:
+def test_a_transaction_whose_marker_is_damaged_is_of_unknown_outcome():
     content = data(0, 5) + data(1, -1) + flipped(abort(2, 5)) + data(3, 5) + commit(4, 5) + data(5, 6) + commit(6, 6)
     with partition_of([(0, content)]) as partition:
         # the next marker of the same producer is not taken for that of the first transaction
@@ -324,7 +314,7 @@ def test_a_transaction_whose_marker_is_damaged_is_of_unknown_outcome() -> None:
         assert offsets(partition, check_crcs=False) == [1, 3, 5]
 
 
-def test_damage_where_nothing_is_open_leaves_no_outcome_open() -> None:
+def test_damage_where_nothing_is_open_leaves_no_outcome_open():
     content = data(0, 5) + commit(1, 5) + flipped(abort(2, 5)) + data(3, -1) + data(4, 6) + commit(5, 6)
     with partition_of([(0, content)]) as partition:
         for mode, read in (("stop", [0]), ("skip", [0, 3, 4])):
@@ -337,7 +327,7 @@ def test_damage_where_nothing_is_open_leaves_no_outcome_open() -> None:
         assert caught.value.base_offset == 2
 
 
-def test_a_damaged_batch_larger_than_any_marker_leaves_no_doubt() -> None:
+def test_a_damaged_batch_larger_than_any_marker_leaves_no_doubt():
     content = data(0, 5) + flipped(data(1, 5), 120) + data(2, -1) + commit(3, 5)
     with partition_of([(0, content)]) as partition:
         read, findings = skipped(partition)
@@ -351,7 +341,7 @@ def test_a_damaged_batch_larger_than_any_marker_leaves_no_doubt() -> None:
             offsets(partition)
 
 
-def test_a_made_up_producer_id_of_a_damaged_batch_holds_nothing_back() -> None:
+def test_a_made_up_producer_id_of_a_damaged_batch_holds_nothing_back():
     batch = bytearray(data(1, 5))
     batch[50] ^= 0xFF  # the last byte of the producer id
     content = data(0, 5) + bytes(batch) + commit(2, 5) + data(3, -1)
@@ -361,7 +351,7 @@ def test_a_made_up_producer_id_of_a_damaged_batch_holds_nothing_back() -> None:
         assert [found.reason for found in findings] == ["crc_mismatch"]
 
 
-def test_bytes_that_are_passed_over_may_have_held_a_marker() -> None:
+def test_bytes_that_are_passed_over_may_have_held_a_marker():
     lost = commit(1, 5) + data(2, -1)
     content = data(0, 5) + b"\xee" * len(lost) + data(3, 5) + abort(4, 5) + data(5, -1)
     with partition_of([(0, content), (6, data(6, -1))]) as partition:
@@ -377,7 +367,7 @@ def test_bytes_that_are_passed_over_may_have_held_a_marker() -> None:
 
 
 @pytest.mark.parametrize("n_segments", [1, 2])
-def test_bytes_that_are_passed_over_at_the_end_of_the_log_may_have_held_a_marker(n_segments: int) -> None:
+def test_bytes_that_are_passed_over_at_the_end_of_the_log_may_have_held_a_marker(n_segments):
     content, lost = data(0, -1) + data(1, 5) + data(2, -1), b"\xee" * 500
     segments = [(0, content + lost)] if n_segments == 1 else [(0, content), (3, lost)]
     with partition_of(segments) as partition:
@@ -398,7 +388,7 @@ def test_bytes_that_are_passed_over_at_the_end_of_the_log_may_have_held_a_marker
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_segment_that_cannot_be_opened_may_have_held_a_marker(threads: int) -> None:
+def test_a_segment_that_cannot_be_opened_may_have_held_a_marker(threads):
     segments = [(0, data(0, 5) + data(1, -1)), (2, commit(2, 5) + data(3, -1)), (4, data(4, -1) + data(5, 5))]
     with partition_of([*segments, (6, commit(6, 5))]) as partition:
         lost = partition.segments[1].path
@@ -416,7 +406,7 @@ def test_a_segment_that_cannot_be_opened_may_have_held_a_marker(threads: int) ->
         assert skipped(partition, "stop", isolation_level="read_uncommitted")[0] == [0, 1]
 
 
-def test_bytes_that_are_passed_over_without_a_gap_in_the_offsets_held_none() -> None:
+def test_bytes_that_are_passed_over_without_a_gap_in_the_offsets_held_none():
     content = data(0, 5)
     with partition_of([(0, content + b"\xee" * 300), (1, data(1, 5) + commit(2, 5))]) as partition:
         read, findings = skipped(partition)
@@ -424,7 +414,7 @@ def test_bytes_that_are_passed_over_without_a_gap_in_the_offsets_held_none() -> 
         assert [found.reason for found in findings] == ["size_negative"]
 
 
-def test_a_marker_that_says_neither_is_of_unknown_outcome() -> None:
+def test_a_marker_that_says_neither_is_of_unknown_outcome():
     odd = builder.control_batch(9, base_offset=2, producer_id=5)
     content = data(0, 5) + data(1, 6) + odd + commit(3, 6) + data(4, -1)
     with partition_of([(0, content)]) as partition:
@@ -437,7 +427,7 @@ def test_a_marker_that_says_neither_is_of_unknown_outcome() -> None:
         assert skipped(partition, "stop")[0] == []
 
 
-def test_damage_before_the_range_concerns_it_only_through_what_was_open_there() -> None:
+def test_damage_before_the_range_concerns_it_only_through_what_was_open_there():
     content = data(0, 5) + flipped(abort(1, 5)) + data(2, -1) + data(3, -1)
     with partition_of([(0, content)]) as partition:
         assert skipped(partition, start_offset=2) == ([2, 3], [])
@@ -447,7 +437,7 @@ def test_damage_before_the_range_concerns_it_only_through_what_was_open_there() 
 
 
 @pytest.mark.parametrize("size", [None, 300, 700, 2000])
-def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_markers_are(size: int | None) -> None:
+def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_markers_are(size):
     log = b"".join(
         [
             data(6, 7, 3),
@@ -468,12 +458,12 @@ def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_mark
 # --------------------------------------------------------------------------------- abort markers that are missing
 
 
-def index_of(*entries: tuple[int, int, int]) -> bytes:
+def index_of(*entries):
     """A transaction index: producer, first offset, and offset of the marker."""
     return b"".join(struct.pack(">hqqqq", 0, *entry, entry[2] + 1) for entry in entries)
 
 
-def notes_of(path: Path, **options: Any) -> tuple[list[int], list[Finding]]:
+def notes_of(path, **options):
     scan = kafkalog.scan(path, columns=["offset"], **COMMITTED, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -481,7 +471,7 @@ def notes_of(path: Path, **options: Any) -> tuple[list[int], list[Finding]]:
     return read, [one for one in scan.findings if one.reason is Reason.TRANSACTION_OUTCOME]
 
 
-LOST: dict[str, tuple[dict[int, list[bytes]], dict[int, bytes], list[int]]] = {
+LOST = {
     "in a segment": (
         {0: [data(0, -1, 2), data(2, 9, 3), data(6, -1, 2), data(8, 9, 2, producer_epoch=1), commit(10, 9)]},
         {0: index_of((9, 2, 5))},
@@ -531,9 +521,7 @@ LOST: dict[str, tuple[dict[int, list[bytes]], dict[int, bytes], list[int]]] = {
 
 
 @pytest.mark.parametrize(("segments", "indexes", "expected"), LOST.values(), ids=LOST)
-def test_records_whose_abort_the_index_alone_has_are_left_out_with_a_note(
-    tmp_path: Path, segments: dict[int, list[bytes]], indexes: dict[int, bytes], expected: list[int]
-) -> None:
+def test_records_whose_abort_the_index_alone_has_are_left_out_with_a_note(tmp_path, segments, indexes, expected):
     path = tmp_path / "t-0"
     path.mkdir()
     for base, parts in segments.items():
@@ -558,7 +546,7 @@ def test_records_whose_abort_the_index_alone_has_are_left_out_with_a_note(
 
 
 @pytest.mark.parametrize("bases", [[0], [0, 6], [0, 7]], ids=["one segment", "at the roll", "later"])
-def test_an_epoch_that_changes_within_a_transaction_is_named(tmp_path: Path, bases: list[int]) -> None:
+def test_an_epoch_that_changes_within_a_transaction_is_named(tmp_path, bases):
     batches = [data(0, -1), data(2, 9, 3), data(6, -1), data(7, 9, 2, producer_epoch=1), commit(9, 9)]
     at = [0, 2, 6, 7, 9]
     path = tmp_path / "t-0"
@@ -586,7 +574,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("batches", HEALTHY.values(), ids=HEALTHY)
-def test_healthy_transactions_give_no_finding(tmp_path: Path, batches: list[bytes]) -> None:
+def test_healthy_transactions_give_no_finding(tmp_path, batches):
     path = tmp_path / "t-0"
     path.mkdir()
     (path / kf.segment_file_name(0)).write_bytes(b"".join(batches))
@@ -596,7 +584,7 @@ def test_healthy_transactions_give_no_finding(tmp_path: Path, batches: list[byte
     assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
 
 
-def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_others(tmp_path: Path) -> None:
+def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_others(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()
     (path / kf.segment_file_name(0)).write_bytes(data(0, -1) + data(7, 9) + commit(8, 9))

@@ -1,7 +1,5 @@
 """Transactions as batches go by, held against the twin's bookkeeping."""
 
-from __future__ import annotations
-
 import itertools
 
 import builder
@@ -20,20 +18,20 @@ from kafkalog.state.transactions import ENDED_DTYPE, Outcome, TransactionReplay,
 from kafkalog.storage.source import BufferSource
 
 
-def table_of(*batches: bytes) -> BatchTable:
+def table_of(*batches):
     return BatchTable.concatenate([window.batches for window in walk(BufferSource(b"".join(batches)))])
 
 
-def data(offset: int, producer_id: int) -> bytes:
+def data(offset, producer_id):
     return builder.batch_v2([builder.record_v2()], base_offset=offset, producer_id=producer_id, transactional=True)
 
 
-def marker(offset: int, producer_id: int, kind: int) -> bytes:
+def marker(offset, producer_id, kind):
     return builder.control_batch(kind, base_offset=offset, producer_id=producer_id)
 
 
 @given(log=strategies.transaction_logs(max_batches=60), cuts=st.lists(st.integers(0, 60), max_size=5))
-def test_any_history_in_any_pieces_equals_the_twin(log: strategies.TransactionLog, cuts: list[int]) -> None:
+def test_any_history_in_any_pieces_equals_the_twin(log, cuts):
     content = b"".join(content for _, content in log.segments)
     batches = list(reference.iter_batches(content))
     table = table_of(content)
@@ -57,7 +55,7 @@ def test_any_history_in_any_pieces_equals_the_twin(log: strategies.TransactionLo
         assert (np.diff(ended["end_position"]) > 0).all()
 
 
-def test_what_is_no_transaction_is_not_looked_at() -> None:
+def test_what_is_no_transaction_is_not_looked_at():
     plain = builder.batch_v2([builder.record_v2()], producer_id=4)
     homeless = builder.batch_v2([builder.record_v2()], base_offset=1, transactional=True)
     raft = builder.batch_v2([builder.record_v2(0, 0, b"\0\0\0\2", b"")], base_offset=2, control=True)
@@ -67,7 +65,7 @@ def test_what_is_no_transaction_is_not_looked_at() -> None:
     assert rows_of_transactions(table_of(plain, data(5, 4), marker(6, 4, 0))).tolist() == [1, 2]
 
 
-def test_what_is_given_up_has_ended_and_what_follows_is_another_transaction() -> None:
+def test_what_is_given_up_has_ended_and_what_follows_is_another_transaction():
     replay = TransactionReplay()
     replay.update(table_of(data(0, 1), data(1, 2)))
     given_up = replay.give_up(9, 500)
@@ -80,7 +78,7 @@ def test_what_is_given_up_has_ended_and_what_follows_is_another_transaction() ->
     assert replay.give_up(13, 900).size == 0
 
 
-def test_as_many_may_be_open_as_the_limit_says_at_the_same_time() -> None:
+def test_as_many_may_be_open_as_the_limit_says_at_the_same_time():
     replay = TransactionReplay(limits=Limits(max_open_transactions=2))
     replay.update(table_of(data(0, 1), data(1, 2)))
     replay.update(table_of(marker(2, 1, 0), data(3, 3)))
@@ -90,7 +88,7 @@ def test_as_many_may_be_open_as_the_limit_says_at_the_same_time() -> None:
         replay.update(table_of(data(4, 4)))
 
 
-def ended(*places: tuple[int, int]) -> np.ndarray:
+def ended(*places):
     found = np.zeros(len(places), ENDED_DTYPE)
     found["start_position"], found["end_position"] = np.array(places).T
     return found

@@ -1,10 +1,5 @@
 """A disk with bad sectors: zeros in their place, and which they were."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,18 +12,18 @@ DATA = np.random.default_rng(1).integers(1, 256, SIZE, np.uint8)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     (tmp_path / "x").write_bytes(DATA.tobytes())
     return tmp_path / "x"
 
 
 @pytest.fixture
-def break_sectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def break_sectors(monkeypatch):
     """Let reads of these sectors fail."""
     window = FileSource.window
 
-    def choose(*sectors: int) -> None:
-        def failing(source: FileSource, start: int, stop: int) -> object:
+    def choose(*sectors):
+        def failing(source, start, stop):
             if any(start < 512 * (sector + 1) and 512 * sector < stop for sector in sectors):
                 raise ReadError(Reason.FILE_UNREADABLE, "Input/output error", path=source.path)
             return window(source, start, stop)
@@ -39,9 +34,7 @@ def break_sectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("sectors", [(0,), (7,), (19,), (3, 4, 5), (0, 2, 18), tuple(range(20))])
-def test_a_sector_that_cannot_be_read_is_zeros_and_the_rest_is_there(
-    path: Path, break_sectors: Callable[..., None], sectors: tuple[int, ...]
-) -> None:
+def test_a_sector_that_cannot_be_read_is_zeros_and_the_rest_is_there(path, break_sectors, sectors):
     break_sectors(*sectors)
     expected = DATA.copy()
     for sector in sectors:
@@ -60,7 +53,7 @@ def test_a_sector_that_cannot_be_read_is_zeros_and_the_rest_is_there(
         assert all(source.is_unreadable(at, at + 1) == (expected[at] == 0) for at in range(0, SIZE, 97))
 
 
-def test_a_file_that_shrinks_has_changed(path: Path) -> None:
+def test_a_file_that_shrinks_has_changed(path):
     with BadSectorSource(path) as source:
         path.write_bytes(b"x")
         with pytest.raises(FileChangedError):

@@ -1,7 +1,5 @@
 """Locks on partitions and files: one writer at a time, released with the writer."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import resource
@@ -21,11 +19,11 @@ from kafkalog.writing.partition_writer import PartitionWriter
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return write_two_and_roll(tmp_path / "logs" / "orders-0")
 
 
-def test_a_partition_has_one_writer_at_a_time_also_within_a_process(path: Path) -> None:
+def test_a_partition_has_one_writer_at_a_time_also_within_a_process(path):
     with PartitionWriter(path) as writer:
         writer.append({"value": [b"new"], "timestamp": [2]})
         with pytest.raises(UnsafePathError, match="another process or writer is writing to this partition"):
@@ -39,7 +37,7 @@ def test_a_partition_has_one_writer_at_a_time_also_within_a_process(path: Path) 
     assert kafkalog.read_table(path)["value"].to_pylist() == [b"old 0", b"old 1", b"new"]
 
 
-def test_a_lock_goes_with_its_writer_and_not_with_a_fork_of_it(path: Path) -> None:
+def test_a_lock_goes_with_its_writer_and_not_with_a_fork_of_it(path):
     with PartitionWriter(path):
         child = os.fork()
         if not child:
@@ -69,8 +67,8 @@ def test_a_lock_goes_with_its_writer_and_not_with_a_fork_of_it(path: Path) -> No
         os.waitpid(child, 0)
 
 
-def test_a_file_system_without_locks_is_written_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot(*_: object) -> None:
+def test_a_file_system_without_locks_is_written_to(path, monkeypatch):
+    def cannot(*_):
         raise OSError(95, "no locks here")
 
     monkeypatch.setattr(fcntl, "flock", cannot)
@@ -79,7 +77,7 @@ def test_a_file_system_without_locks_is_written_to(path: Path, monkeypatch: pyte
     assert kafkalog.scan(path).count_rows() == 3
 
 
-def test_directories_that_are_not_there_or_are_being_staged_need_no_lock(tmp_path: Path) -> None:
+def test_directories_that_are_not_there_or_are_being_staged_need_no_lock(tmp_path):
     with hold_partitions([tmp_path / "none-0"]):
         pass
     staged = tmp_path / ".x.kafkalog-staged" / "orders-0"
@@ -107,7 +105,7 @@ except kafkalog.UnsupportedError as error:
 """
 
 
-def test_a_record_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
+def test_a_record_lock_is_seen_while_it_is_held(tmp_path):
     path = tmp_path / ".lock"
     assert not is_locked(tmp_path)
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
@@ -120,7 +118,7 @@ def test_a_record_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
 
 
-def test_without_locks_and_positional_reads_kafkalog_reads_and_refuses_to_write(tmp_path: Path) -> None:
+def test_without_locks_and_positional_reads_kafkalog_reads_and_refuses_to_write(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX, str(GOLDEN), str(tmp_path / "out")],
         capture_output=True,
@@ -139,13 +137,13 @@ class Limits:
 
     RLIMIT_NOFILE, RLIM_INFINITY = resource.RLIMIT_NOFILE, resource.RLIM_INFINITY
 
-    def __init__(self, soft: int, hard: int, is_fixed: bool = False) -> None:
+    def __init__(self, soft, hard, is_fixed=False):
         self.now, self._is_fixed = (soft, hard), is_fixed
 
-    def getrlimit(self, _: int) -> tuple[int, int]:
+    def getrlimit(self, _):
         return self.now
 
-    def setrlimit(self, _: int, limits: tuple[int, int]) -> None:
+    def setrlimit(self, _, limits):
         if self._is_fixed:
             raise ValueError("not allowed to raise maximum limit")
         self.now = limits
@@ -165,9 +163,7 @@ NONE = resource.RLIM_INFINITY
         (NONE, NONE, NONE),
     ],
 )
-def test_the_soft_limit_is_raised_as_far_as_needed(
-    soft: int, hard: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_soft_limit_is_raised_as_far_as_needed(soft, hard, expected, monkeypatch, tmp_path):
     limits = Limits(soft, hard)
     monkeypatch.setattr("kafkalog.storage.open_file_limit.resource", limits)
     allow_open_files(100, path=tmp_path)
@@ -178,9 +174,7 @@ def test_the_soft_limit_is_raised_as_far_as_needed(
     ("limits", "most"),
     [(Limits(64, 99 + SPARE_FILES), 99 + SPARE_FILES), (Limits(64, NONE, True), 64), (Limits(64, 500, True), 500)],
 )
-def test_what_cannot_be_raised_is_said(
-    limits: Limits, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_cannot_be_raised_is_said(limits, most, monkeypatch, tmp_path):
     monkeypatch.setattr("kafkalog.storage.open_file_limit.resource", limits)
     with pytest.raises(WriteError, match=rf"{100 + SPARE_FILES} open files, but its limit is {most}:"):
         allow_open_files(100, path=tmp_path)

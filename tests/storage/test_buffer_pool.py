@@ -1,10 +1,7 @@
 """Memory that comes back: never while somebody looks at it, never without bound."""
 
-from __future__ import annotations
-
 import gc
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ MEBIBYTE = 2**20
 
 
 @pytest.fixture(autouse=True)
-def _nothing_else_is_freed() -> Iterator[None]:
+def _nothing_else_is_freed():
     """What tests before left in circles goes before or after, as its blocks would change what waits."""
     gc.collect()
     gc.disable()
@@ -26,7 +23,7 @@ def _nothing_else_is_freed() -> Iterator[None]:
     gc.enable()
 
 
-def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
+def test_memory_that_a_view_points_into_is_not_handed_out():
     whole = empty(MEBIBYTE, np.uint8)
     whole[:] = 7
     view = whole[1000:2000].view(np.int64)
@@ -37,7 +34,7 @@ def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
     assert (view == int.from_bytes(bytes([7] * 8), "little")).all()
 
 
-def test_what_waits_is_bounded() -> None:
+def test_what_waits_is_bounded():
     blocks = [empty(n * MEBIBYTE, np.uint8) for n in range(1, 17)] * 2
     blocks.clear()
     assert 0 < kept_bytes() <= 24 * MEBIBYTE
@@ -50,7 +47,7 @@ def test_what_waits_is_bounded() -> None:
     assert 0 < kept_bytes() <= 24 * MEBIBYTE
 
 
-def test_large_and_small_memory_is_given_back() -> None:
+def test_large_and_small_memory_is_given_back():
     before = kept_bytes()
     for size in (0, 1, 100, 65_000, 17 * MEBIBYTE):
         block = empty(size, np.uint8)
@@ -60,15 +57,15 @@ def test_large_and_small_memory_is_given_back() -> None:
         assert kept_bytes() == before
 
 
-def test_more_than_there_is_is_a_memory_error() -> None:
+def test_more_than_there_is_is_a_memory_error():
     with pytest.raises(MemoryError):
         Block(2**63 - 1)
 
 
-def test_threads_never_share_a_block() -> None:
+def test_threads_never_share_a_block():
     wrong = []
 
-    def work(number: int) -> None:
+    def work(number):
         for turn in range(300):
             mine = empty(MEBIBYTE // 8 * (1 + turn % 3), np.uint8)
             mine[:] = number
@@ -83,7 +80,7 @@ def test_threads_never_share_a_block() -> None:
     assert not wrong
 
 
-def test_an_array_grows_part_by_part() -> None:
+def test_an_array_grows_part_by_part():
     rng = np.random.default_rng(42)
     for dtype in (np.uint8, np.int32, np.int64, np.bool_):
         array, parts = GrowingArray(dtype), [np.empty(0, dtype)]
@@ -95,7 +92,7 @@ def test_an_array_grows_part_by_part() -> None:
     assert GrowingArray(np.int64).finish().size == 0
 
 
-def test_bytes_that_somebody_looks_at_do_not_move() -> None:
+def test_bytes_that_somebody_looks_at_do_not_move():
     growing = Growing()
     assert [growing.extend(n) for n in (10, 20, 0)] == [0, 10, 30]
     view = np.frombuffer(memoryview(growing), np.uint8)

@@ -1,9 +1,6 @@
 """Locations stand in for paths: their names, parents and neighbours, and what is asked of a store."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,31 +11,31 @@ from kafkalog.storage.location import Entry, Location, as_path, clean, is_url, p
 class Store:
     """A store of one directory; `asked` has each question."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self):
+        self.asked = []
 
-    def url_of(self, key: str) -> str:
+    def url_of(self, key):
         """A URL."""
         return f"x://{key}"
 
-    def list(self, directory: str) -> list[Entry]:
+    def list(self, directory):
         """Two entries."""
         self.asked.append(f"list {directory}")
         return [Entry("a.log", 3), Entry("sub", is_directory=True)] if directory in ("", "d") else []
 
-    def status(self, key: str) -> Entry | None:
+    def status(self, key):
         """One file."""
         self.asked.append(f"status {key}")
         return Entry("a.log", 3) if key == "d/a.log" else None
 
 
-def made(key: str) -> tuple[Location, Store]:
+def made(key):
     """A location and its store."""
     store = Store()
-    return Location(store, key), store  # type: ignore[arg-type]
+    return Location(store, key), store
 
 
-def test_names_are_those_of_paths() -> None:
+def test_names_are_those_of_paths():
     place, store = made("d/e/a.log")
     path = Path("/d/e/a.log")
     for name in ("name", "stem", "suffix"):
@@ -55,7 +52,7 @@ def test_names_are_those_of_paths() -> None:
     assert not store.asked
 
 
-def test_a_directory_is_listed_once() -> None:
+def test_a_directory_is_listed_once():
     place, store = made("d")
     assert place.is_dir()
     assert (place / "a.log").is_file()
@@ -69,7 +66,7 @@ def test_a_directory_is_listed_once() -> None:
     assert store.asked[1:] == ["list d"]
 
 
-def test_a_file_alone_takes_one_question() -> None:
+def test_a_file_alone_takes_one_question():
     place, store = made("d/a.log")
     assert place.is_file()
     assert not place.is_dir()
@@ -92,7 +89,7 @@ def test_a_file_alone_takes_one_question() -> None:
         ("./s3:/x", False),
     ],
 )
-def test_urls_are_told_from_paths(text: str, is_one: bool) -> None:
+def test_urls_are_told_from_paths(text, is_one):
     assert is_url(text) is is_one
 
 
@@ -100,10 +97,10 @@ def test_urls_are_told_from_paths(text: str, is_one: bool) -> None:
     "text",
     ["https://u:hush@h/x", "at https://h/x?sig=hush, 403", "token=hush", "Signature=hush&x", "s3://hush@b"],
 )
-def test_cleaned_texts_have_no_secrets(text: str) -> None:
+def test_cleaned_texts_have_no_secrets(text):
     assert "hush" not in clean(text)
 
 
-def test_cleaned_texts_keep_the_rest() -> None:
-    texts: list[Any] = ["https://h/x/y: 404 not found", '<?xml version="1.0"?>', "what?"]
+def test_cleaned_texts_keep_the_rest():
+    texts = ["https://h/x/y: 404 not found", '<?xml version="1.0"?>', "what?"]
     assert [clean(text) for text in texts] == texts

@@ -1,13 +1,9 @@
 """Moves, copies and removals: an undo removes what it placed, and nothing else."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,21 +17,19 @@ from kafkalog.storage.removals import directory_identity, removed_directory, was
 from kafkalog.storage.staging import staged_directory, staged_file
 
 
-def replace(path: Path) -> None:
+def replace(path):
     with staged_file(path, overwrite=True) as file:
         file.write(b"theirs")
 
 
-def append(path: Path) -> None:
+def append(path):
     with path.open("ab") as file:
         file.write(b"theirs")
 
 
 @pytest.mark.parametrize("what", ["add", "put"])
 @pytest.mark.parametrize(("change", "left"), [(replace, b"theirs"), (append, b"minetheirs"), (Path.unlink, None)])
-def test_an_undo_takes_back_what_it_placed_and_nothing_else(
-    tmp_path: Path, change: Any, left: bytes | None, what: Any
-) -> None:
+def test_an_undo_takes_back_what_it_placed_and_nothing_else(tmp_path, change, left, what):
     target = tmp_path / "there"
     target.mkdir()
     old = dict.fromkeys(("last", "taken", *(["one", "two"] if what == "put" else [])), b"old")
@@ -49,7 +43,7 @@ def test_an_undo_takes_back_what_it_placed_and_nothing_else(
     assert found == (old if left is None else {**old, "one": left})
 
 
-def add_files(target: Path, groups: list[list[Move]]) -> None:
+def add_files(target, groups):
     with staged_additions(target, groups) as staged:
         for name in ("one", "two", "last"):
             with staged.create(name) as file:
@@ -59,11 +53,11 @@ def add_files(target: Path, groups: list[list[Move]]) -> None:
 class Steps(list[list[Move]]):
     """Groups of moves, with something that happens to a file behind the first."""
 
-    def __init__(self, groups: list[list[Move]], path: Path, change: Any) -> None:
+    def __init__(self, groups, path, change):
         super().__init__(groups)
         self._path, self._change = path, change
 
-    def __iter__(self) -> Iterator[list[Move]]:
+    def __iter__(self):
         for i, group in enumerate(super().__iter__()):
             if i == 1:
                 self._change(self._path)
@@ -71,14 +65,14 @@ class Steps(list[list[Move]]):
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "partition.metadata").write_text("version: 0\n")
     return tmp_path / "t-0"
 
 
-def test_a_directory_of_the_same_name_is_another_one_beside_a_broker_alone(partition: Path) -> None:
+def test_a_directory_of_the_same_name_is_another_one_beside_a_broker_alone(partition):
     identity = directory_identity(partition)
     assert identity is not None
     aside = partition.with_name("aside")
@@ -99,7 +93,7 @@ def test_a_directory_of_the_same_name_is_another_one_beside_a_broker_alone(parti
         assert removed_directory(partition, identity=identity) is None
 
 
-def test_a_topic_id_that_was_written_anew_tells_where_the_inode_is_the_same(partition: Path) -> None:
+def test_a_topic_id_that_was_written_anew_tells_where_the_inode_is_the_same(partition):
     identity = directory_identity(partition)
     assert identity is not None
     metadata = partition / "partition.metadata"
@@ -112,7 +106,7 @@ def test_a_topic_id_that_was_written_anew_tells_where_the_inode_is_the_same(part
         assert was_replaced(partition, identity)
 
 
-def test_another_topic_id_tells_everywhere_and_an_inode_where_it_was_seen(partition: Path) -> None:
+def test_another_topic_id_tells_everywhere_and_an_inode_where_it_was_seen(partition):
     metadata = partition / "partition.metadata"
     metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
     here = directory_identity(partition)
@@ -133,16 +127,14 @@ def test_another_topic_id_tells_everywhere_and_an_inode_where_it_was_seen(partit
     assert not was_replaced(partition, elsewhere)  # nothing waits for a writer
 
 
-def test_what_is_not_there_has_no_identity(tmp_path: Path) -> None:
+def test_what_is_not_there_has_no_identity(tmp_path):
     assert directory_identity(tmp_path / "t-1") is None
     assert not was_replaced(tmp_path / "t-1", None)
     assert removed_directory(tmp_path / "none" / "t-1") is None
 
 
-def test_a_name_that_is_taken_is_not_renamed_to_where_the_file_system_cannot_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cannot(*_: object) -> None:
+def test_a_name_that_is_taken_is_not_renamed_to_where_the_file_system_cannot_tell(tmp_path, monkeypatch):
+    def cannot(*_):
         raise OSError(errno.EINVAL, "no flags here")
 
     monkeypatch.setattr(file_steps, "_renameat2", cannot)
@@ -155,7 +147,7 @@ def test_a_name_that_is_taken_is_not_renamed_to_where_the_file_system_cannot_tel
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "data" / "x.log"
     path.parent.mkdir()
     path.write_bytes(bytes(range(250)) * 40)
@@ -164,11 +156,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("size", "window"), [(None, 2**23), (None, 999), (2500, 999), (0, 999), (20_000, 999)])
-def test_a_copy_has_the_bytes_and_the_time(
-    path: Path, tmp_path: Path, size: int | None, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_has_the_bytes_and_the_time(path, tmp_path, size, window, monkeypatch):
     monkeypatch.setattr(copying, "_WINDOW_BYTES", window)
-    done: list[int] = []
+    done = []
     with staged_directory(tmp_path / "out") as staged:
         copy_file(path, staged, "y.log", size=size, progress=done.append)
     copy = tmp_path / "out" / "y.log"
@@ -178,7 +168,7 @@ def test_a_copy_has_the_bytes_and_the_time(
     assert copy.stat().st_mtime_ns == 123_456 * 10**6
 
 
-def test_what_is_kept_is_a_link(path: Path, tmp_path: Path) -> None:
+def test_what_is_kept_is_a_link(path, tmp_path):
     backup = Backup(tmp_path / "old")
     backup.keep(path, "t-0/x.log")
     backup.sync()
@@ -187,10 +177,8 @@ def test_what_is_kept_is_a_link(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EMLINK])
-def test_where_nothing_can_be_linked_it_is_a_copy(
-    path: Path, tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cannot(*_: object) -> None:
+def test_where_nothing_can_be_linked_it_is_a_copy(path, tmp_path, code, monkeypatch):
+    def cannot(*_):
         raise OSError(code, os.strerror(code))
 
     backup = Backup(tmp_path / "old")
@@ -202,8 +190,8 @@ def test_where_nothing_can_be_linked_it_is_a_copy(
     assert (kept.read_bytes(), kept.stat().st_mtime_ns) == (path.read_bytes(), path.stat().st_mtime_ns)
 
 
-def test_another_error_is_said(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot(*_: object) -> None:
+def test_another_error_is_said(path, tmp_path, monkeypatch):
+    def cannot(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     backup = Backup(tmp_path / "old")
@@ -213,7 +201,7 @@ def test_another_error_is_said(path: Path, tmp_path: Path, monkeypatch: pytest.M
     assert backup.n_files == 0
 
 
-def test_a_backup_never_replaces_another(path: Path, tmp_path: Path) -> None:
+def test_a_backup_never_replaces_another(path, tmp_path):
     (tmp_path / "old").mkdir()
     Backup(tmp_path / "old").keep(path, "x.log")
     for taken in (tmp_path / "old", path):

@@ -1,10 +1,7 @@
 """Output never lands in what is read, nor where a broker would find foreign files."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.job_directories import StagingArea
 
 
-def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: Path) -> None:
+def test_output_is_refused_where_it_would_do_harm(log_dir_copy, tmp_path):
     partition = log_dir_copy / "p-multi-0"
     log = partition / "00000000000000000000.log"
     away = tmp_path / "away"
@@ -45,7 +42,7 @@ def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: 
     check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
 
 
-def test_what_an_earlier_run_wrote_is_there_already_and_no_danger(log_dir: Path, tmp_path: Path) -> None:
+def test_what_an_earlier_run_wrote_is_there_already_and_no_danger(log_dir, tmp_path):
     for target in (log_dir, log_dir / "p-multi-1"):
         with pytest.raises(UnsafePathError):
             check_outside(target, [tmp_path])
@@ -55,10 +52,10 @@ def test_what_an_earlier_run_wrote_is_there_already_and_no_danger(log_dir: Path,
     again = {"output": shutil.copytree(log_dir, tmp_path / "out")}, {"in_place": True, "backup": tmp_path / "out"}
     for where in again:
         with pytest.raises(OutputExistsError):
-            kafkalog.recover(shutil.copytree(log_dir, tmp_path / "log", dirs_exist_ok=True), **where)  # type: ignore[arg-type]
+            kafkalog.recover(shutil.copytree(log_dir, tmp_path / "log", dirs_exist_ok=True), **where)
 
 
-def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:
+def test_nothing_is_staged_where_partitions_lie(log_dir_copy, tmp_path):
     for name in os.listdir(log_dir_copy):
         if (log_dir_copy / name).is_file():
             (log_dir_copy / name).unlink()
@@ -84,7 +81,7 @@ def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Pa
         check_stage_in(tmp_path / "new")
 
 
-def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path: Path) -> None:
+def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy, tmp_path):
     for name in os.listdir(log_dir_copy):
         if (log_dir_copy / name).is_file():
             (log_dir_copy / name).unlink()
@@ -101,14 +98,14 @@ def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path
             action()
 
 
-def test_output_to_a_url_is_refused_with_the_url_as_given() -> None:
+def test_output_to_a_url_is_refused_with_the_url_as_given():
     with pytest.raises(WriteError, match=r"^s3://bucket/lake: write_failed: this is a URL, .* local files only"):
         check_outside("s3://bucket/lake", [])
     with pytest.raises(WriteError, match="this is a URL"):
         staged_directory("s3://bucket/lake", overwrite=False).__enter__()
 
 
-def test_names_that_are_made_fit_in_a_file_system(tmp_path: Path) -> None:
+def test_names_that_are_made_fit_in_a_file_system(tmp_path):
     assert fitting_name("orders-0", ".x") == "orders-0.x"
     names = [fitting_name(stem, ".unverified.jsonl") for stem in ("t" * 249 + "-1", "t" * 249 + "-2", "\u00e9" * 200)]
     assert len({*names}) == 3
@@ -117,7 +114,7 @@ def test_names_that_are_made_fit_in_a_file_system(tmp_path: Path) -> None:
         (tmp_path / name).touch()
 
 
-def test_one_partition_goes_to_a_directory_named_like_one() -> None:
+def test_one_partition_goes_to_a_directory_named_like_one():
     assert named_partition("copy/orders-0", is_one=True) == kafkalog.TopicPartition("orders", 0)
     assert named_partition("copy/orders-0", is_one=False) is None
     assert named_partition("copy", is_one=True) is None

@@ -1,11 +1,7 @@
 """What is fetched of bytes that are fetched in ranges: what is needed, once, and little more."""
 
-from __future__ import annotations
-
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -18,18 +14,17 @@ from kafkalog._kernels.crc import checksum_crc32c
 from kafkalog.errors import ReadError
 from kafkalog.log.segment import Segment
 from kafkalog.storage.ranges import RangeSource
-from kafkalog.storage.source import Bytes, ByteSource
 
 
 class CountingSource(RangeSource):
     """The bytes of a file; `fetched` collects the ranges that are fetched."""
 
-    def __init__(self, path: Path, fetched: list[tuple[int, int]]) -> None:
+    def __init__(self, path, fetched):
         self._content = path.read_bytes()
         self._fetched, self._counting = fetched, threading.Lock()
         super().__init__(len(self._content), path=str(path))
 
-    def fetch(self, start: int, stop: int) -> Bytes:
+    def fetch(self, start, stop):
         """Fetch bytes, and count them."""
         with self._counting:
             self._fetched.append((start, stop))
@@ -45,21 +40,21 @@ class CountedSegment(Segment):
         Start and stop of each range that was fetched.
     """
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.fetched: list[tuple[int, int]] = []
+    def __init__(self, path, **options):
+        self.fetched = []
         super().__init__(path, **options)
         self.fetched.clear()
 
-    def open(self) -> ByteSource:
+    def open(self):
         """The bytes of the file, fetched in ranges."""
         return CountingSource(self.path, self.fetched)
 
-    def reopened(self) -> Segment:
+    def reopened(self):
         """A segment that counts, too."""
         return self
 
     @property
-    def n_fetched(self) -> int:
+    def n_fetched(self):
         """How many bytes were fetched, those fetched twice counted twice."""
         return sum(stop - start for start, stop in self.fetched)
 
@@ -71,7 +66,7 @@ SPARE = 2**21
 N_THREADS = (1, 2, 3, 4)
 
 
-def _batches(n: int, value_bytes: int, records_in_batch: int = 4) -> list[bytes]:
+def _batches(n, value_bytes, records_in_batch=4):
     rng = np.random.default_rng(5)
     made = []
     for number in range(n):
@@ -86,18 +81,18 @@ def _batches(n: int, value_bytes: int, records_in_batch: int = 4) -> list[bytes]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["without indexes", "with indexes"])
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(request, tmp_path_factory):
     """A segment of 24 MiB in batches of 16 KiB."""
     return _segment(tmp_path_factory, _batches(1536, 4096), is_indexed=request.param)
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory):
     """A segment of 24 MiB in batches of 1 MiB."""
     return _segment(tmp_path_factory, _batches(24, 2**18), is_indexed=False)
 
 
-def _segment(factory: pytest.TempPathFactory, batches: list[bytes], *, is_indexed: bool) -> Path:
+def _segment(factory, batches, *, is_indexed):
     path = factory.mktemp("logs") / "orders-0" / f"{0:020d}.log"
     path.parent.mkdir()
     path.write_bytes(b"".join(batches))
@@ -106,7 +101,7 @@ def _segment(factory: pytest.TempPathFactory, batches: list[bytes], *, is_indexe
     return path
 
 
-READERS: dict[str, Any] = {
+READERS = {
     "table": lambda segment, **options: segment.to_table(**options),
     "numpy": lambda segment, **options: kafkalog.read_numpy(segment, **options),
     "views": lambda segment, **options: segment.to_table(binary_type=pa.binary_view(), **options),
@@ -119,7 +114,7 @@ READERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("threads", thinned(N_THREADS, 3))
 @pytest.mark.parametrize("reader", READERS)
-def test_a_whole_segment_is_fetched_once(small: Path, reader: str, threads: int) -> None:
+def test_a_whole_segment_is_fetched_once(small, reader, threads):
     segment = CountedSegment(small)
     found = READERS[reader](segment, threads=threads)
     assert getattr(found, "n_records", found if isinstance(found, int) else len(found)) == 4 * 1536
@@ -127,13 +122,13 @@ def test_a_whole_segment_is_fetched_once(small: Path, reader: str, threads: int)
 
 
 @pytest.mark.parametrize("threads", N_THREADS)
-def test_batches_that_cross_the_ends_of_windows_are_fetched_once(large: Path, threads: int) -> None:
+def test_batches_that_cross_the_ends_of_windows_are_fetched_once(large, threads):
     segment = CountedSegment(large)
     assert len(segment.to_table(threads=threads)) == 4 * 24
     assert segment.n_fetched <= 1.1 * segment.size_in_bytes
 
 
-def test_verify_fetches_a_segment_once(small: Path) -> None:
+def test_verify_fetches_a_segment_once(small):
     segment = CountedSegment(small)
     assert kafkalog.verify(segment).ok
     assert segment.n_fetched <= 1.1 * segment.size_in_bytes + SPARE
@@ -141,7 +136,7 @@ def test_verify_fetches_a_segment_once(small: Path) -> None:
 
 @pytest.mark.parametrize("threads", N_THREADS)
 @pytest.mark.parametrize(("start", "end"), [(0, 2000), (1500, 2000), (4000, 4001), (6000, None)])
-def test_a_range_of_offsets_fetches_little_more(small: Path, start: int, end: int | None, threads: int) -> None:
+def test_a_range_of_offsets_fetches_little_more(small, start, end, threads):
     segment = CountedSegment(small)
     assert segment.to_table(start_offset=start, end_offset=end, threads=threads)["offset"][0].as_py() == start
     has_index = segment.offset_index is not None
@@ -151,14 +146,14 @@ def test_a_range_of_offsets_fetches_little_more(small: Path, start: int, end: in
 
 
 @pytest.mark.parametrize("threads", N_THREADS)
-def test_the_first_records_take_one_piece(small: Path, threads: int) -> None:
+def test_the_first_records_take_one_piece(small, threads):
     segment = CountedSegment(small)
     assert len(kafkalog.scan(segment, threads=threads).head(5)) == 5
     assert len(segment.fetched) == 1
     assert segment.n_fetched <= SPARE
 
 
-def test_headers_of_large_batches_are_fetched_alone(large: Path) -> None:
+def test_headers_of_large_batches_are_fetched_alone(large):
     segment = CountedSegment(large)
     assert len(segment.batches) == 24
     assert segment.n_fetched <= 24 * 2**16
@@ -167,17 +162,17 @@ def test_headers_of_large_batches_are_fetched_alone(large: Path) -> None:
     assert segment.n_fetched <= 24 * 2**16
 
 
-def test_headers_of_small_batches_are_fetched_with_their_bytes(small: Path) -> None:
+def test_headers_of_small_batches_are_fetched_with_their_bytes(small):
     segment = CountedSegment(small)
     assert len(segment.batches) == 1536
     assert segment.n_fetched <= 1.1 * segment.size_in_bytes
     assert len(segment.fetched) <= 16
 
 
-def test_windows_are_the_bytes_of_the_file(tmp_path: Path) -> None:
+def test_windows_are_the_bytes_of_the_file(tmp_path):
     content = np.random.default_rng(1).bytes(2**20)
     (tmp_path / "x").write_bytes(content)
-    fetched: list[tuple[int, int]] = []
+    fetched = []
     source = CountingSource(tmp_path / "x", fetched)
     ends = np.sort(np.random.default_rng(2).integers(0, 2**20 + 1, (200, 2)), axis=1)
     for start, stop in ends.tolist():
@@ -193,7 +188,7 @@ class SlowSource(CountingSource):
 
     most = n_now = 0
 
-    def fetch(self, start: int, stop: int) -> Bytes:
+    def fetch(self, start, stop):
         """Fetch bytes, slowly."""
         with self._counting:
             self.n_now += 1
@@ -204,7 +199,7 @@ class SlowSource(CountingSource):
         return super().fetch(start, stop)
 
 
-def test_what_is_planned_is_fetched_ahead_and_no_more(small: Path) -> None:
+def test_what_is_planned_is_fetched_ahead_and_no_more(small):
     size, fetched = small.stat().st_size, list[tuple[int, int]]()
     stop = size - 2**21
     with SlowSource(small, fetched) as source:
@@ -218,14 +213,14 @@ def test_what_is_planned_is_fetched_ahead_and_no_more(small: Path) -> None:
         assert max(b - a for a, b in fetched) <= 2**22
 
 
-def test_an_error_of_a_piece_is_raised_where_it_is_read(small: Path) -> None:
+def test_an_error_of_a_piece_is_raised_where_it_is_read(small):
     class Failing(SlowSource):
-        def fetch(self, start: int, stop: int) -> Bytes:
+        def fetch(self, start, stop):
             if start >= 2**23:
                 raise ReadError("file_unreadable", "503", path=self.path, position=start)
             return super().fetch(start, stop)
 
-    fetched: list[tuple[int, int]] = []
+    fetched = []
     with Failing(small, fetched) as source:
         source.plan(0, source.size)
         assert source.window(0, 2**22).size == 2**22

@@ -1,12 +1,9 @@
 """Byte sources: the same bytes by every way, and an error, never a signal, when the file changes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,24 +11,24 @@ from effort import thinned
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage import source as source_module
-from kafkalog.storage.source import BufferSource, ByteSource, FileSource, open_source
+from kafkalog.storage.source import BufferSource, FileSource, open_source
 
 SIZE = 3 * 2**20 + 17
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "some.log"
     path.write_bytes(np.random.default_rng(1).bytes(SIZE))
     return path
 
 
-def sources(path: Path) -> list[ByteSource]:
+def sources(path):
     return [FileSource(path), FileSource(path, memory_map=True), BufferSource(path.read_bytes())]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 1), (5, 4096), (4095, 4098), (1 << 20, SIZE), (SIZE, SIZE)])
-def test_every_source_gives_the_same_window(path: Path, start: int, stop: int) -> None:
+def test_every_source_gives_the_same_window(path, start, stop):
     expected = path.read_bytes()[start:stop]
     for source in sources(path):
         with source:
@@ -41,7 +38,7 @@ def test_every_source_gives_the_same_window(path: Path, start: int, stop: int) -
             assert source.size == SIZE
 
 
-def test_a_released_window_is_used_again_and_others_stay_as_they_are(path: Path) -> None:
+def test_a_released_window_is_used_again_and_others_stay_as_they_are(path):
     data = path.read_bytes()
     for source in sources(path):
         with source:
@@ -54,14 +51,14 @@ def test_a_released_window_is_used_again_and_others_stay_as_they_are(path: Path)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (5, 4), (0, SIZE + 1)])
-def test_a_window_outside_the_file_is_misuse(path: Path, start: int, stop: int) -> None:
+def test_a_window_outside_the_file_is_misuse(path, start, stop):
     for source in sources(path):
         with source, pytest.raises(ValueError, match="outside"):
             source.window(start, stop)
 
 
 @pytest.mark.parametrize("memory_map", [True, False])
-def test_a_file_that_shrinks_while_read_is_an_error(path: Path, memory_map: bool) -> None:
+def test_a_file_that_shrinks_while_read_is_an_error(path, memory_map):
     with open_source(path, memory_map=memory_map) as source:
         source.window(0, 100)
         os.truncate(path, 4096)
@@ -73,7 +70,7 @@ def test_a_file_that_shrinks_while_read_is_an_error(path: Path, memory_map: bool
 
 
 @pytest.mark.parametrize("memory_map", [True, False])
-def test_a_file_that_is_written_to_while_read_is_an_error(path: Path, memory_map: bool) -> None:
+def test_a_file_that_is_written_to_while_read_is_an_error(path, memory_map):
     with open_source(path, memory_map=memory_map) as source:
         source.window(0, 100)
         with path.open("r+b") as file:
@@ -84,7 +81,7 @@ def test_a_file_that_is_written_to_while_read_is_an_error(path: Path, memory_map
 
 
 @pytest.mark.parametrize("memory_map", [True, False])
-def test_a_file_that_grows_is_read_up_to_its_old_end(path: Path, memory_map: bool) -> None:
+def test_a_file_that_grows_is_read_up_to_its_old_end(path, memory_map):
     data = path.read_bytes()
     with open_source(path, memory_map=memory_map) as source:
         with path.open("ab") as file:
@@ -93,9 +90,7 @@ def test_a_file_that_grows_is_read_up_to_its_old_end(path: Path, memory_map: boo
 
 
 @pytest.mark.parametrize("memory_map", thinned(["auto", True, False], 2))
-def test_a_segment_that_is_cut_in_the_middle_of_a_scan_is_an_error_never_a_signal(
-    tmp_path: Path, log_dir: Path, memory_map: bool | str
-) -> None:
+def test_a_segment_that_is_cut_in_the_middle_of_a_scan_is_an_error_never_a_signal(tmp_path, log_dir, memory_map):
     # in a process of its own: a SIGBUS would end it
     program = f"""
 import os, sys, kafkalog
@@ -126,7 +121,7 @@ except kafkalog.FileChangedError as error:
     assert (done.returncode, done.stdout) == (0, "FileChangedError file_changed\n"), done.stderr
 
 
-def test_what_is_not_a_regular_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+def test_what_is_not_a_regular_file_is_refused_and_does_not_hang(tmp_path):
     fifo = tmp_path / "00000000000000000000.log"
     os.mkfifo(fifo)
     for memory_map in (True, False):
@@ -138,7 +133,7 @@ def test_what_is_not_a_regular_file_is_refused_and_does_not_hang(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell of holes")
-def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
+def test_holes_are_passed_over_without_reading_them(tmp_path):
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.write(b"x" * 5000)
@@ -157,12 +152,12 @@ def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
         assert buffer.data_end() == 3
 
 
-def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path, monkeypatch):
     """The system sets a file's time before it writes, and its size after that."""
     path = tmp_path / "f"
     path.write_bytes(b"x" * 200)
 
-    def append(seconds: float) -> None:
+    def append(seconds):
         with path.open("ab") as file:
             file.write(b"y" * 100)
 
@@ -178,7 +173,7 @@ def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path: Path, m
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
-def test_a_file_is_mapped_if_that_was_asked_for_and_its_size_is_fixed(path: Path, tmp_path: Path) -> None:
+def test_a_file_is_mapped_if_that_was_asked_for_and_its_size_is_fixed(path, tmp_path):
     data = path.read_bytes()
     with FileSource(path) as source:
         assert source.mapping() is None
@@ -204,7 +199,7 @@ def test_a_file_is_mapped_if_that_was_asked_for_and_its_size_is_fixed(path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
-def test_a_mapping_is_populated_up_to_the_end_of_its_file(path: Path) -> None:
+def test_a_mapping_is_populated_up_to_the_end_of_its_file(path):
     with FileSource(path, memory_map=True) as source:
         mapping = source.mapping()
         assert mapping is not None
@@ -214,14 +209,14 @@ def test_a_mapping_is_populated_up_to_the_end_of_its_file(path: Path) -> None:
         assert not source_module.populate(mapping[:4097])
 
 
-def test_a_system_that_cannot_populate_pages_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_cannot_populate_pages_reads(path, monkeypatch):
     monkeypatch.setattr(source_module, "populate", lambda data: False)
     with open_source(path, memory_map=True) as source:
         assert source.mapping() is None
         assert source.window(5, 9000).tobytes() == path.read_bytes()[5:9000]
 
 
-def test_a_missing_permission_comes_with_advice() -> None:
+def test_a_missing_permission_comes_with_advice():
     missing, denied = (ReadError.of(OSError(code, "no"), "t-0") for code in (errno.ENOENT, errno.EACCES))
     assert (missing.detail, missing.path) == ("no", "t-0")
     assert "read permission is needed" in denied.detail

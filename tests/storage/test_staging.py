@@ -1,7 +1,5 @@
 """Publishing: the destination is as it was or complete, whatever fails and wherever the process dies."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os
@@ -9,8 +7,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from effort import thinned
@@ -26,7 +22,7 @@ NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
 
 
-def write_new(target: Path, is_directory: bool, overwrite: bool) -> None:
+def write_new(target, is_directory, overwrite):
     """Publish `NEW` as a directory, or one file of it."""
     if not is_directory:
         with staged_file(target, overwrite=overwrite) as file:
@@ -39,7 +35,7 @@ def write_new(target: Path, is_directory: bool, overwrite: bool) -> None:
                 file.write(data)
 
 
-def write_old(target: Path, is_directory: bool) -> None:
+def write_old(target, is_directory):
     if is_directory:
         target.mkdir()
         (target / "old").write_bytes(OLD["old"])
@@ -47,7 +43,7 @@ def write_old(target: Path, is_directory: bool) -> None:
         target.write_bytes(OLD["old"])
 
 
-def content(target: Path) -> dict[str, bytes] | bytes | None:
+def content(target):
     """What is there; None for nothing."""
     if not target.exists():
         return None
@@ -56,7 +52,7 @@ def content(target: Path) -> dict[str, bytes] | bytes | None:
     return {str(path.relative_to(target)): path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()}
 
 
-def expected(is_directory: bool) -> tuple[Any, Any]:
+def expected(is_directory):
     """The new state and the old one."""
     return (NEW, OLD) if is_directory else (NEW["a"], OLD["old"])
 
@@ -66,7 +62,7 @@ scenarios = pytest.mark.parametrize(("is_directory", "overwrite"), SCENARIOS)
 
 
 @scenarios
-def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_directory: bool, overwrite: bool) -> None:
+def test_output_appears_when_the_block_ends_and_not_before(tmp_path, is_directory, overwrite):
     target = tmp_path / "out"
     new, old = expected(is_directory)
     before = None
@@ -76,7 +72,7 @@ def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_di
     stage = staged_directory if is_directory else staged_file
     seen = []
 
-    def fail() -> None:
+    def fail():
         with stage(target, overwrite=overwrite):
             seen.append(content(target))
             raise RuntimeError("in the block")
@@ -91,9 +87,7 @@ def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_di
 
 
 @scenarios
-def test_an_interrupt_at_any_moment_leaves_nothing_temporary(
-    tmp_path: Path, is_directory: bool, overwrite: bool
-) -> None:
+def test_an_interrupt_at_any_moment_leaves_nothing_temporary(tmp_path, is_directory, overwrite):
     new, old = expected(is_directory)
     begins = {step.__code__ for step in (publish.Stage.__enter__, publish.Stage._create)}
     for n in itertools.count(1):
@@ -103,7 +97,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_temporary(
             write_old(target, is_directory)
         left = n
 
-        def count(frame: FrameType, event: str, argument: object) -> None:
+        def count(frame, event, argument):
             nonlocal left
             # where the interpreter looks whether there was a signal: at the start of functions, and behind calls in C
             if event in ("call", "c_return") and frame.f_code in begins:
@@ -129,9 +123,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_temporary(
 
 @scenarios
 @pytest.mark.parametrize("code", thinned([errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, None], 4))
-def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
-    tmp_path: Path, is_directory: bool, overwrite: bool, code: int | None
-) -> None:
+def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(tmp_path, is_directory, overwrite, code):
     said = "an interrupt" if code is None else os.strerror(code)
     new, old = expected(is_directory)
     n_raised = 0
@@ -141,7 +133,7 @@ def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
         if overwrite:
             write_old(target, is_directory)
 
-        def fault(name: str) -> None:
+        def fault(name):
             raise KeyboardInterrupt("an interrupt") if code is None else OSError(code, said)
 
         faulty = Faulty(n, fault)
@@ -191,8 +183,8 @@ for n in range(1, 200):
     [pytest.param(*one, marks=[] if all(one) else pytest.mark.slow) for one in SCENARIOS],
 )
 def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cleans_up(
-    tmp_path: Path, is_directory: bool, overwrite: bool
-) -> None:
+    tmp_path, is_directory, overwrite
+):
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(is_directory), str(overwrite)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
@@ -215,10 +207,8 @@ def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cle
 
 
 @scenarios
-def test_a_file_system_that_cannot_exchange_names_will_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_directory: bool, overwrite: bool
-) -> None:
-    def cannot(*_: object) -> None:
+def test_a_file_system_that_cannot_exchange_names_will_do(tmp_path, monkeypatch, is_directory, overwrite):
+    def cannot(*_):
         raise OSError(errno.EINVAL, "no flags here")
 
     monkeypatch.setattr(file_steps, "_renameat2", cannot)
@@ -235,8 +225,8 @@ def test_a_file_system_that_cannot_exchange_names_will_do(
     target = tmp_path / "again" / "out"
     target.parent.mkdir()
 
-    def fail(path: object) -> None:
-        if os.fspath(path) == str(target.parent):  # type: ignore[call-overload]
+    def fail(path):
+        if os.fspath(path) == str(target.parent):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(publish, "fsync_directory", fail)
@@ -245,13 +235,11 @@ def test_a_file_system_that_cannot_exchange_names_will_do(
     assert os.listdir(target.parent) == []
 
 
-def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cannot(*_: object) -> None:
+def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(tmp_path, monkeypatch):
+    def cannot(*_):
         raise OSError(errno.ENOSYS, "not here")
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise OSError(errno.EIO, "bad disk")
 
     monkeypatch.setattr(file_steps, "_renameat2", cannot)
@@ -264,7 +252,7 @@ def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_full_disk_is_a_write_error(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_write_error(tmp_path):
     program = """
 import resource, signal, sys
 from kafkalog.errors import WriteError
@@ -284,7 +272,7 @@ except WriteError as error:
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_what_is_there_is_not_replaced_unasked(tmp_path):
     for is_directory in (False, True):
         target = tmp_path / str(is_directory)
         write_old(target, is_directory)
@@ -301,7 +289,7 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_directory", [False, True])
-def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path, is_directory: bool) -> None:
+def test_what_appears_meanwhile_is_not_replaced(tmp_path, is_directory):
     target = tmp_path / "out"
     stage = staged_directory if is_directory else staged_file
     with pytest.raises(OutputExistsError), stage(target):
@@ -310,7 +298,7 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path, is_directory: bo
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_publication_that_is_alive_is_left_alone(tmp_path: Path) -> None:
+def test_a_publication_that_is_alive_is_left_alone(tmp_path):
     target = tmp_path / "out"
     with staged_file(target, overwrite=True) as slow:
         slow.write(b"slow")
@@ -320,7 +308,7 @@ def test_a_publication_that_is_alive_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path: Path) -> None:
+def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path):
     others = [
         ".other.01234567.kafkalog-staged",
         ".out.kafkalog-staged",
@@ -336,7 +324,7 @@ def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_directory", [False, True])
-def test_a_refused_publication_removes_what_a_killed_one_left(tmp_path: Path, is_directory: bool) -> None:
+def test_a_refused_publication_removes_what_a_killed_one_left(tmp_path, is_directory):
     write_old(tmp_path / "out", is_directory)
     (tmp_path / ".out.01234567.kafkalog-staged").touch()
     with pytest.raises(OutputExistsError), (staged_directory if is_directory else staged_file)(tmp_path / "out"):
@@ -344,7 +332,7 @@ def test_a_refused_publication_removes_what_a_killed_one_left(tmp_path: Path, is
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
+def test_a_link_is_followed_and_permissions_are_kept(tmp_path):
     real = tmp_path / "real"
     real.write_bytes(b"old")
     real.chmod(0o640)
@@ -355,7 +343,7 @@ def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path: Path) -> None:
+def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path):
     (tmp_path / "stage").mkdir()
     target = tmp_path / "logs" / "out"
     target.parent.mkdir()
@@ -371,7 +359,7 @@ def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path: Path) -> Non
             pass
 
 
-def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
+def test_names_in_a_directory_stay_in_it(tmp_path):
     with staged_directory(tmp_path / "out") as directory:
         for name in ("../x", "/x", "", "a/../../x"):
             with pytest.raises(ValueError, match="does not lead into"):
@@ -386,10 +374,8 @@ def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["removed", "cut"])
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(
-    tmp_path: Path, change: str, is_closed: bool
-) -> None:
-    def publish_it() -> None:
+def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(tmp_path, change, is_closed):
+    def publish_it():
         with staged_directory(tmp_path / "out") as directory:
             directory.create("other").write(b"untouched")
             file = directory.create("d/a")
@@ -408,7 +394,7 @@ def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(
     assert os.listdir(tmp_path) == []
 
 
-def test_what_dead_processes_left_goes_whatever_lies_beside_it(tmp_path: Path) -> None:
+def test_what_dead_processes_left_goes_whatever_lies_beside_it(tmp_path):
     for number in range(8):
         (tmp_path / f".out.{number:08x}{STAGED_SUFFIX}").symlink_to(tmp_path / "nowhere")
         (tmp_path / f".out.{number:08d}x").touch()

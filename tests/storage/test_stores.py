@@ -11,7 +11,6 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -50,27 +49,27 @@ class Requests:
     `fault(kind, path, call)` makes each answer: it may change that of the call, or raise.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path = LOG_DIR) -> None:
+    def __init__(self, monkeypatch, root=LOG_DIR):
         self.store, self.log = MemoryStore(), list[tuple[str, str, Any]]()
-        self.fault: Any = lambda kind, path, call: call()
+        self.fault = lambda kind, path, call: call()
         for file in sorted(path for path in root.rglob("*") if path.is_file()):
             obstore.put(self.store, f"log/{file.relative_to(root)}", file.read_bytes())
         for kind in ("list_with_delimiter", "head", "get"):
             monkeypatch.setattr(obstore, kind, self._counted(kind, getattr(obstore, kind)))
 
-    def _counted(self, kind: str, call: Any) -> Any:
-        def counted(store: Any, path: str | None = None, **options: Any) -> Any:
+    def _counted(self, kind, call):
+        def counted(store, path=None, **options):
             self.log.append((kind, path or "", 0 if kind != "get" else options["options"]["range"]))
             return self.fault(kind, path or "", lambda: call(store, path, **options))
 
         return counted
 
     @property
-    def place(self) -> kafkalog.Location:
+    def place(self):
         """The log dir."""
         return kafkalog.location("log", filesystem=self.store)
 
-    def count(self, kind: str) -> int:
+    def count(self, kind):
         """How many requests of a kind there were."""
         return sum(one == kind for one, _, _ in self.log)
 
@@ -78,21 +77,21 @@ class Requests:
 class Answer:
     """What `obstore.get` returns, with other bytes or metadata."""
 
-    def __init__(self, data: bytes, meta: dict[str, Any]) -> None:
+    def __init__(self, data, meta):
         self._data, self.meta = data, meta
 
-    def bytes(self) -> bytes:
+    def bytes(self):
         """The bytes."""
         return self._data
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+def requests(monkeypatch):
     return Requests(monkeypatch)
 
 
 @pytest.fixture(scope="module")
-def in_memory() -> Iterator[str]:
+def in_memory():
     """The URL of the golden log dir in fsspec's memory."""
     memory = fsspec.filesystem("memory")
     memory.put(str(LOG_DIR), "/stores-test", recursive=True)
@@ -101,7 +100,7 @@ def in_memory() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archives(tmp_path_factory):
     """A directory with log.tar and log.zip."""
     place = tmp_path_factory.mktemp("archives")
     with tarfile.open(place / "log.tar", "w") as tar:
@@ -112,14 +111,14 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def printed(capsys, *argv):
     """What a command prints for users."""
     assert main([*argv]) == 0
     return capsys.readouterr().out
 
 
 @pytest.fixture(params=["memory", "obstore", "tar", "zip", "cache"])
-def place(request: pytest.FixtureRequest, in_memory: str, archives: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def place(request, in_memory, archives, monkeypatch):
     """The golden log dir in a store."""
     match request.param:
         case "memory":
@@ -132,13 +131,13 @@ def place(request: pytest.FixtureRequest, in_memory: str, archives: Path, monkey
             return f"{kind}://backup/log_dir::{archives}/log.{kind}"
 
 
-def test_a_store_gives_what_local_files_give(place: Any) -> None:
+def test_a_store_gives_what_local_files_give(place):
     local, stored = kafkalog.open(LOG_DIR), kafkalog.open(place)
     assert [*stored] == [*local]
     for key in local:
         mine, other = stored[key], local[key]
         for level in ("read_uncommitted", "read_committed"):
-            options: dict[str, Any] = {"isolation_level": level, "on_corruption": "skip", "include_control": True}
+            options = {"isolation_level": level, "on_corruption": "skip", "include_control": True}
             assert mine.to_table(**options) == other.to_table(**options)
         assert mine.log_start_offset == other.log_start_offset
         assert mine.high_watermark == other.high_watermark
@@ -155,7 +154,7 @@ def test_a_store_gives_what_local_files_give(place: Any) -> None:
     ]
 
 
-def test_commands_take_urls(in_memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_urls(in_memory, tmp_path, capsys):
     path, url = f"{LOG_DIR}/p-multi-0", f"{in_memory}/p-multi-0"
     for argv in (
         ("cat", "--json"),
@@ -182,7 +181,7 @@ def test_commands_take_urls(in_memory: str, tmp_path: Path, capsys: pytest.Captu
     assert kafkalog.read_pandas(url).equals(kafkalog.read_pandas(path))
 
 
-def test_what_writes_takes_no_url(in_memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_writes_takes_no_url(in_memory, tmp_path, capsys):
     for command in ("reindex", "recover", "truncate"):
         options = {"truncate": ("--to-offset", "3", "--in-place"), "recover": ("--in-place",)}
         assert main([command, f"{in_memory}/p-multi-0", *options.get(command, ("--in-place",))]) != 0
@@ -200,7 +199,7 @@ def test_what_writes_takes_no_url(in_memory: str, tmp_path: Path, capsys: pytest
     assert not [*tmp_path.iterdir()]
 
 
-def test_archives_and_packed_files_say_how_to_proceed(archives: Path, tmp_path: Path) -> None:
+def test_archives_and_packed_files_say_how_to_proceed(archives, tmp_path):
     for name, hint in (
         ("log.tar", "tar://"),
         ("log.tar.gz", "unpack"),
@@ -214,11 +213,11 @@ def test_archives_and_packed_files_say_how_to_proceed(archives: Path, tmp_path: 
             assert hint in error.value.detail
 
 
-def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory: str, tmp_path: Path) -> None:
+def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory, tmp_path):
     memory, opened = fsspec.filesystem("memory"), []
     options = {"cache_storage": str(tmp_path), "check_files": "true", "skip_instance_cache": True}
 
-    def n_rows() -> int:
+    def n_rows():
         return kafkalog.scan(f"filecache::{in_memory}/p-multi-0", storage_options=options).count_rows()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +229,7 @@ def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory: str, tmp_pa
         assert (n_rows(), opened) == (122, [])
 
 
-def test_many_segments_take_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_segments_take_one_listing(tmp_path, monkeypatch):
     source = (LOG_DIR / "p-multi-1" / f"{0:020d}.log").read_bytes()
     (tmp_path / "orders-0").mkdir()
     for number in range(1000):
@@ -244,8 +243,8 @@ def test_many_segments_take_one_listing(tmp_path: Path, monkeypatch: pytest.Monk
     assert requests.count("head") == requests.count("get") == 0
 
 
-def test_tags_that_are_listed_without_quotes_are_those_of_the_objects(requests: Requests) -> None:
-    def unquoted(kind: str, path: str, call: Any) -> Any:
+def test_tags_that_are_listed_without_quotes_are_those_of_the_objects(requests):
+    def unquoted(kind, path, call):
         found = call()
         if kind == "list_with_delimiter":
             objects = [{**one, "e_tag": one["e_tag"].strip('"')} for one in found["objects"]]
@@ -256,11 +255,11 @@ def test_tags_that_are_listed_without_quotes_are_those_of_the_objects(requests: 
     with pytest.raises(FileChangedError):
         kafkalog.scan(requests.place).count_rows()
     place = requests.place
-    place.store._quotes_tags = True  # type: ignore[attr-defined]
+    place.store._quotes_tags = True
     assert kafkalog.scan(place).count_rows() == kafkalog.scan(LOG_DIR).count_rows()
 
 
-def test_an_object_that_is_replaced_or_deleted_is_an_error(requests: Requests) -> None:
+def test_an_object_that_is_replaced_or_deleted_is_an_error(requests):
     for change in (
         lambda key: obstore.put(requests.store, key, b"other"),
         lambda key: obstore.delete(requests.store, key),
@@ -271,20 +270,20 @@ def test_an_object_that_is_replaced_or_deleted_is_an_error(requests: Requests) -
             partition.to_table()
 
 
-def _denied(kind: str, path: str, call: Any) -> Any:
+def _denied(kind, path, call):
     raise obstore.exceptions.PermissionDeniedError(f"403 for https://x.y/{path}?sig={SECRET}")
 
 
-def _failing(kind: str, path: str, call: Any) -> Any:
+def _failing(kind, path, call):
     raise obstore.exceptions.GenericError(f"500 at https://user:{SECRET}@x.y/{path}\n\nDebug source:\n{SECRET}")
 
 
-def _expired(kind: str, path: str, call: Any) -> Any:
+def _expired(kind, path, call):
     raise obstore.exceptions.GenericError(f"400: <Code>ExpiredToken</Code> token={SECRET}")
 
 
 @pytest.mark.parametrize("fault", [_denied, _failing, _expired])
-def test_what_a_store_refuses_is_one_clear_error(requests: Requests, fault: Any) -> None:
+def test_what_a_store_refuses_is_one_clear_error(requests, fault):
     partition = kafkalog.open(requests.place / "p-multi-1")
     assert partition.log_start_offset == 0
     requests.fault = fault
@@ -299,7 +298,7 @@ def test_what_a_store_refuses_is_one_clear_error(requests: Requests, fault: Any)
         assert len(requests.log) <= n + 2  # the library has asked again where that helps
 
 
-def test_credentials_are_shown_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_credentials_are_shown_nowhere(capsys):
     options = {"access_key_id": SECRET, "secret_access_key": SECRET, "region": "x", "endpoint": "http://127.0.0.1:1"}
     place = kafkalog.location("s3://bucket/log", storage_options={**options, "max_retries": 0})
     assert SECRET not in repr(place) + repr(place.store) + str(place)
@@ -315,7 +314,7 @@ def test_credentials_are_shown_nowhere(capsys: pytest.CaptureFixture[str]) -> No
         assert SECRET not in capsys.readouterr().err
 
 
-def test_pickles_lead_back_to_the_store(requests: Requests, in_memory: str) -> None:
+def test_pickles_lead_back_to_the_store(requests, in_memory):
     planned = plan(in_memory, topics="p-multi")
     rows = [len(batch) for task in pickle.loads(pickle.dumps(planned.tasks)) for batch in read_task(task)]
     assert sum(rows) == kafkalog.scan(LOG_DIR, topics="p-multi").count_rows()
@@ -335,7 +334,7 @@ def test_pickles_lead_back_to_the_store(requests: Requests, in_memory: str) -> N
         pickle.dumps(requests.place)
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(monkeypatch):
     for module, url in (("obstore.store", "s3://bucket/log"), ("fsspec", "memory://log")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(UnsupportedError, match="pip install") as error:
@@ -343,7 +342,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert error.value.reason == "not_installed"
 
 
-def test_s3(tmp_path: Path) -> None:
+def test_s3(tmp_path):
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -373,7 +372,7 @@ def test_s3(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory):
     """A log dir with a partition of 24 MiB in three segments, with indexes."""
     root = tmp_path_factory.mktemp("large")
     values = np.random.default_rng(1).integers(0, 256, (6144, 4096), np.uint8)
@@ -385,11 +384,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize(("start", "end"), [(None, None), (1000, 1500), (3000, 3001), (6000, None)])
-def test_little_more_is_fetched_than_is_needed(
-    large: Path, monkeypatch: pytest.MonkeyPatch, start: int | None, end: int | None, threads: int
-) -> None:
+def test_little_more_is_fetched_than_is_needed(large, monkeypatch, start, end, threads):
     requests = Requests(monkeypatch, large)
-    options: dict[str, Any] = {"start_offset": start, "end_offset": end}
+    options = {"start_offset": start, "end_offset": end}
     table = kafkalog.scan(requests.place, threads=threads, **options).to_table()
     assert table == kafkalog.scan(large, **options).to_table()
     size = kafkalog.open(large / "t-0").size_in_bytes
@@ -401,9 +398,7 @@ def test_little_more_is_fetched_than_is_needed(
     assert max(place[1] - place[0] for kind, _, place in requests.log if kind == "get") <= 2**23
 
 
-def test_max_disorder_ends_a_range_of_times_early(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_max_disorder_ends_a_range_of_times_early(large, tmp_path, monkeypatch, capsys):
     stamps = np.arange(6144) * 1000
     stamps[500::7] -= 3000
     stamps[3000] = 1500  # later than the claim, and in none of the ranges
@@ -413,7 +408,7 @@ def test_max_disorder_ends_a_range_of_times_early(
     kafkalog.write_table(table, tmp_path / "log", topic="t", batch_size=2**14, config=config, stage_in=tmp_path)
     requests = Requests(monkeypatch, tmp_path / "log")
     for start, end in ((1000, 1500), (0, 1), (3000, 3001), (6000, None), (5000, 6143)):
-        times: dict[str, Any] = {"start_timestamp": start * 1000, "end_timestamp": end and end * 1000}
+        times = {"start_timestamp": start * 1000, "end_timestamp": end and end * 1000}
         expected = kafkalog.read_table(tmp_path / "log", **times)
         if end is None:
             with pytest.raises(ValueError, match="end_timestamp"):
@@ -427,7 +422,7 @@ def test_max_disorder_ends_a_range_of_times_early(
         assert [finding.reason.value for finding in scan.findings] == ["end_assumed"] * (end < 6000)
         assert all(end < finding.base_offset <= end + 10 for finding in scan.findings)
     # a wrong claim is what the user said; without indexes nothing is assumed
-    options: dict[str, Any] = {"end_timestamp": 1_002_000, "max_disorder": 0}
+    options = {"end_timestamp": 1_002_000, "max_disorder": 0}
     assert kafkalog.scan(tmp_path / "log", **options).count_rows() == 1003
     for path in (tmp_path / "log" / "t-0").glob("*.timeindex"):
         path.write_bytes(b"")
@@ -439,9 +434,7 @@ def test_max_disorder_ends_a_range_of_times_early(
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_an_hour_of_log_append_time_is_fetched_alone(
-    threads: int, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_hour_of_log_append_time_is_fetched_alone(threads, large, tmp_path, monkeypatch):
     stamps = pa.array(np.arange(6144) * 5000, pa.timestamp("ms", "UTC"))
     table = kafkalog.read_table(large, columns=["value"]).append_column("timestamp", stamps)
     kafkalog.write_table(table, tmp_path / "log", topic="t", batch_size=2**14, stage_in=tmp_path)
@@ -454,7 +447,7 @@ def test_an_hour_of_log_append_time_is_fetched_alone(
         at = end
     log.write_bytes(data)
     requests = Requests(monkeypatch, tmp_path / "log")
-    hour: dict[str, Any] = {"start_timestamp": 3_600_000 * 3, "end_timestamp": 3_600_000 * 4}
+    hour = {"start_timestamp": 3_600_000 * 3, "end_timestamp": 3_600_000 * 4}
     scan = kafkalog.scan(requests.place, **hour, threads=threads, use_time_index=True)
     found = scan.to_table()
     assert found == kafkalog.read_table(tmp_path / "log", **hour)
@@ -470,10 +463,10 @@ def test_an_hour_of_log_append_time_is_fetched_alone(
 class Fault:
     """Makes the answers to requests wrong, from one of them on; `n_left` counts down to it."""
 
-    def __init__(self, kind: str, n_left: int, requests: Requests, rng: np.random.Generator) -> None:
+    def __init__(self, kind, n_left, requests, rng):
         self._kind, self.n_left, self._store, self._rng = kind, n_left, requests.store, rng
 
-    def __call__(self, kind: str, path: str, call: Any) -> Any:
+    def __call__(self, kind, path, call):
         """See `Requests.fault`."""
         self.n_left -= 1
         if self.n_left >= 0:
@@ -502,14 +495,14 @@ class Fault:
             data = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
         return Answer(data, meta)
 
-    def _stale(self, found: Any) -> Any:
+    def _stale(self, found):
         """A listing that still has an object as it was before it was written again, and one that is gone."""
         objects = [{**one, "size": max(one["size"] - 1, 0), "e_tag": '"old"'} for one in found["objects"]]
         gone = [{**one, "path": f"{one['path'][:-5]}9.log"} for one in objects if one["path"].endswith(".log")]
         return {**found, "objects": [*objects, *gone[:1]]}
 
 
-ERRORS: dict[str, Exception] = {
+ERRORS = {
     "403": obstore.exceptions.PermissionDeniedError(f"403 for https://x.y/z?sig={SECRET}"),
     "401": obstore.exceptions.UnauthenticatedError(f"401 for https://user:{SECRET}@x.y/z"),
     "expired": obstore.exceptions.GenericError(f"400: <Code>ExpiredToken</Code> token={SECRET}"),
@@ -523,9 +516,7 @@ FAULTS = (*ERRORS, "deleted", "replaced", "stale", "short", "long", "etag", "siz
 
 
 @pytest.mark.parametrize("kind", thinned(FAULTS, 3))
-def test_a_fault_at_any_request_is_an_error_or_does_no_harm(
-    kind: str, large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_at_any_request_is_an_error_or_does_no_harm(kind, large, monkeypatch):
     rng = np.random.default_rng([20261127, FAULTS.index(kind)])
     expected = kafkalog.read_table(large)
     errors = list[kafkalog.KafkalogError]()
@@ -558,14 +549,14 @@ class Web(BaseHTTPRequestHandler):
     root: Path
     faults: list[str]
 
-    def log_message(self, *args: Any) -> None:
+    def log_message(self, *args):
         """Print nothing."""
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         """Answer without a body."""
         self.do_GET()
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         """Answer."""
         fault = self.faults[0] if self.faults else ""
         if (self.faults and self.faults[-1] != fault) or len(self.faults) > 1:
@@ -594,7 +585,7 @@ class Web(BaseHTTPRequestHandler):
         else:
             self._answer(404, b"", {})
 
-    def _answer(self, code: int, data: bytes, headers: dict[str, str]) -> None:
+    def _answer(self, code, data, headers):
         self.send_response(code)
         for name, value in {"Content-Length": str(len(data)), "Last-Modified": _THEN, **headers}.items():
             self.send_header(name, value)
@@ -607,16 +598,16 @@ _THEN = "Tue, 14 Nov 2023 22:13:20 GMT"
 
 
 @pytest.fixture
-def web() -> Iterator[tuple[str, list[str]]]:
+def web():
     """The URL of a server for the golden log dir, and its faults."""
     with serving(LOG_DIR) as served:
         yield served
 
 
 @contextlib.contextmanager
-def serving(root: Path) -> Iterator[tuple[str, list[str]]]:
+def serving(root):
     """The URL of a server for a directory, and its faults."""
-    faults: list[str] = []
+    faults = []
     handler = type("Handler", (Web,), {"root": root, "faults": faults})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -640,7 +631,7 @@ print(n, peak() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_memory_has_a_bound_whatever_the_size_of_an_object(threads: int, tmp_path: Path) -> None:
+def test_memory_has_a_bound_whatever_the_size_of_an_object(threads, tmp_path):
     values = np.random.default_rng(1).integers(0, 256, (2048, 2**16), np.uint8)
     table = pa.table({"value": pa.array([value.tobytes() for value in values], pa.binary())})
     kafkalog.write_table(table, tmp_path / "log", topic="t", stage_in=tmp_path)
@@ -654,7 +645,7 @@ def test_memory_has_a_bound_whatever_the_size_of_an_object(threads: int, tmp_pat
     assert mib <= 32 + 32 + 2 * threads
 
 
-def test_web_servers_that_list_directories_are_read(web: tuple[str, list[str]]) -> None:
+def test_web_servers_that_list_directories_are_read(web):
     url, _ = web
     assert kafkalog.open(f"{url}/p-txn-0").to_table() == kafkalog.read_table(LOG_DIR / "p-txn-0")
     name = f"p-multi-1/{0:020d}.log"
@@ -662,7 +653,7 @@ def test_web_servers_that_list_directories_are_read(web: tuple[str, list[str]]) 
 
 
 @pytest.mark.parametrize("fault", ["hang", "reset", "500", "403"])
-def test_a_server_that_fails_is_one_error_in_time(web: tuple[str, list[str]], fault: str) -> None:
+def test_a_server_that_fails_is_one_error_in_time(web, fault):
     url, faults = web
     segment = kafkalog.open(f"{url}/p-multi-1/{0:020d}.log", storage_options={"timeout": 1, "max_retries": 1})
     faults.append(fault)
@@ -673,7 +664,7 @@ def test_a_server_that_fails_is_one_error_in_time(web: tuple[str, list[str]], fa
 
 
 @pytest.mark.parametrize("fault", ["reset", "503"])
-def test_the_library_asks_again_after_a_passing_fault(web: tuple[str, list[str]], fault: str) -> None:
+def test_the_library_asks_again_after_a_passing_fault(web, fault):
     url, faults = web
     name = f"p-multi-1/{0:020d}.log"
     segment = kafkalog.open(f"{url}/{name}", storage_options={"max_retries": 3})

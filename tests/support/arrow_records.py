@@ -1,9 +1,5 @@
 """What is written of an Arrow table: rows, or the refusal."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
@@ -13,7 +9,7 @@ from kafkalog.interchange.arrow_input import record_slices
 Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
 
-def rows(slices: Any) -> list[Row]:
+def rows(slices):
     """Timestamp, key, value and headers of all records."""
     return [
         row
@@ -28,15 +24,15 @@ def rows(slices: Any) -> list[Row]:
     ]
 
 
-def values(data: Any, **options: Any) -> list[bytes | None]:
+def values(data, **options):
     return [row[2] for row in rows(record_slices(data, **options))]
 
 
-def stamps(array: Any, **options: Any) -> list[int]:
+def stamps(array, **options):
     return [row[0] for row in rows(record_slices({"value": pa.nulls(len(array)), "timestamp": array}, **options))]
 
 
-def refusal(data: Any, **options: Any) -> UnwritableError:
+def refusal(data, **options):
     with pytest.raises(UnwritableError) as caught:
         list(record_slices(data, **options))
     return caught.value

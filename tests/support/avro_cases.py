@@ -1,12 +1,9 @@
 """Random Avro schemas with values: as fastavro writes them, and as decoded columns show them."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -14,21 +11,21 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class AvroCase:
     """A random schema."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.random = random.Random(seed)
         self._n_names = 0
         self.schema = self._record(3)
 
-    def _name(self, prefix: str) -> str:
+    def _name(self, prefix):
         self._n_names += 1
         return f"{prefix}{self._n_names}"
 
-    def _record(self, depth: int) -> dict[str, Any]:
+    def _record(self, depth):
         n = self.random.randrange(1, 7)
         fields = [{"name": f"f{i}", "type": self._type(depth - 1)} for i in range(n)]
         return {"type": "record", "name": self._name("R"), "namespace": "a.b", "fields": fields}
 
-    def _type(self, depth: int, in_union: bool = False) -> Any:
+    def _type(self, depth, in_union=False):
         kinds = ["boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"]
         kinds += ["date", "timestamp-millis", "timestamp-micros", "decimal", "fixed-decimal", "uuid"]
         if depth > 0:
@@ -64,17 +61,16 @@ class AvroCase:
             return branches
         return kind
 
-    def value(self) -> tuple[Any, Any]:
+    def value(self):
         """A value for fastavro, and the same as a decoded column shows it."""
         return self._value(self.schema)
 
-    def _value(self, schema: Any) -> tuple[Any, Any]:
+    def _value(self, schema):
         rng = self.random
         if isinstance(schema, list):
             return self._union_value(schema)
         kind = schema if isinstance(schema, str) else schema["type"]
         logical = None if isinstance(schema, str) else schema.get("logicalType")
-        value: Any
         if logical == "date":
             value = date(1970, 1, 1) + timedelta(days=rng.randrange(-10_000, 40_000))
         elif logical == "timestamp-millis":
@@ -104,7 +100,7 @@ class AvroCase:
             value = self._primitive(kind)
         return value, value
 
-    def _union_value(self, schema: list[Any]) -> tuple[Any, Any]:
+    def _union_value(self, schema):
         branch = self.random.choice(schema)
         if branch == "null":
             return None, None
@@ -117,7 +113,7 @@ class AvroCase:
         full = branch if isinstance(branch, str) else f"a.b.{name}"
         return (full, given), {one: shown if one == name else None for one in names}
 
-    def _primitive(self, kind: str) -> Any:
+    def _primitive(self, kind):
         rng = self.random
         if kind == "boolean":
             return rng.random() < 0.5

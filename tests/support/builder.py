@@ -8,7 +8,6 @@ the arguments say is what is written.
 import functools
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Sequence
 
 import cramjam
 import lz4.block
@@ -22,14 +21,12 @@ _V2_TAIL = struct.Struct(">hiqqqhii")
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _XERIAL_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 
-Headers = Sequence[tuple[bytes | None, bytes | None]]
-
 
 # ---------------------------------------------------------------------------------------------------- checksums
 
 
 @functools.cache
-def _crc32c_pairs() -> list[int]:
+def _crc32c_pairs():
     """Table of CRC-32C over two bytes at a time (65,536 entries)."""
     table = []
     for i in range(65536):
@@ -40,7 +37,7 @@ def _crc32c_pairs() -> list[int]:
     return table
 
 
-def crc32c(data: bytes) -> int:
+def crc32c(data):
     """CRC-32C (Castagnoli) of ``data``."""
     table = _crc32c_pairs()
     crc = 0xFFFFFFFF
@@ -54,14 +51,14 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def xxh32(data: bytes) -> int:
+def xxh32(data):
     """XXH32 of ``data`` with seed 0, taken from the content checksum that the lz4 library writes."""
     import lz4.frame
 
     return int.from_bytes(lz4.frame.compress(data, content_checksum=True)[-4:], "little")
 
 
-def fix_crc(batch: bytes) -> bytes:
+def fix_crc(batch):
     """One batch or message of any magic with the CRC of all the bytes given, whatever its size field says."""
     if batch[16] == 2:
         return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]
@@ -71,12 +68,12 @@ def fix_crc(batch: bytes) -> bytes:
 # ----------------------------------------------------------------------------------------------------- encoding
 
 
-def varint(value: int) -> bytes:
+def varint(value):
     """Zig-zag varint of an i32 or i64, as ``ByteUtils.writeVarint`` and ``writeVarlong``."""
     return unsigned_varint(value * 2 if value >= 0 else -value * 2 - 1)
 
 
-def unsigned_varint(value: int) -> bytes:
+def unsigned_varint(value):
     """Unsigned little-endian base-128 varint."""
     if value < 0x80:
         return bytes((value,))
@@ -88,12 +85,12 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def wrap32(value: int) -> int:
+def wrap32(value):
     """The i32 that Java's int arithmetic makes of ``value``."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def wrap64(value: int) -> int:
+def wrap64(value):
     """The i64 that Java's long arithmetic makes of ``value``."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -101,19 +98,19 @@ def wrap64(value: int) -> int:
 # ------------------------------------------------------------------------------------------------------- codecs
 
 
-def gzip_member(data: bytes, level: int = 6) -> bytes:
+def gzip_member(data, level=6):
     """One gzip member with the header of Java's ``GZIPOutputStream`` (OS byte 255)."""
     deflater = zlib.compressobj(level, zlib.DEFLATED, -15)
     body = deflater.compress(data) + deflater.flush()
     return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
-def snappy_raw(data: bytes) -> bytes:
+def snappy_raw(data):
     """One raw Snappy block, as librdkafka writes it."""
     return bytes(cramjam.snappy.compress_raw(data))
 
 
-def snappy_xerial(data: bytes, block_size: int = 32 * 1024) -> bytes:
+def snappy_xerial(data, block_size=32 * 1024):
     """The framing of ``SnappyOutputStream``: header, then length-prefixed raw blocks."""
     out = [_XERIAL_HEADER]
     for i in range(0, len(data), block_size):
@@ -123,15 +120,8 @@ def snappy_xerial(data: bytes, block_size: int = 32 * 1024) -> bytes:
 
 
 def lz4_frame(
-    data: bytes,
-    magic: int = 2,
-    *,
-    block_checksum: bool = False,
-    content_size: bool = False,
-    content_checksum: bool = False,
-    block_size_code: int = 4,
-    end_mark: bool = True,
-) -> bytes:
+    data, magic=2, *, block_checksum=False, content_size=False, content_checksum=False, block_size_code=4, end_mark=True
+):
     """One LZ4 frame of independent blocks; FLG 60 BD 40 by default, as Kafka's ``Lz4BlockOutputStream``.
 
     Under ``magic`` 0 the header checksum is the wrong one of KAFKA-3160, computed over the frame's magic number too.
@@ -159,12 +149,12 @@ def lz4_frame(
 
 
 @functools.lru_cache(maxsize=64)
-def lz4_header_checksum(descriptor: bytes, magic: int) -> bytes:
+def lz4_header_checksum(descriptor, magic):
     """The HC byte of an LZ4 frame: right for magic 1 and 2, wrong as Kafka's for magic 0."""
     return bytes((xxh32((_LZ4_MAGIC if magic == 0 else b"") + descriptor) >> 8 & 0xFF,))
 
 
-def zstd_frame(data: bytes, *, content_size: bool = False, checksum: bool = False, level: int = 3) -> bytes:
+def zstd_frame(data, *, content_size=False, checksum=False, level=3):
     """One Zstandard frame, streamed without content size as ``ZstdOutputStreamNoFinalizer`` writes it."""
     compressor = zstandard.ZstdCompressor(level=level, write_checksum=checksum, write_content_size=content_size)
     if content_size:
@@ -173,7 +163,7 @@ def zstd_frame(data: bytes, *, content_size: bool = False, checksum: bool = Fals
     return stream.compress(data) + stream.flush()
 
 
-def compress(codec: int, data: bytes, magic: int = 2) -> bytes:
+def compress(codec, data, magic=2):
     """Compress a payload in the form Kafka's Java client writes."""
     if codec == NONE:
         return data
@@ -188,12 +178,12 @@ def compress(codec: int, data: bytes, magic: int = 2) -> bytes:
     return data  # an unknown id: only the header will say so
 
 
-def _halves(data: bytes, one: Callable[[bytes], bytes]) -> bytes:
+def _halves(data, one):
     half = len(data) // 2
     return one(data[:half]) + one(data[half:])
 
 
-_VARIANTS: dict[int, tuple[Callable[[bytes, int], bytes], ...]] = {
+_VARIANTS = {
     NONE: (lambda data, magic: data,),
     GZIP: (
         lambda data, magic: gzip_member(data),
@@ -226,12 +216,12 @@ _VARIANTS: dict[int, tuple[Callable[[bytes, int], bytes], ...]] = {
 N_VARIANTS = {codec: len(forms) for codec, forms in _VARIANTS.items()}
 
 
-def compress_variant(codec: int, data: bytes, magic: int = 2, variant: int = 0) -> bytes:
+def compress_variant(codec, data, magic=2, variant=0):
     """One of the ``N_VARIANTS[codec]`` forms that producers write and Kafka reads; 0 is the Java client's."""
     return _VARIANTS[codec][variant](data, magic)
 
 
-def compress_variants(codec: int, data: bytes, magic: int = 2) -> list[bytes]:
+def compress_variants(codec, data, magic=2):
     """The same payload in every such form."""
     return [form(data, magic) for form in _VARIANTS[codec]]
 
@@ -239,21 +229,21 @@ def compress_variants(codec: int, data: bytes, magic: int = 2) -> list[bytes]:
 # ----------------------------------------------------------------------------------------------- v2 batches
 
 
-def _sized(data: bytes | None) -> bytes:
+def _sized(data):
     return b"\x01" if data is None else varint(len(data)) + data
 
 
 def record_v2(
-    offset_delta: int = 0,
-    timestamp_delta: int = 0,
-    key: bytes | None = None,
-    value: bytes | None = None,
-    headers: Headers = (),
+    offset_delta=0,
+    timestamp_delta=0,
+    key=None,
+    value=None,
+    headers=(),
     *,
-    attributes: int = 0,
-    headers_count: int | None = None,
-    body_length: int | None = None,
-) -> bytes:
+    attributes=0,
+    headers_count=None,
+    body_length=None,
+):
     """One record of a v2 batch (``DefaultRecord.writeTo``)."""
     body = b"".join(
         (
@@ -270,29 +260,29 @@ def record_v2(
 
 
 def batch_v2(
-    records: Iterable[bytes] = (),
+    records=(),
     *,
-    base_offset: int = 0,
-    codec: int = NONE,
-    leader_epoch: int = 0,
-    magic: int = 2,
-    attributes: int | None = None,
-    log_append_time: bool = False,
-    transactional: bool = False,
-    control: bool = False,
-    delete_horizon: bool = False,
-    last_offset_delta: int | None = None,
-    base_timestamp: int = 0,
-    max_timestamp: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    records_count: int | None = None,
-    payload: bytes | None = None,
-    length: int | None = None,
-    crc: int | None = None,
-    recrc: bool = True,
-) -> bytes:
+    base_offset=0,
+    codec=NONE,
+    leader_epoch=0,
+    magic=2,
+    attributes=None,
+    log_append_time=False,
+    transactional=False,
+    control=False,
+    delete_horizon=False,
+    last_offset_delta=None,
+    base_timestamp=0,
+    max_timestamp=None,
+    producer_id=-1,
+    producer_epoch=-1,
+    base_sequence=-1,
+    records_count=None,
+    payload=None,
+    length=None,
+    crc=None,
+    recrc=True,
+):
     """One v2 batch from encoded records.
 
     Parameters
@@ -332,17 +322,17 @@ def batch_v2(
 
 
 def control_batch(
-    control_type: int,
+    control_type,
     *,
-    base_offset: int = 0,
-    producer_id: int = 0,
-    producer_epoch: int = 0,
-    coordinator_epoch: int = 0,
-    timestamp: int = 0,
-    leader_epoch: int = 0,
-    key: bytes | None = None,
-    value: bytes | None = None,
-) -> bytes:
+    base_offset=0,
+    producer_id=0,
+    producer_epoch=0,
+    coordinator_epoch=0,
+    timestamp=0,
+    leader_epoch=0,
+    key=None,
+    value=None,
+):
     """A transaction marker batch of 78 bytes: ``control_type`` is ABORT (0) or COMMIT (1); key and value can be set."""
     if key is None:
         key = struct.pack(">hh", 0, control_type)
@@ -364,18 +354,18 @@ def control_batch(
 
 
 def message(
-    offset: int,
-    key: bytes | None = None,
-    value: bytes | None = None,
+    offset,
+    key=None,
+    value=None,
     *,
-    magic: int = 1,
-    timestamp: int = -1,
-    attributes: int | None = None,
-    codec: int = NONE,
-    log_append_time: bool = False,
-    size: int | None = None,
-    crc: int | None = None,
-) -> bytes:
+    magic=1,
+    timestamp=-1,
+    attributes=None,
+    codec=NONE,
+    log_append_time=False,
+    size=None,
+    crc=None,
+):
     """One v0 or v1 message with its envelope (``LegacyRecord.write``); ``value`` is written as it is given."""
     if attributes is None:
         attributes = codec | 8 * log_append_time
@@ -395,17 +385,17 @@ def message(
 
 
 def wrapper(
-    messages: Iterable[bytes],
+    messages,
     *,
-    offset: int,
-    magic: int = 1,
-    codec: int = GZIP,
-    timestamp: int = -1,
-    log_append_time: bool = False,
-    attributes: int | None = None,
-    key: bytes | None = None,
-    payload: bytes | None = None,
-) -> bytes:
+    offset,
+    magic=1,
+    codec=GZIP,
+    timestamp=-1,
+    log_append_time=False,
+    attributes=None,
+    key=None,
+    payload=None,
+):
     """A compressed message set.
 
     ``messages`` come from ``message``: with relative offsets (0, 1, ...) in a v1 wrapper, absolute ones in a v0
@@ -426,7 +416,7 @@ def wrapper(
     )
 
 
-def batch_positions(data: bytes) -> list[tuple[int, int]]:
+def batch_positions(data):
     """(start, end) of every whole batch of a healthy segment, found by the size fields alone."""
     found = []
     position = 0

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from builder import message, wrapper
-from encoding import Row, columns_of
+from encoding import columns_of
 
 from kafkalog import LogConfig
 from kafkalog import format as kf
@@ -29,10 +28,10 @@ DAY = 24 * HOUR
 class Plain:
     """Files that are made where they stay."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         self.directory = directory
 
-    def create(self, name: str) -> StagedFile:
+    def create(self, name):
         path = self.directory / name
         return _QuickFile(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY), path)
 
@@ -40,7 +39,7 @@ class Plain:
 class _QuickFile(StagedFile):
     """A file that need not be durable."""
 
-    def close(self) -> None:
+    def close(self):
         self.discard()
 
 
@@ -72,7 +71,7 @@ class RandomPartition:
     end: int = 0
     producers: list[Producer] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.rng = rng = random.Random(self.seed)
         self.config = LogConfig(index_interval_bytes=rng.choice((0, 100, 4096)))
         self.state = ProducerState()
@@ -83,7 +82,7 @@ class RandomPartition:
             self.producers.append(producer)
         self.stamp = self.now - 20 * HOUR
 
-    def append(self, directory: Path, n_segments: int, *, is_first: bool) -> None:
+    def append(self, directory, n_segments, *, is_first):
         """Write further segments, each after a producer snapshot at its base offset."""
         for number in range(n_segments):
             self._take_snapshot(directory)
@@ -101,11 +100,11 @@ class RandomPartition:
                 self._take_snapshot(directory)  # as a shutdown does
             self.end += self.rng.choice((0, 0, 0, 2)) * self.has_gaps
 
-    def _take_snapshot(self, directory: Path) -> None:
+    def _take_snapshot(self, directory):
         name = kf.segment_file_name(self.end, kf.PRODUCER_SNAPSHOT_SUFFIX)
         (directory / name).write_bytes(encode_snapshot(self.state.entries()))
 
-    def _put(self, writer: SegmentWriter) -> None:
+    def _put(self, writer):
         rng = self.rng
         producer = rng.choice([None, *self.producers])
         if self.old_formats:
@@ -118,14 +117,14 @@ class RandomPartition:
             window = self._batch(producer)
         self._write(writer, window)
 
-    def _write(self, writer: SegmentWriter, window: Window) -> None:
+    def _write(self, writer, window):
         assert writer.take(window) == len(window.batches)
         self.end = int(window.batches.last_offset[-1]) + 1
         told, epochs = with_markers(window, window.batches)
         ended = self.state.update(told, log_position=told.base_offset, coordinator_epoch=epochs)
         writer.add_aborted(aborted_entries(ended))
 
-    def _rows(self, is_old: bool = False) -> list[Row]:
+    def _rows(self, is_old=False):
         rng, rows = self.rng, []
         for number in range(rng.choice((1, 1, 2, 5))):
             key = None if rng.random() < 0.03 else b"k%d" % rng.randrange(self.n_keys)
@@ -135,9 +134,9 @@ class RandomPartition:
             rows.append((self.end + number, self.stamp, key, value, [(n.encode(), v) for n, v in headers]))
         return rows
 
-    def _batch(self, producer: Producer | None) -> Window:
+    def _batch(self, producer):
         rng, rows = self.rng, self._rows()
-        options: dict[str, object] = {"leader_epoch": 0}
+        options = {"leader_epoch": 0}
         if producer is not None:
             if producer.is_idle:
                 rows = [(row[0], row[1] - 3 * DAY, *row[2:]) for row in rows]
@@ -149,9 +148,9 @@ class RandomPartition:
         options["compression"] = Compression(codec)
         if rng.random() < 0.15:
             options |= {"timestamp_type": 1, "log_append_time": self.stamp}
-        return encode_batches(columns_of(rows), np.array([0, len(rows)]), BatchSpec(**options))  # type: ignore[arg-type]
+        return encode_batches(columns_of(rows), np.array([0, len(rows)]), BatchSpec(**options))
 
-    def _marker(self, producer: Producer) -> Window:
+    def _marker(self, producer):
         producer.is_open = False
         if producer.bumps_epoch:
             producer.epoch, producer.sequence = producer.epoch + 1, 0
@@ -166,7 +165,7 @@ class RandomPartition:
             leader_epoch=0,
         )
 
-    def _old_messages(self) -> Window:
+    def _old_messages(self):
         rng, rows = self.rng, self._rows(is_old=True)
         magic = rng.randrange(2)
         codec = Compression(rng.choice(self.codecs)).codec

@@ -1,9 +1,6 @@
 """Partitions to convert, and what of them a conversion must keep."""
 
-from __future__ import annotations
-
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ Row = tuple[Any, ...]
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
-def write_partition(directory: Path, segments: list[tuple[int, bytes]]) -> Path:
+def write_partition(directory, segments):
     directory.mkdir()
     for base_offset, data in segments:
         (directory / kf.segment_file_name(base_offset)).write_bytes(data)
@@ -29,18 +26,18 @@ def write_partition(directory: Path, segments: list[tuple[int, bytes]]) -> Path:
 
 
 @contextmanager
-def partition_of(segments: list[tuple[int, bytes]]) -> Iterator[Path]:
+def partition_of(segments):
     """A partition directory ``t-0`` in a directory of its own."""
     with tempfile.TemporaryDirectory() as folder:
         yield write_partition(Path(folder) / "t-0", segments)
 
 
-def logs(directory: Path) -> dict[str, bytes]:
+def logs(directory):
     return {path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))}
 
 
-def batches_of(directory: Path) -> list[reference.Batch]:
-    found: list[reference.Batch] = []
+def batches_of(directory):
+    found = []
     for data in logs(directory).values():
         result = reference.read_segment(data)
         assert result.problem is None
@@ -48,11 +45,11 @@ def batches_of(directory: Path) -> list[reference.Batch]:
     return found
 
 
-def raw_batches(directory: Path) -> list[bytes]:
+def raw_batches(directory):
     return [data[start:stop] for data in logs(directory).values() for start, stop in builder.batch_positions(data)]
 
 
-def rows(path: Path | Partition, **options: Any) -> list[Row]:
+def rows(path, **options):
     """Records as the log has them, but that a v0 record reads like one without a timestamp."""
     records = kafkalog.read_numpy(path, columns=COLUMNS, threads=1, **options)
     return list(
@@ -68,7 +65,7 @@ def rows(path: Path | Partition, **options: Any) -> list[Row]:
     )
 
 
-def stands(path: Path) -> tuple[Any, ...]:
+def stands(path):
     """Producers and transactions, apart from when a producer's last batch was."""
     partition = Partition(path)
     listed = list_producers(partition, now_ms=0)
@@ -87,7 +84,7 @@ def stands(path: Path) -> tuple[Any, ...]:
     return producers, aborted, partition.last_stable_offset, partition.log_end_offset, partition.log_start_offset
 
 
-def idempotent(offset: int, sequence: int, n: int = 3, producer_id: int = 7, **options: Any) -> bytes:
+def idempotent(offset, sequence, n=3, producer_id=7, **options):
     records = [builder.record_v2(i, i, b"k%d" % (offset + i), b"v") for i in range(n)]
     return builder.batch_v2(
         records, base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options

@@ -13,11 +13,9 @@ import shutil
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import builder
@@ -60,7 +58,7 @@ class Damaged:
 
 
 @functools.cache
-def sources() -> tuple[Path, ...]:
+def sources():
     """Partitions that brokers wrote, clean and unclean, small ones."""
     found = []
     for name in golden_sets.SETS:
@@ -73,7 +71,7 @@ def sources() -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _integer(rng: np.random.Generator, width: int, old: int) -> bytes:
+def _integer(rng, width, old):
     """A number such as programs stumble over, or one near what was there."""
     pick = int(rng.integers(0, 4))
     if pick == 0:
@@ -87,13 +85,13 @@ def _integer(rng: np.random.Generator, width: int, old: int) -> bytes:
     return (value & (1 << 8 * width) - 1).to_bytes(width, "big")
 
 
-def changed_field(rng: np.random.Generator, data: bytes, at: int, width: int) -> bytes:
+def changed_field(rng, data, at, width):
     """The data with another number in a field."""
     old = int.from_bytes(data[at : at + width], "big", signed=True)
     return data[:at] + _integer(rng, width, old) + data[at + width :]
 
 
-def _bytes_changed(rng: np.random.Generator, data: bytes) -> bytes:
+def _bytes_changed(rng, data):
     """Any file: bits, noise, zeros, cuts, insertions, repetitions."""
     size = len(data)
     at = int(rng.integers(0, size + 1))
@@ -118,7 +116,7 @@ def _bytes_changed(rng: np.random.Generator, data: bytes) -> bytes:
     return data + (bytes(n) if rng.random() < 0.5 else rng.bytes(n))
 
 
-def _batch_changed(rng: np.random.Generator, batch: bytes) -> bytes:
+def _batch_changed(rng, batch):
     """One batch: a field of its header, or what is under the checksum and the compression."""
     pick = int(rng.integers(0, 6))
     if pick < 3:
@@ -143,7 +141,7 @@ def _batch_changed(rng: np.random.Generator, batch: bytes) -> bytes:
     return batch[:8] + changed[8:]
 
 
-def _log_changed(rng: np.random.Generator, data: bytes) -> bytes:
+def _log_changed(rng, data):
     """A `.log`: one or several batches, or where batches stand."""
     try:
         bounds = [(start, stop) for start, stop in builder.batch_positions(data) if stop - start >= 26]
@@ -177,7 +175,7 @@ def _log_changed(rng: np.random.Generator, data: bytes) -> bytes:
     return data[:start] + alien + data[start if rng.random() < 0.5 else stop :]
 
 
-def _entries_changed(rng: np.random.Generator, data: bytes, suffix: str) -> bytes:
+def _entries_changed(rng, data, suffix):
     """An index or a snapshot: fields, order and number of its entries."""
     widths = _ENTRY_FIELDS[suffix]
     size, head = sum(widths), _SNAPSHOT_HEADER if suffix == ".snapshot" else 0
@@ -203,7 +201,7 @@ def _entries_changed(rng: np.random.Generator, data: bytes, suffix: str) -> byte
     return data
 
 
-def _text_changed(rng: np.random.Generator, data: bytes) -> bytes:
+def _text_changed(rng, data):
     """A checkpoint or properties file: a number, a name, a line."""
     if rng.random() < 0.25:
         return _bytes_changed(rng, data)
@@ -233,7 +231,7 @@ def _text_changed(rng: np.random.Generator, data: bytes) -> bytes:
     return ("\r\n" if rng.random() < 0.1 else "\n").join(lines).encode(errors="surrogatepass")
 
 
-def _changed(rng: np.random.Generator, path: Path) -> str:
+def _changed(rng, path):
     """Change a file by what it is."""
     data = path.read_bytes()
     if path.suffix == ".log":
@@ -246,7 +244,7 @@ def _changed(rng: np.random.Generator, path: Path) -> str:
     return f"{path.name} changed ({len(data)} -> {len(new)} bytes)"
 
 
-def _refiled(rng: np.random.Generator, path: Path) -> str:
+def _refiled(rng, path):
     """Which files there are, and what they are called."""
     pick = int(rng.integers(0, 9))
     if pick == 0:
@@ -281,7 +279,7 @@ def _refiled(rng: np.random.Generator, path: Path) -> str:
     return f"{path.name} with the bytes of {other.name}"
 
 
-def _repaired_log(path: Path) -> None:
+def _repaired_log(path):
     """All checksums of a log right again, as far as its batches can be walked."""
     data = path.read_bytes()
     pieces, at = [], 0
@@ -299,7 +297,7 @@ def _repaired_log(path: Path) -> None:
     path.write_bytes(b"".join(pieces) + data[at:])
 
 
-def _copied(source: Path, target: Path) -> None:
+def _copied(source, target):
     target.mkdir()
     for path in source.iterdir():
         if path.is_file():
@@ -308,7 +306,7 @@ def _copied(source: Path, target: Path) -> None:
                 (target / path.name).write_bytes(file.read(KEPT_SIDECAR_BYTES if is_index else -1))
 
 
-def _header_changed(rng: np.random.Generator, batch: bytes) -> bytes:
+def _header_changed(rng, batch):
     for _ in range(int(rng.integers(1, 3))):
         fields = [(at, width) for at, width in HEADER_FIELDS if at + width <= len(batch)]
         batch = changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
@@ -316,14 +314,14 @@ def _header_changed(rng: np.random.Generator, batch: bytes) -> bytes:
 
 
 @contextmanager
-def without_right_checksums() -> Iterator[None]:
+def without_right_checksums():
     """Damage as by disks: batches have one or two wrong fields, and checksums are not made right again."""
     damage = {"_batch_changed": _header_changed, "_repaired_log": lambda path: None}
     with mock.patch.multiple(sys.modules[__name__], **damage):
         yield
 
 
-def damaged(seed: int, number: int, root: Path) -> Damaged:
+def damaged(seed, number, root):
     """A log dir of one or two partitions with one to four things wrong in it; always the same for the same number."""
     rng = np.random.default_rng([seed, number])
     every = sources()
@@ -355,7 +353,7 @@ def damaged(seed: int, number: int, root: Path) -> Damaged:
         if not pool:
             break
         path = pool[int(rng.integers(0, len(pool)))]
-        change: Callable[..., Any] = _refiled if rng.random() < 0.12 else _changed
+        change = _refiled if rng.random() < 0.12 else _changed
         try:
             case.what.append(change(rng, path))
         except IsADirectoryError:
@@ -372,41 +370,41 @@ def damaged(seed: int, number: int, root: Path) -> Damaged:
     return case
 
 
-def damaged_partition(log_dir_copy: Path) -> tuple[Path, kafkalog.BatchTable]:
+def damaged_partition(log_dir_copy):
     path = log_dir_copy / "p-zstd-java-0" / "00000000000000000000.log"
     segment = kafkalog.open(path)
     assert isinstance(segment, kafkalog.Segment)
     return path, segment.batches
 
 
-def reasons(path: Path, **options: Any) -> dict[str, set[str]]:
+def reasons(path, **options):
     """What is found to be damaged, by file name."""
-    found: dict[str, set[str]] = {}
+    found = {}
     for finding in kafkalog.verify(path, **options).all_findings():
         if finding.damage:
             found.setdefault(Path(finding.path or "").name, set()).add(finding.reason.value)
     return found
 
 
-def change(path: Path, edit: Callable[[bytearray], object]) -> None:
+def change(path, edit):
     data = bytearray(path.read_bytes())
     edit(data)
     path.write_bytes(data)
 
 
-def put(position: int, new: bytes) -> Callable[[bytearray], object]:
-    def edit(data: bytearray) -> None:
+def put(position, new):
+    def edit(data):
         data[position : position + len(new)] = new
 
     return edit
 
 
-def second(partition: Path, suffix: str) -> Path:
+def second(partition, suffix):
     """The second file of a kind."""
     return sorted(partition.glob(f"*{suffix}"))[1]
 
 
-def move_entry(partition: Path) -> None:
+def move_entry(partition):
     """Let an entry of an offset index point into the middle of a batch."""
     path = second(partition, ".index")
     (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)

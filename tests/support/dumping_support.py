@@ -1,14 +1,9 @@
 """Logs to dump, and what comes of it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import builder
 
 import kafkalog
-from kafkalog.errors import KafkalogError, Reason
+from kafkalog.errors import KafkalogError
 
 ONE = builder.record_v2(0, 0, b"k", b"v")
 
@@ -23,7 +18,7 @@ OPTIONS = (
 )
 
 
-def dumped(path: str, **options: Any) -> list[str]:
+def dumped(path, **options):
     """The lines of one file, and one that begins with ``EXCEPTION`` where the tool throws."""
     lines = []
     try:
@@ -33,13 +28,13 @@ def dumped(path: str, **options: Any) -> list[str]:
     return lines
 
 
-def write_log(folder: Path, data: bytes, base_offset: int = 0) -> str:
+def write_log(folder, data, base_offset=0):
     path = folder / f"{base_offset:020d}.log"
     path.write_bytes(data)
     return str(path)
 
 
-def findings(path: Path, **options: Any) -> list[tuple[Reason, bool]]:
+def findings(path, **options):
     dump = kafkalog.dump(path, **options)
     for _ in dump:
         pass

@@ -1,22 +1,18 @@
 """How many inputs tests make: a plain run takes a part of what KAFKALOG_THOROUGH=1 takes."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
 
 import pytest
 
-THOROUGH: Final = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
+THOROUGH = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
 
 
-def examples(n: int) -> int:
+def examples(n):
     """Examples of a property that is to be tried with `n`: a twentieth in a plain run, which has others each time."""
     return n if THOROUGH else max(8, n // 20)
 
 
-def fuzz_inputs(part: int = 1) -> int:
+def fuzz_inputs(part=1):
     """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many.
 
     Where it says nothing, a fuzzer whose inputs take long to make has a part of the others'.
@@ -24,14 +20,14 @@ def fuzz_inputs(part: int = 1) -> int:
     return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 2_000) // part)
 
 
-def counted(inputs: Iterable[Any]) -> Iterator[Any]:
+def counted(inputs):
     """The inputs of a fuzzer, counted: a run says at its end how many there were."""
     for one in inputs:
         _taken["inputs"] += 1
         yield one
 
 
-def n_counted() -> int:
+def n_counted():
     """Inputs that this process has taken."""
     return _taken["inputs"]
 
@@ -39,7 +35,7 @@ def n_counted() -> int:
 _taken = {"inputs": 0}
 
 
-def thinned(values: Iterable[Any], every: int) -> list[Any]:
+def thinned(values, every):
     """Parameters of a test, of which a plain run takes each `every`-th: the others are slow.
 
     Parameters

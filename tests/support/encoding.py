@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 import builder
 import numpy as np
 
 from kafkalog.records.batch_spec import BatchSpec
-from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import UNCOMPRESSED, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.records.encode import encode_batches
@@ -41,7 +38,7 @@ class Wanted:
     compression: Compression = field(default=UNCOMPRESSED)
 
     @property
-    def newest(self) -> int:
+    def newest(self):
         """The largest timestamp that the header says."""
         if self.max_timestamp is not None:
             return self.max_timestamp
@@ -50,7 +47,7 @@ class Wanted:
         return max([-1, *(row[1] for row in self.rows)])
 
 
-def binary(values: list[bytes | None]) -> BinaryColumn:
+def binary(values):
     """A column of byte strings."""
     offsets = np.cumsum([0, *(len(value or b"") for value in values)], dtype=np.int64)
     data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
@@ -58,7 +55,7 @@ def binary(values: list[bytes | None]) -> BinaryColumn:
     return BinaryColumn(offsets, data, None if valid.all() else valid)
 
 
-def columns_of(rows: list[Row]) -> RecordColumns:
+def columns_of(rows):
     """Records as columns."""
     headers = [header for row in rows for header in row[4]]
     return RecordColumns(
@@ -77,7 +74,7 @@ def columns_of(rows: list[Row]) -> RecordColumns:
     )
 
 
-def encoded(batches: list[Wanted]) -> Window:
+def encoded(batches):
     """The library's bytes, all batches in one call, an array for each field."""
     spec = BatchSpec(
         compression=[batch.compression for batch in batches],
@@ -97,9 +94,9 @@ def encoded(batches: list[Wanted]) -> Window:
     return encode_batches(columns_of([row for batch in batches for row in batch.rows]), boundaries, spec)
 
 
-def encoded_alone(batch: Wanted) -> Window:
+def encoded_alone(batch):
     """The library's bytes of one batch, a number for each field, and what can be left out left out."""
-    given: dict[str, Any] = {
+    given = {
         name: getattr(batch, name)
         for name in ("leader_epoch", "producer_id", "producer_epoch", "base_sequence")
         if getattr(batch, name) != -1
@@ -119,7 +116,7 @@ def encoded_alone(batch: Wanted) -> Window:
     return encode_batches(columns_of(batch.rows), np.array([0, len(batch.rows)]), spec)
 
 
-def twin_of(batch: Wanted) -> bytes:
+def twin_of(batch):
     """The bytes as `builder` has them, not compressed."""
     has_horizon = batch.delete_horizon_ms >= 0 and bool(batch.rows)
     base_timestamp = batch.rows[0][1] if batch.rows else -1
@@ -153,7 +150,7 @@ STEPS = (0, 0, 1, 3, -1, -40, 5000, 2**31, 2**40)
 FIRST_TIMESTAMPS = (-1, 0, 1_700_000_000_000, 2**62)
 
 
-def some_bytes(source: random.Random, *, nulls: bool = True) -> bytes | None:
+def some_bytes(source, *, nulls=True):
     """Null, empty, short and long ones."""
     if nulls and source.random() < 0.15:
         return None
@@ -162,12 +159,12 @@ def some_bytes(source: random.Random, *, nulls: bool = True) -> bytes | None:
     return (unit * (size // len(unit) + 1))[:size]
 
 
-def some_rows(source: random.Random, base_offset: int, n: int, *, headers: bool = True) -> list[Row]:
+def some_rows(source, base_offset, n, *, headers=True):
     """Records whose offsets and timestamps step in all ways that Kafka allows."""
     gap = source.choice((1, 1, 1, 2, 100, 10**7))
     timestamp = source.choice(FIRST_TIMESTAMPS)
     forgetful, stepping = source.random() < 0.3, source.random() < 0.7
-    rows: list[Row] = []
+    rows = []
     offset = base_offset
     for _ in range(n):
         names = [source.choice(NAMES) for _ in range(source.choice((0, 0, 0, 1, 2, 5)))] if headers else []
@@ -180,7 +177,7 @@ def some_rows(source: random.Random, base_offset: int, n: int, *, headers: bool 
     return rows
 
 
-def some_batch(source: random.Random, base_offset: int, compression: Compression = UNCOMPRESSED) -> Wanted:
+def some_batch(source, base_offset, compression=UNCOMPRESSED):
     """A batch that Kafka's builder takes."""
     n = source.choice((1, 1, 2, 3, 8, 40))
     skipped = source.choice((0, 0, 0, 1, 2**31 - 1 - 40 * 10**7))
@@ -206,9 +203,9 @@ def some_batch(source: random.Random, base_offset: int, compression: Compression
     return batch
 
 
-def some_batches(source: random.Random, n: int, first_offset: int = 0, **options: Any) -> list[Wanted]:
+def some_batches(source, n, first_offset=0, **options):
     """Batches one behind the other, with gaps."""
-    batches: list[Wanted] = []
+    batches = []
     offset = first_offset
     for _ in range(n):
         batches.append(some_batch(source, offset, **options))

@@ -1,13 +1,8 @@
 """What exports hold, read without kafkalog."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,7 +13,7 @@ import pyarrow.parquet as pq
 BYTES = ("key", "value")
 
 
-def parse_csv(text: str, null: str) -> Iterator[list[str | None]]:
+def parse_csv(text, null):
     """RFC 4180 by the letter, which tells what is in quotes from what is not."""
     pattern = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\n)')
     position, row = 0, []
@@ -33,7 +28,7 @@ def parse_csv(text: str, null: str) -> Iterator[list[str | None]]:
             row = []
 
 
-def from_text(name: str, text: str | None, kind: pa.DataType) -> Any:
+def from_text(name, text, kind):
     """A value as `to_pylist` has it, of its text in CSV."""
     if text is None:
         return None
@@ -46,14 +41,14 @@ def from_text(name: str, text: str | None, kind: pa.DataType) -> Any:
     return text if pa.types.is_string(kind) else int(text)
 
 
-def from_json_headers(headers: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
+def from_json_headers(headers):
     return [
         {"key": name, "value": None if value is None else base64.b64decode(value, validate=True)}
         for name, value in headers
     ]
 
 
-def from_json(line: str) -> dict[str, Any]:
+def from_json(line):
     row = json.loads(line)
     for name in BYTES:
         if row.get(name) is not None:
@@ -63,7 +58,7 @@ def from_json(line: str) -> dict[str, Any]:
     return dict(row)
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+def rows_of(table):
     """Rows with timestamps in milliseconds."""
     index = table.schema.get_field_index("timestamp")
     return (
@@ -73,7 +68,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     )
 
 
-def read_csv_rows(path: Path, schema: pa.Schema, null: str = "") -> list[dict[str, Any]]:
+def read_csv_rows(path, schema, null=""):
     header, *lines = parse_csv(path.read_bytes().decode(), null)
     assert header == schema.names
     return [
@@ -82,19 +77,19 @@ def read_csv_rows(path: Path, schema: pa.Schema, null: str = "") -> list[dict[st
     ]
 
 
-def read_parquet(path: Path) -> pa.Table:
+def read_parquet(path):
     return pq.read_table(path)
 
 
-def read_arrow(path: Path) -> pa.Table:
+def read_arrow(path):
     return pa.ipc.open_file(str(path)).read_all()
 
 
-def read_stream(path: Path) -> pa.Table:
+def read_stream(path):
     return pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
-def records(table: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+def records(table, *names):
     """Rows of a table; a timestamp that is none is -1, as it is written."""
     names = names or ("timestamp", "key", "value", "headers")
     rows = []

@@ -1,14 +1,10 @@
 """Faults before a chosen call of the operating system, for tests of what a crash or a full disk leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import copying, moves
@@ -22,16 +18,16 @@ CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "link", "stat",
 class Faulty:
     """`os`, with something done before the n-th of the calls that count."""
 
-    def __init__(self, when: int, fault: Callable[[str], None]) -> None:
+    def __init__(self, when, fault):
         self.n_calls, self._when, self._fault = 0, when, fault
         self._lock = threading.Lock()  # files are made durable by several threads
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         value = getattr(os, name)
         return self.counted(name, value) if name in CALLS else value
 
-    def counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
+    def counted(self, name, function):
+        def call(*args, **options):
             with self._lock:
                 self.n_calls += 1
                 is_now = self.n_calls == self._when
@@ -42,20 +38,20 @@ class Faulty:
         return call
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
+    def installed(self):
         renameat2 = file_steps._renameat2
         for module in (publish, moves, places, file_steps, copying):
-            module.os = self  # type: ignore[assignment]
+            module.os = self
         file_steps._renameat2 = self.counted("renameat2", renameat2)
         try:
             yield
         finally:
             for module in (publish, moves, places, file_steps, copying):
-                module.os = os  # type: ignore[assignment]
+                module.os = os
             file_steps._renameat2 = renameat2
 
 
-def is_killed_at(n: int, act: Callable[[], object]) -> bool:
+def is_killed_at(n, act):
     """Whether a fork that acts is killed before the n-th of the calls; that it raises is an error."""
     child = os.fork()
     if not child:

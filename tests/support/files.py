@@ -1,13 +1,9 @@
 """What is in directories, to be compared with what was there before."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import kafkalog
 
@@ -15,7 +11,7 @@ _LARGE = 1 << 20
 _LOCK = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
 
 
-def content(directory: Path) -> dict[str, bytes]:
+def content(directory):
     """All files under a directory, but for the lock file that kafkalog creates as a broker does."""
     return {
         str(path.relative_to(directory)): _content_of(path)
@@ -24,7 +20,7 @@ def content(directory: Path) -> dict[str, bytes]:
     }
 
 
-def _content_of(path: Path) -> bytes:
+def _content_of(path):
     """All bytes; of a large file, the zeros at its end as a number, for preallocated indexes are holes."""
     size = path.stat().st_size
     if size < _LARGE:
@@ -39,7 +35,7 @@ def _content_of(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def broker_on(log_dir: Path) -> Iterator[None]:
+def broker_on(log_dir):
     """Another process holds the lock of a log dir, as a broker does."""
     lock = log_dir / ".lock"
     lock.touch()
@@ -51,12 +47,12 @@ def broker_on(log_dir: Path) -> Iterator[None]:
         holder.communicate("\n")
 
 
-def offsets_of(partition: Path, **options: object) -> list[int]:
+def offsets_of(partition, **options):
     """Offsets of all records, those of control batches among them."""
-    return kafkalog.read_table(partition, columns=["offset"], include_control=True, **options)["offset"].to_pylist()  # type: ignore[arg-type]
+    return kafkalog.read_table(partition, columns=["offset"], include_control=True, **options)["offset"].to_pylist()
 
 
-def flip(path: Path, position: int, bits: int = 0x10) -> None:
+def flip(path, position, bits=0x10):
     data = bytearray(path.read_bytes())
     data[position] ^= bits
     path.write_bytes(data)

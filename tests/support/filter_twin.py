@@ -1,14 +1,10 @@
 """Filters, judged row by row in Python."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import kafkalog
 from kafkalog import format as kf
@@ -19,7 +15,7 @@ Row = dict[str, Any]
 CODECS = kf.CODEC_NAMES[:5]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BINARY = ("key", "value")
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+COMPARISONS = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -31,12 +27,12 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> list[Row]:
+def rows_of(path, columns=ALL_COLUMNS, **options):
     """The records of a scan, a dict each; a timestamp that there is none of is None."""
     asked = list(dict.fromkeys([*columns, "timestamp", "timestamp_type"]))
     records = kafkalog.read_numpy(path, columns=asked, **options)
     derived = [name for name in records if name not in asked]
-    lists: dict[str, list[Any]] = {name: records[name][:] .tolist() if isinstance(records[name], np.ndarray)
+    lists = {name: records[name][:] .tolist() if isinstance(records[name], np.ndarray)
                                    else records[name].to_pylist() for name in records}  # fmt: skip
     for name, nothing in (("partition", -1), ("topic", "")):
         lists[name] = [None if value == nothing else value for value in lists.get(name, [])]
@@ -50,11 +46,11 @@ def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> 
     return [dict(zip(wanted, row, strict=True)) for row in zip(*(lists[name] for name in wanted), strict=True)]
 
 
-def odd_value(offset: int, value: NDArray[np.uint8], value_is_null: bool) -> bool:
+def odd_value(offset, value, value_is_null):
     return not value_is_null and value.size % 2 == 1
 
 
-def first_of_key(key: NDArray[np.uint8], key_is_null: bool) -> int | None:
+def first_of_key(key, key_is_null):
     if key_is_null or key.size == 0:
         return None
     return int(key[0])
@@ -63,18 +59,18 @@ def first_of_key(key: NDArray[np.uint8], key_is_null: bool) -> int | None:
 EXTRACT = {"first": ("i2", first_of_key)}
 
 
-def with_first(row: Row) -> Row:
+def with_first(row):
     return {**row, "first": row["key"][0] if row["key"] else None}
 
 
-def plain(column: str, value: Any) -> Any:
+def plain(column, value):
     """A filter's value as rows have it; times in microseconds, as exact as datetimes are."""
     if column == "timestamp":
         return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value * 1000
     return value.encode() if column in BINARY and isinstance(value, str) else value
 
 
-def term_holds(row: Row, term: Sequence[Any]) -> bool:
+def term_holds(row, term):
     """One condition, by the letter."""
     column, operation = term[0], term[1]
     value = term[2] if len(term) == 3 else None
@@ -88,7 +84,7 @@ def term_holds(row: Row, term: Sequence[Any]) -> bool:
     return known_holds(column, mine * 1000 if column == "timestamp" and mine is not None else mine, operation, value)
 
 
-def known_holds(column: str, mine: Any, operation: str, value: Any) -> bool:
+def known_holds(column, mine, operation, value):
     if operation in ("is null", "is not null"):
         return (mine is None) == (operation == "is null")
     if operation in ("in", "not in"):
@@ -96,11 +92,11 @@ def known_holds(column: str, mine: Any, operation: str, value: Any) -> bool:
     return mine is not None and COMPARISONS[operation](mine, plain(column, value))
 
 
-def holds(row: Row, groups: Sequence[Sequence[Sequence[Any]]]) -> bool:
+def holds(row, groups):
     return any(all(term_holds(row, term) for term in group) for group in groups)
 
 
-def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
+def in_ranges(row, bounds):
     lower = [
         (column, ">=", bounds[f"start_{column}"]) for column in ("offset", "timestamp") if f"start_{column}" in bounds
     ]

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from effort import fuzz_inputs
@@ -36,7 +36,7 @@ class Mode(NamedTuple):
 MODES = (Mode(ALL_COLUMNS, True), Mode(("offset",), True), Mode(ALL_COLUMNS, False))
 
 
-def keep(data: bytes, problem: str) -> Path:
+def keep(data, problem):
     """Store an input that did what none may do, for `regress/` to replay from then on."""
     REGRESS.mkdir(exist_ok=True)
     path = REGRESS / f"{hashlib.sha256(data).hexdigest()[:16]}.bin"
@@ -48,21 +48,19 @@ def keep(data: bytes, problem: str) -> Path:
 Row = tuple[int, bytes | None, bytes | None]
 
 
-def rows_of(table: pa.Table) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def rows_of(table):
+    found = {}
     columns = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")]
     for topic, partition, *row in zip(*columns, strict=True):
         found.setdefault(f"{topic}-{partition}", []).append(tuple(row))
     return found
 
 
-def tables(
-    path: Path, mode: Any, threads: int, topics: Sequence[str] | None = None
-) -> tuple[pa.Table, list[kafkalog.Finding], KafkalogError | None]:
+def tables(path, mode, threads, topics=None):
     """What a scan gives, what it found, and what it raised, within a second."""
-    batches: list[pa.RecordBatch] = []
-    error: KafkalogError | None = None
-    scan: kafkalog.Scan | None = None
+    batches = []
+    error = None
+    scan = None
     begin = time.process_time()
     try:
         scan = kafkalog.scan(path, topics=topics, on_corruption=mode, threads=threads, limits=LIMITS)

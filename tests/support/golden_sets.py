@@ -22,9 +22,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOG_DIR = GOLDEN / "log_dir"
@@ -36,7 +34,7 @@ _TIMESTAMP_TYPES = {"NONE": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
 @functools.cache
-def session_root() -> Path:
+def session_root():
     """Directory of what is unpacked; processes started by the first one that asks have the same."""
     shared = os.environ.get(_SHARED_ROOT)
     if shared:
@@ -47,12 +45,12 @@ def session_root() -> Path:
     return root
 
 
-def _remove(root: Path, pid: int) -> None:
+def _remove(root, pid):
     if os.getpid() == pid:  # and not a fork of that process
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _extract(set_name: str, archive: str, target: Path) -> Path:
+def _extract(set_name, archive, target):
     source = GOLDEN / set_name / f"{archive}.tar.xz"
     if not source.is_file():
         raise FileNotFoundError(f"golden archive {set_name}/{archive}.tar.xz is missing")
@@ -63,7 +61,7 @@ def _extract(set_name: str, archive: str, target: Path) -> Path:
     return target
 
 
-def unpacked(set_name: str, archive: str = "clean") -> Path:
+def unpacked(set_name, archive="clean"):
     """Directory with the content of one archive, shared by the whole run: do not change what is in it.
 
     ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
@@ -72,17 +70,17 @@ def unpacked(set_name: str, archive: str = "clean") -> Path:
 
 
 @functools.cache
-def _unpacked(set_name: str, archive: str) -> Path:
+def _unpacked(set_name, archive):
     return _made_once(set_name, archive, lambda target: _extract(set_name, archive, target))
 
 
 @functools.cache
-def shared_log_dir() -> Path:
+def shared_log_dir():
     """A copy of the small log dir, shared by the whole run: do not change what is in it."""
     return _made_once("small", LOG_DIR.name, lambda target: shutil.copytree(LOG_DIR, target))
 
 
-def _made_once(folder: str, name: str, make: Callable[[Path], object]) -> Path:
+def _made_once(folder, name, make):
     """A directory that the first process of the run makes, and a list of its files as they were then."""
     target = session_root() / folder / name
     with (session_root() / f"{folder}-{name}.lock").open("wb") as lock:
@@ -94,7 +92,7 @@ def _made_once(folder: str, name: str, make: Callable[[Path], object]) -> Path:
     return target
 
 
-def listing(root: Path) -> dict[str, list[int]]:
+def listing(root):
     """Size and time of the last change of each file under a directory."""
     found = {}
     for folder, _, names in os.walk(root):
@@ -104,7 +102,7 @@ def listing(root: Path) -> dict[str, list[int]]:
     return found
 
 
-def changed_files(before: dict[str, list[int]]) -> list[str]:
+def changed_files(before):
     """Files of the golden sets, and of what was made of them for this run, that a test changed, made or deleted."""
     pairs = [(GOLDEN, before)]
     for done in sorted(session_root().glob(f"*/*{_DONE}")):
@@ -116,12 +114,12 @@ def changed_files(before: dict[str, list[int]]) -> list[str]:
     return found
 
 
-def unpack(tmp_root: Path, set_name: str = "k44", archive: str = "clean") -> Path:
+def unpack(tmp_root, set_name="k44", archive="clean"):
     """Unpack one archive into ``tmp_root/SET/ARCHIVE``, a copy of one's own to change; return that directory."""
     return _extract(set_name, archive, Path(tmp_root) / set_name / archive)
 
 
-def partitions(set_name: str, archive: str = "clean") -> dict[str, Path]:
+def partitions(set_name, archive="clean"):
     """Partition directories of a log dir by name, in name order, ``-delete`` directories and all."""
     root = unpacked(set_name, archive)
     found = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
@@ -130,7 +128,7 @@ def partitions(set_name: str, archive: str = "clean") -> dict[str, Path]:
     return found
 
 
-def log_files(partition: Path) -> list[Path]:
+def log_files(partition):
     """The ``.log`` files of a partition directory in offset order."""
     found = sorted(partition.glob("*.log"))
     if not found:
@@ -138,12 +136,12 @@ def log_files(partition: Path) -> list[Path]:
     return found
 
 
-def log_start_offsets(set_name: str, archive: str = "clean") -> dict[str, int]:
+def log_start_offsets(set_name, archive="clean"):
     """Log start offsets by partition directory name, where one was written; elsewhere it is the first base offset."""
     return checkpoint(unpacked(set_name, archive) / "log-start-offset-checkpoint")
 
 
-def checkpoint(path: Path) -> dict[str, int]:
+def checkpoint(path):
     """The lines of a root checkpoint file as ``{"topic-partition": offset}``."""
     _, count, *lines = path.read_text().splitlines()
     entries = {f"{topic}-{partition}": int(offset) for topic, partition, offset in map(str.split, lines)}
@@ -152,14 +150,14 @@ def checkpoint(path: Path) -> dict[str, int]:
     return entries
 
 
-def manifest(set_name: str | None = None) -> list[dict[str, Any]]:
+def manifest(set_name=None):
     """Entries of manifest.json (broker, dir, purpose, watermarks, sha256 by file name), of one set or of all."""
-    entries: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())
+    entries = json.loads((GOLDEN / "manifest.json").read_text())
     return [entry for entry in entries if set_name in (None, entry["broker"])]
 
 
 @functools.cache
-def truth_topics(set_name: str, archive: str = "clean") -> tuple[str, ...]:
+def truth_topics(set_name, archive="clean"):
     """Topics that have a truth file, for the clean or the unclean log dir."""
     root = _truth_root(set_name, archive)
     suffix = ".read_uncommitted.jsonl"
@@ -169,9 +167,7 @@ def truth_topics(set_name: str, archive: str = "clean") -> tuple[str, ...]:
     return topics
 
 
-def truth(
-    set_name: str, topic: str, isolation: str = "read_uncommitted", archive: str = "clean"
-) -> list[dict[str, Any]]:
+def truth(set_name, topic, isolation="read_uncommitted", archive="clean"):
     """What a consumer returned for a topic, in offset order per partition.
 
     Each is a dict of ``partition``, ``offset``, ``timestamp`` and ``timestamp_type`` (as shown by the consumer),
@@ -189,24 +185,24 @@ def truth(
     return records
 
 
-def seed_batch() -> bytes:
+def seed_batch():
     """The batch of seed-batch.hex, a v2 batch once printed in a public article."""
     lines = (GOLDEN / "seed-batch.hex").read_text().splitlines()
     return bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
 
 
-def _truth_root(set_name: str, archive: str) -> Path:
+def _truth_root(set_name, archive):
     root = unpacked(set_name, "truth") / {"clean": "truth", "unclean": "truth_unclean"}[archive]
     if not root.is_dir():
         raise FileNotFoundError(f"no truth for {set_name}/{archive}")
     return root
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _bytes(text):
     return None if text is None else base64.b64decode(text)
 
 
-def _decode(line: dict[str, Any]) -> dict[str, Any]:
+def _decode(line):
     return {
         "partition": line["partition"],
         "offset": line["offset"],

@@ -3,12 +3,9 @@
 A sanitizer does not see the byte behind `bytes` (it is the object's own NUL) or inside an arena; the machine sees this.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,23 +25,23 @@ class Guard:
         Largest input in bytes.
     """
 
-    def __init__(self, capacity: int = 256 * 1024) -> None:
+    def __init__(self, capacity=256 * 1024):
         pages = max(1, -(-capacity // _PAGE))
         self.capacity = pages * _PAGE
         self._mapping = mmap.mmap(-1, self.capacity + 2 * _PAGE)
         whole = np.frombuffer(self._mapping, np.uint8)
-        self.room: Bytes = whole[_PAGE : _PAGE + self.capacity]
+        self.room = whole[_PAGE : _PAGE + self.capacity]
         for address in (whole.ctypes.data, self.room.ctypes.data + self.capacity):
             _protect(address)
 
-    def ending(self, data: Any) -> Bytes:
+    def ending(self, data):
         """A copy of `data` whose last byte is the last one that may be touched; valid until the next call."""
         given = np.frombuffer(data, np.uint8)
         target = self.room[self.capacity - given.size :]
         target[:] = given
         return target
 
-    def starting(self, data: Any) -> Bytes:
+    def starting(self, data):
         """A copy of `data` whose first byte is the first one that may be touched; valid until the next call."""
         given = np.frombuffer(data, np.uint8)
         target = self.room[: given.size]
@@ -52,7 +49,7 @@ class Guard:
         return target
 
 
-def _protect(address: int) -> None:
+def _protect(address):
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     if libc.mprotect(address, _PAGE, _NO_ACCESS):
@@ -63,7 +60,7 @@ def _protect(address: int) -> None:
 _shared = Guard()
 
 
-def guarded(data: Any, *, at_start: bool = False) -> Bytes:
+def guarded(data, *, at_start=False):
     """A copy of `data` that ends (or starts) where access ends, in a buffer that the next call overwrites."""
     global _shared
     if len(data) > _shared.capacity:

@@ -7,7 +7,6 @@ those of `OffsetIndex.lookup` and `TimeIndex.lookup`, by halves, on whatever the
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import builder
@@ -29,14 +28,14 @@ class Indexes(NamedTuple):
     time: list[tuple[int, int]]
     """(timestamp, offset), absolute."""
 
-    def offset_bytes(self, base: int) -> bytes:
+    def offset_bytes(self, base):
         return b"".join(struct.pack(">ii", offset - base, position) for offset, position in self.offset)
 
-    def time_bytes(self, base: int) -> bytes:
+    def time_bytes(self, base):
         return b"".join(struct.pack(">qi", timestamp, offset - base) for timestamp, offset in self.time)
 
 
-def make_log(drafts: Sequence[tuple[int, int, int, int]], base: int = 0) -> tuple[bytes, list[Batch]]:
+def make_log(drafts, base=0):
     """A log of v2 batches out of (gap before, records, bytes of a value, largest timestamp)."""
     parts, batches = [], []
     position, offset = 0, base
@@ -51,14 +50,7 @@ def make_log(drafts: Sequence[tuple[int, int, int, int]], base: int = 0) -> tupl
     return b"".join(parts), batches
 
 
-def write_indexes(
-    batches: Sequence[Batch],
-    interval: int,
-    *,
-    calls: Sequence[int] = (),
-    reopened: Sequence[int] = (),
-    closed: bool = True,
-) -> Indexes:
+def write_indexes(batches, interval, *, calls=(), reopened=(), closed=True):
     """What a broker writes.
 
     Parameters
@@ -70,12 +62,12 @@ def write_indexes(
     closed : bool
         Whether it was closed at the end.
     """
-    offset_entries: list[tuple[int, int]] = []
-    time_entries: list[tuple[int, int]] = []
+    offset_entries = []
+    time_entries = []
     largest, of_largest = -1, -1
     since = row = turn = 0
 
-    def add_time() -> None:
+    def add_time():
         if largest > (time_entries[-1][0] if time_entries else -1):
             time_entries.append((largest, of_largest))
 

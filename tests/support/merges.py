@@ -1,9 +1,6 @@
 """Copies of a partition to merge."""
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
 
 import builder
 
@@ -13,22 +10,20 @@ Entry = tuple[int, int]
 """Leader epoch and a number that makes the content."""
 
 
-def batch(offset: int, entry: Entry) -> bytes:
+def batch(offset, entry):
     record = builder.record_v2(0, 0, None, b"%d" % entry[1])
     return builder.batch_v2([record], base_offset=offset, leader_epoch=entry[0])
 
 
-def checkpoint(log: list[Entry]) -> list[tuple[int, int]]:
-    epochs: list[tuple[int, int]] = []
+def checkpoint(log):
+    epochs = []
     for offset, (epoch, _) in enumerate(log):
         if not epochs or epoch > epochs[-1][0]:
             epochs.append((epoch, offset))
     return epochs
 
 
-def replica(
-    folder: Path, log: list[Entry], *, bases: tuple[int, ...] = (0,), damaged: tuple[int, ...] = (), epochs: bool = True
-) -> Path:
+def replica(folder, log, *, bases=(0,), damaged=(), epochs=True):
     """A partition with a batch an offset; `damaged` batches have a wrong byte."""
     partition = folder / "t-0"
     partition.mkdir(parents=True)
@@ -46,9 +41,9 @@ def replica(
     return partition
 
 
-def expected(log: list[Entry], start: int = 0) -> list[bytes]:
+def expected(log, start=0):
     return [batch(offset, log[offset]) for offset in range(start, len(log))]
 
 
-def hashes(root: Path) -> dict[str, str]:
+def hashes(root):
     return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in root.rglob("*") if one.is_file()}

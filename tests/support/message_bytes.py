@@ -1,16 +1,11 @@
 """Made-up fields of messages."""
 
-from __future__ import annotations
-
-import random
-from typing import Any
-
 from kafkalog.protocol.definitions import Field, Versions
 
 NONE = Versions(0, -1)
 
 
-def made_up(fields: tuple[Field, ...], version: int, rng: random.Random) -> dict[str, Any]:
+def made_up(fields, version, rng):
     """Random values of fields; those that the version lacks have their default."""
     values = {}
     for field in fields:
@@ -20,7 +15,7 @@ def made_up(fields: tuple[Field, ...], version: int, rng: random.Random) -> dict
     return values
 
 
-def _some(field: Field, version: int, rng: random.Random) -> Any:
+def _some(field, version, rng):
     if version in field.nullable and rng.random() < 0.3:
         return None
     if field.type.startswith("[]"):

@@ -1,12 +1,8 @@
 """Files that are in the wrong place: sound in themselves, of another segment, partition, topic, or time."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
 import builder
 import damaged_partitions
@@ -17,21 +13,21 @@ from kafkalog._kernels import crc as crc_kernels
 _SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-def _some(rng: np.random.Generator, paths: list[Path]) -> Path:
+def _some(rng, paths):
     return paths[int(rng.integers(len(paths)))]
 
 
-def _files(partition: Path, *suffixes: str) -> list[Path]:
+def _files(partition, *suffixes):
     return sorted(path for path in partition.iterdir() if path.suffix in suffixes and path.is_file())
 
 
-def _other(rng: np.random.Generator, suffix: str) -> Path | None:
+def _other(rng, suffix):
     """A file of another partition."""
     found = _files(_some(rng, list(damaged_partitions.sources())), suffix)
     return _some(rng, found) if found else None
 
 
-def swapped_segments(rng: np.random.Generator, partition: Path) -> str:
+def swapped_segments(rng, partition):
     """The contents of two segments change places, with or without their indexes."""
     logs = _files(partition, ".log")
     if len(logs) < 2:
@@ -46,7 +42,7 @@ def swapped_segments(rng: np.random.Generator, partition: Path) -> str:
     return f"{first.name} and {second.name} exchanged"
 
 
-def foreign_index(rng: np.random.Generator, partition: Path) -> str:
+def foreign_index(rng, partition):
     suffix = str(rng.choice([".index", ".timeindex", ".txnindex", ".snapshot"]))
     here, other = _files(partition, suffix), _other(rng, suffix)
     if other is None or not here:
@@ -57,7 +53,7 @@ def foreign_index(rng: np.random.Generator, partition: Path) -> str:
     return f"{target.name} of {other.parent.name}"
 
 
-def future_snapshot(rng: np.random.Generator, partition: Path) -> str:
+def future_snapshot(rng, partition):
     """A producer snapshot of an offset or a time that the log has not come to."""
     here = _files(partition, ".snapshot")
     if not here:
@@ -76,7 +72,7 @@ def future_snapshot(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} from the future at {offset}"
 
 
-def half_of_another(rng: np.random.Generator, partition: Path) -> str:
+def half_of_another(rng, partition):
     """The second half of a segment is that of another partition, cut at batches or anywhere."""
     here, other = _files(partition, ".log"), _other(rng, ".log")
     if not here or other is None:
@@ -95,7 +91,7 @@ def half_of_another(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} from {at} on of {other.parent.name}"
 
 
-def sparse(rng: np.random.Generator, partition: Path) -> str:
+def sparse(rng, partition):
     """A file with a hole, in it or behind it."""
     here = _files(partition, ".log", ".index", ".timeindex")
     if not here:
@@ -112,7 +108,7 @@ def sparse(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} with a hole at {start}"
 
 
-def renamed_segment(rng: np.random.Generator, partition: Path) -> str:
+def renamed_segment(rng, partition):
     """A segment with its indexes under another offset."""
     here = _files(partition, ".log")
     if not here:
@@ -128,7 +124,7 @@ def renamed_segment(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} renamed to {base}"
 
 
-def epochs_go_back(rng: np.random.Generator, partition: Path) -> str:
+def epochs_go_back(rng, partition):
     """A leader epoch file whose offsets, epochs, or both do not rise."""
     n = int(rng.integers(1, 6))
     epochs, offsets = rng.integers(0, 12, n).tolist(), rng.integers(0, 400, n).tolist()
@@ -142,7 +138,7 @@ def epochs_go_back(rng: np.random.Generator, partition: Path) -> str:
     return f"leader epochs {lines}"
 
 
-def cut_checkpoint(rng: np.random.Generator, partition: Path) -> str:
+def cut_checkpoint(rng, partition):
     """A text file that ends too early."""
     here = [path for folder in (partition, partition.parent) for path in folder.glob("*checkpoint") if path.is_file()]
     if not here:
@@ -153,7 +149,7 @@ def cut_checkpoint(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} cut"
 
 
-def other_topic_id(rng: np.random.Generator, partition: Path) -> str:
+def other_topic_id(rng, partition):
     path = partition / "partition.metadata"
     if path.is_dir() or path.is_symlink():
         return ""
@@ -161,7 +157,7 @@ def other_topic_id(rng: np.random.Generator, partition: Path) -> str:
     return "another topic id"
 
 
-def left_over(rng: np.random.Generator, partition: Path) -> str:
+def left_over(rng, partition):
     """A segment and its indexes as a cleaning, a deletion or a split that did not finish left them."""
     here = _files(partition, ".log")
     if not here:
@@ -175,7 +171,7 @@ def left_over(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} {'copied' if is_copy else 'renamed'} to {suffix}"
 
 
-def duplicate_tail(rng: np.random.Generator, partition: Path) -> str:
+def duplicate_tail(rng, partition):
     """The end of a segment once more as a segment of its own, as after a roll that went wrong."""
     here = _files(partition, ".log")
     if not here:
@@ -197,13 +193,13 @@ def duplicate_tail(rng: np.random.Generator, partition: Path) -> str:
     return f"{path.name} from {start} on once more as {target.name}"
 
 
-KINDS: tuple[Callable[[np.random.Generator, Path], str], ...] = (
+KINDS = (
     *(swapped_segments, foreign_index, future_snapshot, half_of_another, sparse, renamed_segment, epochs_go_back),
     *(cut_checkpoint, other_topic_id, left_over, duplicate_tail),
 )
 
 
-def misplace(rng: np.random.Generator, partition: Path) -> str:
+def misplace(rng, partition):
     """Do one of these to a partition; returns what was done, "" if nothing."""
     try:
         return KINDS[int(rng.integers(len(KINDS)))](rng, partition)

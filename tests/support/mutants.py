@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 import struct
 import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import builder
 import golden_sets
 import numpy as np
-import numpy.typing as npt
 import reference
 import zstandard
 
@@ -45,7 +43,7 @@ class Seed:
     """The records, or what a v0 or v1 message wraps; empty where it wraps nothing."""
 
 
-def payload_start(batch: bytes) -> int:
+def payload_start(batch):
     if batch[16] == 2:
         return 61
     key = 18 if batch[16] == 0 else 26
@@ -53,7 +51,7 @@ def payload_start(batch: bytes) -> int:
     return key + 4 + max(size, 0) + 4
 
 
-def make_seed(batch: bytes) -> Seed:
+def make_seed(batch):
     batch = struct.pack(">q", BASE) + batch[8:]
     magic = batch[16]
     codec = (batch[22] if magic == 2 else batch[17]) & 7
@@ -66,16 +64,16 @@ def make_seed(batch: bytes) -> Seed:
     return Seed(batch, magic, codec, start, payload)
 
 
-def kind_of(batch: bytes) -> tuple[int, ...]:
+def kind_of(batch):
     if batch[16] == 2:
         return 2, batch[22], int(batch[57:61] == bytes(4))
     return batch[16], batch[17]
 
 
 @functools.cache
-def golden_batches() -> dict[tuple[int, ...], list[bytes]]:
+def golden_batches():
     """Distinct batches that brokers wrote, by what their attributes say, the smallest first."""
-    found: dict[tuple[int, ...], set[bytes]] = {}
+    found = {}
     for name in golden_sets.SETS:
         for partition in golden_sets.partitions(name).values():
             for path in sorted(partition.glob("*.log")):
@@ -87,7 +85,7 @@ def golden_batches() -> dict[tuple[int, ...], list[bytes]]:
     return {kind: sorted(batches, key=lambda batch: (len(batch), batch)) for kind, batches in sorted(found.items())}
 
 
-def records(n: int = 3) -> list[bytes]:
+def records(n=3):
     """Records with all that a record can have."""
     return [
         builder.record_v2(
@@ -98,9 +96,9 @@ def records(n: int = 3) -> list[bytes]:
 
 
 @functools.cache
-def seeds() -> tuple[Seed, ...]:
+def seeds():
     """Batches of every kind: the smallest and a larger one of each that brokers wrote, and built ones."""
-    chosen: list[bytes] = []
+    chosen = []
     for batches in golden_batches().values():
         small = [batch for batch in batches if len(batch) <= 1500]
         chosen += [*small[:3], *small[len(small) // 2 :][:1], *small[-1:]]
@@ -133,9 +131,7 @@ V2_FIELDS = np.array([8, 12, 17, 23, 53, 57])
 LEGACY_FIELDS = np.array([8, 12, 18, 22, 26, 30])
 
 
-def mutants(
-    rng: np.random.Generator, data: bytes, n: int, *, hot: int = 0, fields: npt.NDArray[np.int_] | None = None
-) -> Iterator[bytes]:
+def mutants(rng, data, n, *, hot=0, fields=None):
     """Changed copies of some bytes: a few bits, bytes or big-endian integers, then a fifth cut, spliced or repeated.
 
     Half of the changes fall on the first `hot` bytes; integers go to `fields` where they are given.
@@ -184,19 +180,19 @@ def mutants(
         yield one
 
 
-def repaired(batch: bytes) -> bytes:
+def repaired(batch):
     """A batch with the size and the checksum of its bytes, if it is long enough to have them."""
     if len(batch) < 26:
         return batch
     size = struct.pack(">i", len(batch) - ENVELOPE)
     if batch[16] == 2:
         return b"".join(
-            (batch[:8], size, batch[12:17], struct.pack(">I", crc_kernels.checksum_crc32c(batch[21:])), batch[21:])  # type: ignore[arg-type]
+            (batch[:8], size, batch[12:17], struct.pack(">I", crc_kernels.checksum_crc32c(batch[21:])), batch[21:])
         )
     return b"".join((batch[:8], size, struct.pack(">I", zlib.crc32(batch[16:])), batch[16:]))
 
 
-def packed(codec: int, plain: bytes, magic: int) -> bytes:
+def packed(codec, plain, magic):
     if codec == builder.GZIP:
         return builder.gzip_member(plain, 1)
     if codec == builder.ZSTD:
@@ -207,7 +203,7 @@ def packed(codec: int, plain: bytes, magic: int) -> bytes:
 ZSTD = zstandard.ZstdCompressor(level=1)
 
 
-def with_records(seed: Seed, codec: int, plain: bytes) -> bytes:
+def with_records(seed, codec, plain):
     """A seed with other records, compressed anew, sizes and checksum right."""
     payload = packed(codec, plain, seed.magic)
     head = bytearray(seed.data[: seed.payload_start])
@@ -218,12 +214,12 @@ def with_records(seed: Seed, codec: int, plain: bytes) -> bytes:
     return repaired(bytes(head) + payload)
 
 
-def raw_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
+def raw_inputs(rng, seed, n):
     """Level 1: nothing is repaired."""
     return mutants(rng, seed.data, n, hot=seed.payload_start)
 
 
-def repaired_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
+def repaired_inputs(rng, seed, n):
     """Level 2: sizes and checksum are right again, but for a few."""
     fields = V2_FIELDS if seed.magic == 2 else LEGACY_FIELDS
     keep_magic = rng.random(n) < 0.9
@@ -233,7 +229,7 @@ def repaired_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[by
         yield repaired(one)
 
 
-def recompressed_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterator[bytes]:
+def recompressed_inputs(rng, seed, n):
     """Level 3: what the compression hides is changed, under each codec in turn."""
     if seed.magic < 2 and not seed.plain:
         yield from repaired_inputs(rng, seed, n)
@@ -249,7 +245,7 @@ def recompressed_inputs(rng: np.random.Generator, seed: Seed, n: int) -> Iterato
         yield batch
 
 
-LEVELS: dict[str, tuple[Callable[[np.random.Generator, Seed, int], Iterator[bytes]], float]] = {
+LEVELS = {
     "raw": (raw_inputs, 0.3),
     "repaired": (repaired_inputs, 0.4),
     "recompressed": (recompressed_inputs, 0.3),
@@ -259,7 +255,7 @@ BEFORE = builder.batch_v2(records(2), base_offset=0)
 BEHIND = builder.batch_v2(records(2), base_offset=2**40)
 
 
-def segments(seed: int, n: int) -> Iterator[bytes]:
+def segments(seed, n):
     """Changed batches of all levels, each between two good ones."""
     everything, levels = seeds(), [*LEVELS.values()]
     for number in range(n):

@@ -3,23 +3,19 @@
 A test that lacks it is skipped, and the end of the run says so; with CI set it fails.
 """
 
-from __future__ import annotations
-
 import doctest
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 
 _LACKING = "not tested here: "
 
 
-def missing(what: str) -> NoReturn:
+def missing(what):
     """Skip the test, or fail in CI, where all must run.
 
     Parameters
@@ -33,7 +29,7 @@ def missing(what: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def java_program() -> str:
+def java_program():
     """The `java` of JAVA_HOME or PATH."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -42,7 +38,7 @@ def java_program() -> str:
     return program
 
 
-def skip_without_package(report: pytest.TestReport | pytest.CollectReport, error: BaseException | None) -> None:
+def skip_without_package(report, error):
     """Make a failure a skip where a package is not installed that the test, or what it calls, imports; not in CI."""
     while isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
@@ -55,14 +51,14 @@ def skip_without_package(report: pytest.TestReport | pytest.CollectReport, error
 class Examples(doctest.DocTestRunner):
     """Runs examples, and raises what they raise when a package is not installed."""
 
-    def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
+    def report_unexpected_exception(self, out, test, example, exc_info):
         """Report all but an ImportError."""
         if isinstance(exc_info[1], ImportError):
             raise exc_info[1]
         super().report_unexpected_exception(out, test, example, exc_info)
 
 
-def not_tested(reports: Iterable[pytest.TestReport]) -> list[str]:
+def not_tested(reports):
     """A line for each thing that was missing, with the number of tests, or files of tests, that were skipped for it.
 
     Parameters
@@ -70,7 +66,7 @@ def not_tested(reports: Iterable[pytest.TestReport]) -> list[str]:
     reports : iterable of TestReport
         Those of skipped tests.
     """
-    reasons: Counter[str] = Counter()
+    reasons = Counter()
     for report in reports:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         first, *_ = reason.removeprefix("Skipped: ").splitlines() or [""]

@@ -1,20 +1,16 @@
 """What a broker answers, found the slow way: every batch of the twin is looked at, in plain Python."""
 
-from __future__ import annotations
-
 import reference
-
-import kafkalog
 
 Answer = tuple[int, int, int]
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-NONE: Answer = (-1, -1, -1)
+NONE = (-1, -1, -1)
 
 
 class BruteForce:
     """ListOffsets by the rules of `UnifiedLog.fetchOffsetByTimestamp`, over all records, without any index."""
 
-    def __init__(self, partition: kafkalog.Partition) -> None:
+    def __init__(self, partition):
         self.start = partition.log_start_offset
         self._bases = [segment.base_offset for segment in partition.segments]
         self.segments = [
@@ -23,12 +19,12 @@ class BruteForce:
         ]
 
     @property
-    def end(self) -> int:
+    def end(self):
         """Behind the last batch of the last segment."""
         ends = [batch.last_offset + 1 for batches, _ in self.segments[-1:] for batch in batches]
         return max([*self._bases[-1:], *ends], default=0)
 
-    def answer(self, timestamp: int) -> Answer:
+    def answer(self, timestamp):
         """(timestamp, offset, leader epoch); the epoch of the latest and the earliest offset is not known here."""
         if timestamp == EARLIEST:
             return -1, self.start, -1
@@ -42,14 +38,14 @@ class BruteForce:
                 return self._first(batches, timestamp)
         return NONE
 
-    def _first(self, batches: list[reference.Batch], timestamp: int) -> Answer:
+    def _first(self, batches, timestamp):
         for batch in batches:
             for record in batch.records if batch.max_timestamp >= timestamp else ():
                 if record.timestamp is not None and record.timestamp >= timestamp and record.offset >= self.start:
                     return record.timestamp, record.offset, record.leader_epoch
         return NONE
 
-    def _max_timestamp(self) -> Answer:
+    def _max_timestamp(self):
         if not self.segments:
             return NONE
         most = max(_largest(batches) for batches, _ in self.segments)
@@ -63,5 +59,5 @@ class BruteForce:
         return NONE
 
 
-def _largest(batches: list[reference.Batch]) -> int:
+def _largest(batches):
     return max((batch.max_timestamp for batch in batches), default=-1)

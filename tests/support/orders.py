@@ -1,10 +1,7 @@
 """Orders as JSON, in a log."""
 
-from __future__ import annotations
-
 import json
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +15,10 @@ ORDERS = [
 BROKEN = pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
 
 
-def written_orders(folder: Path) -> Path:
+def written_orders(folder):
     """Orders as JSON with longs as keys; 7 is null, 9 and 11 are broken."""
     path = folder / "orders-0"
-    values: list[bytes | None] = [json.dumps(order).encode() for order in ORDERS]
+    values = [json.dumps(order).encode() for order in ORDERS]
     values[7], values[9], values[11] = None, b"{oops", b'{"a": "\xff"}'
     with PartitionWriter(path, batch_size=500) as writer:
         writer.append({"key": [struct.pack(">q", i) for i in range(40)], "value": values, "timestamp": [0] * 40})

@@ -1,14 +1,11 @@
 """Random Protobuf schemas with values: as Google's library writes them, and as decoded columns show them."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -19,7 +16,7 @@ WELL_KNOWN = ("Timestamp", "Int64Value", "StringValue", "BoolValue", "DoubleValu
 IMPORTS = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";\n'
 
 
-def compiled(files: dict[str, str]) -> descriptor_pb2.FileDescriptorSet:
+def compiled(files):
     """What protoc makes of some files and all that they import."""
     import grpc_tools
     from grpc_tools import protoc
@@ -36,7 +33,7 @@ def compiled(files: dict[str, str]) -> descriptor_pb2.FileDescriptorSet:
         return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
 
 
-def pool_of(files: descriptor_pb2.FileDescriptorSet) -> descriptor_pool.DescriptorPool:
+def pool_of(files):
     """Descriptors that know one another."""
     pool = descriptor_pool.DescriptorPool()
     for one in files.file:
@@ -54,7 +51,7 @@ class ProtoCase:
         Of a message somewhere in the first file.
     """
 
-    def __init__(self, seed: int, *, has_maps: bool = True) -> None:
+    def __init__(self, seed, *, has_maps=True):
         self.random = random.Random(seed)
         self._has_maps = has_maps
         self.is_proto2 = self.random.random() < 0.4
@@ -76,7 +73,7 @@ class ProtoCase:
         self.descriptor = found
         self.root = message_factory.GetMessageClass(found)
 
-    def _file(self, package: str, others: list[str]) -> str:
+    def _file(self, package, others):
         syntax = "proto2" if self.is_proto2 else "proto3"
         text = f'syntax = "{syntax}"; // a comment\n{IMPORTS}package {package};\n'
         known = [*others]
@@ -85,7 +82,7 @@ class ProtoCase:
             known.append(f"M{self._n_names - 1}")
         return text
 
-    def _message(self, known: list[str], depth: int) -> str:
+    def _message(self, known, depth):
         rng = self.random
         inner, names = "", [*known]
         if rng.random() < 0.5:
@@ -108,7 +105,7 @@ class ProtoCase:
         self._n_names += 1
         return f"message M{self._n_names - 1} {{\n{inner}{''.join(fields)}}}\n"
 
-    def _type(self, names: list[str]) -> str:
+    def _type(self, names):
         rng = self.random
         if names and rng.random() < 0.3:
             return rng.choice(names).removeprefix("enum ")
@@ -116,7 +113,7 @@ class ProtoCase:
             return f"google.protobuf.{rng.choice(WELL_KNOWN)}"
         return rng.choice(SCALARS.split())
 
-    def _field(self, names: list[str], numbers: list[int], depth: int) -> str:
+    def _field(self, names, numbers, depth):
         rng = self.random
         number = numbers.pop()
         kind = self._type(names)
@@ -131,13 +128,13 @@ class ProtoCase:
         packed = f" [packed = {rng.choice(['true', 'false'])}]" if label == "repeated" and is_number else ""
         return f"  {label} {kind} f{number} = {number}{packed};\n"
 
-    def value(self) -> tuple[Any, Any]:
+    def value(self):
         """A message, and the same as a decoded column shows it."""
         message = self.root()
         self.fill(message, 0)
         return message, shown(message)
 
-    def fill(self, message: Any, depth: int) -> None:
+    def fill(self, message, depth):
         """Set some fields."""
         rng = self.random
         if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
@@ -167,7 +164,7 @@ class ProtoCase:
                 getattr(message, one.name).SetInParent()
                 self.fill(getattr(message, one.name), depth + 1)
 
-    def _scalar(self, one: Any) -> Any:
+    def _scalar(self, one):
         rng = self.random
         if one.enum_type is not None:
             numbers = [value.number for value in one.enum_type.values]
@@ -192,11 +189,11 @@ SCALAR_NAMES = {
 }
 
 
-def is_map(one: Any) -> bool:
+def is_map(one):
     return bool(one.is_repeated and one.message_type is not None and one.message_type.GetOptions().map_entry)
 
 
-def shown(message: Any) -> Any:
+def shown(message):
     """A message as a decoded column shows it; the entries of maps by their keys."""
     name = message.DESCRIPTOR.full_name
     if name == "google.protobuf.Timestamp":
@@ -219,21 +216,21 @@ def shown(message: Any) -> Any:
     return found
 
 
-def _item(value: Any, enum: Any) -> Any:
+def _item(value, enum):
     if enum is not None:
         return enum_names(enum).get(value, str(value))
     return shown(value) if hasattr(value, "DESCRIPTOR") else value
 
 
 @cache
-def enum_names(enum: Any) -> dict[int, str]:
-    names: dict[int, str] = {}
+def enum_names(enum):
+    names = {}
     for value in enum.values:
         names.setdefault(value.number, value.name)
     return names
 
 
-def sorted_maps(value: Any) -> Any:
+def sorted_maps(value):
     """A decoded value with the entries of maps in the order of their keys, and times as `shown` has them."""
     if isinstance(value, dict):
         return {name: sorted_maps(one) for name, one in value.items()}
@@ -247,6 +244,6 @@ def sorted_maps(value: Any) -> Any:
     return value
 
 
-def canonical(value: Any) -> str:
+def canonical(value):
     """A value for comparison."""
     return json.dumps(sorted_maps(value), default=str, sort_keys=True)

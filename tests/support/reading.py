@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reference import Record
 
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.records.selection import Selection
-from kafkalog.storage.source import BufferSource, ByteSource
+from kafkalog.storage.source import BufferSource
 
 EVERYTHING = Selection(include_control=True)
 
@@ -22,7 +22,7 @@ class Reading(NamedTuple):
     columns: RecordColumns
     error: KafkalogError | None
 
-    def records(self) -> list[Record]:
+    def records(self):
         """The records as the twin gives them."""
         c = self.columns
         absent = (c.timestamp_type == -1) & (c.timestamp == -1)
@@ -51,19 +51,19 @@ class Reading(NamedTuple):
 
 
 def read(
-    source: ByteSource | bytes,
-    columns: Any = ALL_COLUMNS,
+    source,
+    columns=ALL_COLUMNS,
     *,
-    selection: Selection = EVERYTHING,
-    check_crcs: bool = True,
-    limits: Limits = DEFAULT_LIMITS,
-    window_bytes: int = WINDOW_BYTES,
-) -> Reading:
+    selection=EVERYTHING,
+    check_crcs=True,
+    limits=DEFAULT_LIMITS,
+    window_bytes=WINDOW_BYTES,
+):
     """Everything up to the first problem."""
     if isinstance(source, bytes):
         source = BufferSource(source)
-    parts: list[RecordColumns] = []
-    error: KafkalogError | None = None
+    parts = []
+    error = None
     try:
         for window in walk(source, window_bytes=window_bytes, limits=limits):
             first = 0
@@ -82,7 +82,7 @@ def read(
     return Reading(RecordColumns.concatenate(parts) if parts else RecordColumns.empty(columns), error)
 
 
-def without_magic(records: list[Record]) -> list[Record]:
+def without_magic(records):
     """The library has no column for the magic of a record, and one way to say that there is no timestamp."""
     return [
         record._replace(magic=0, timestamp=None if record[1:3] == (-1, -1) else record.timestamp) for record in records

@@ -1,17 +1,12 @@
 """Log dirs to recover."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
 import golden_sets
 
-from kafkalog.repair.recovering.report import RecoveryReport
-from kafkalog.survey.startup import PartitionPlan
 
-
-def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", "p-ooo-0")) -> Path:
+def small_log_dir(root, names=("p-multi-0", "p-txn-0", "p-ooo-0")):
     """A log dir of some partitions, as after a crash: no marker, and no recovery points."""
     log_dir = root / "data"
     log_dir.mkdir(parents=True)
@@ -22,11 +17,11 @@ def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", 
     return log_dir
 
 
-def logs(partition: Path) -> list[Path]:
+def logs(partition):
     return sorted(partition.glob("*.log"))
 
 
-def row(report: RecoveryReport, name: str) -> PartitionPlan:
+def row(report, name):
     (found,) = [one for one in report.partitions if Path(one.path).name == name]
     return found
 

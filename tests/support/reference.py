@@ -23,9 +23,8 @@ they do as a broker does when it appends, and as a consumer does with what it fe
 
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import lz4.block
 import zstandard
@@ -151,19 +150,19 @@ class Result:
 class Damage(Exception):
     """Raised by the decoders; ``position`` is filled in by iter_batches (start of the batch)."""
 
-    def __init__(self, kind: str, reason: str | None = None, detail: str = "") -> None:
+    def __init__(self, kind, reason=None, detail=""):
         super().__init__(kind, reason, detail)
         self.kind = kind
         self.reason = reason
         self.detail = detail
         self.position = -1
 
-    def problem(self) -> Problem:
+    def problem(self):
         """Return the same facts as a value."""
         return Problem(self.kind, self.position, self.reason, self.detail)
 
 
-def _corrupt(reason: str, detail: str = "") -> NoReturn:
+def _corrupt(reason, detail=""):
     raise Damage("corrupt", reason, detail)
 
 
@@ -173,25 +172,25 @@ def _corrupt(reason: str, detail: str = "") -> NoReturn:
 class _Output:
     """Collects decompressed bytes and refuses to hold more than ``limit`` of them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit):
         self.limit = limit
-        self.chunks: list[bytes] = []
+        self.chunks = []
         self.size = 0
 
-    def add(self, chunk: bytes) -> None:
+    def add(self, chunk):
         self.size += len(chunk)
         if self.size > self.limit:
             raise Damage("limit", detail=f"more than {self.limit} bytes after decompression")
         self.chunks.append(chunk)
 
-    def room(self) -> int:
+    def room(self):
         return self.limit - self.size
 
-    def value(self) -> bytes:
+    def value(self):
         return b"".join(self.chunks)
 
 
-def decompress(codec: int, data: bytes, magic: int, limit: int = DEFAULT_LIMIT) -> bytes:
+def decompress(codec, data, magic, limit=DEFAULT_LIMIT):
     """Decompress one payload as Kafka's ``Compression.wrapForInput`` would, read to its end.
 
     Raises Damage: ``corrupt`` with ``codec_stream``, ``codec_checksum`` or ``codec_trailing``; ``limit`` if more than
@@ -213,7 +212,7 @@ def decompress(codec: int, data: bytes, magic: int, limit: int = DEFAULT_LIMIT) 
     return out.value()
 
 
-def _gzip_header_end(data: bytes, start: int) -> int | None:
+def _gzip_header_end(data, start):
     """Position after the member header at ``start``, None if malformed; ``GZIPInputStream.readHeader``."""
     if len(data) - start < 10 or data[start : start + 3] != b"\x1f\x8b\x08":
         return None
@@ -238,7 +237,7 @@ def _gzip_header_end(data: bytes, start: int) -> int | None:
     return position if position <= len(data) else None
 
 
-def _gunzip(data: bytes, out: _Output) -> None:
+def _gunzip(data, out):
     """``java.util.zip.GZIPInputStream``: what follows a member and is no member header is ignored."""
     position = _gzip_header_end(data, 0)
     if position is None:
@@ -275,7 +274,7 @@ def _gunzip(data: bytes, out: _Output) -> None:
 _XERIAL = b"\x82SNAPPY\0"
 
 
-def _unsnappy(data: bytes, out: _Output) -> None:
+def _unsnappy(data, out):
     """``org.xerial.snappy.SnappyInputStream``: framed blocks, or one raw block when there is no frame header."""
     if not data:
         _corrupt("codec_stream", "snappy: empty input")
@@ -298,12 +297,12 @@ def _unsnappy(data: bytes, out: _Output) -> None:
         position += size
 
 
-def _check_xerial_version(data: bytes, position: int) -> None:
+def _check_xerial_version(data, position):
     if int.from_bytes(data[position + 8 : position + 12], "big", signed=True) < 1:
         _corrupt("codec_stream", "snappy: incompatible version")
 
 
-def _unsnappy_block(block: bytes, limit: int) -> bytes:
+def _unsnappy_block(block, limit):
     """Decode one raw Snappy block (its length as a varint, then literals and copies)."""
     size = shift = position = 0
     while True:
@@ -360,7 +359,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
     return bytes(out)
 
 
-def _unlz4(data: bytes, out: _Output, *, check_header: bool) -> None:
+def _unlz4(data, out, *, check_header):
     """``Lz4BlockInputStream``: exactly one frame; what follows its EndMark is ignored.
 
     Under magic 0 the header checksum is not looked at, because old clients computed it wrongly (KAFKA-3160). The
@@ -406,14 +405,14 @@ def _unlz4(data: bytes, out: _Output, *, check_header: bool) -> None:
         out.add(plain)
 
 
-def _unlz4_block(block: bytes, max_block: int) -> bytes:
+def _unlz4_block(block, max_block):
     try:
         return bytes(lz4.block.decompress(block, uncompressed_size=max_block))
     except lz4.block.LZ4BlockError as error:
         _corrupt("codec_stream", f"lz4: {error}")
 
 
-def _unzstd(data: bytes, out: _Output) -> None:
+def _unzstd(data, out):
     """``ZstdInputStreamNoFinalizer``: any number of frames, skippable ones too, and nothing else."""
     position = 0
     while position < len(data):
@@ -444,33 +443,33 @@ def _unzstd(data: bytes, out: _Output) -> None:
 # ------------------------------------------------------------------------------------------------------ varints
 
 
-def _wrap32(value: int) -> int:
+def _wrap32(value):
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _wrap64(value: int) -> int:
+def _wrap64(value):
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Cursor:
     """Reads fields from ``data[position:end]``."""
 
-    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
+    def __init__(self, data, position=0, end=None):
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
 
-    def left(self) -> int:
+    def left(self):
         """How many bytes are left."""
         return self.end - self.position
 
-    def take(self, size: int) -> bytes:
+    def take(self, size):
         """Return the next ``size`` bytes, which the caller knows to be there."""
         taken = self.data[self.position : self.position + size]
         self.position += size
         return taken
 
-    def _unsigned(self, max_bytes: int) -> int:
+    def _unsigned(self, max_bytes):
         value = 0
         for i in range(max_bytes):
             if self.position >= self.end:
@@ -480,19 +479,19 @@ class Cursor:
             value |= (byte & 0x7F) << (7 * i)
             if byte < 0x80:
                 return value
-        _corrupt("varint_overlong")
+        return _corrupt("varint_overlong")
 
-    def varint(self) -> int:
+    def varint(self):
         """``ByteUtils.readVarint``: zig-zag, at most 5 bytes, bits beyond 32 are dropped."""
         raw = self._unsigned(5) & 0xFFFFFFFF
         return (raw >> 1) ^ -(raw & 1)
 
-    def varlong(self) -> int:
+    def varlong(self):
         """``ByteUtils.readVarlong``: zig-zag, at most 10 bytes, bits beyond 64 are dropped."""
         raw = self._unsigned(10) & 0xFFFFFFFFFFFFFFFF
         return (raw >> 1) ^ -(raw & 1)
 
-    def sized(self, reason: str) -> bytes | None:
+    def sized(self, reason):
         """A varint length and as many bytes; any negative length is null (``Utils.readBytes``)."""
         size = self.varint()
         if size < 0:
@@ -502,7 +501,7 @@ class Cursor:
         return self.take(size)
 
 
-def increment_sequence(sequence: int, increment: int) -> int:
+def increment_sequence(sequence, increment):
     """``DefaultRecordBatch.incrementSequence``, in Java's 32-bit arithmetic."""
     if sequence > _wrap32(0x7FFFFFFF - increment):
         return _wrap32(increment - (0x7FFFFFFF - sequence) - 1)
@@ -512,7 +511,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 # --------------------------------------------------------------------------------------------------- v2 batches
 
 
-def _decode_v2(data: bytes, position: int, size_in_bytes: int, limit: int) -> Batch:
+def _decode_v2(data, position, size_in_bytes, limit):
     """``DefaultRecordBatch.iterator``; the envelope and the CRC were checked before."""
     (
         base_offset, _, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp,
@@ -558,7 +557,7 @@ def _decode_v2(data: bytes, position: int, size_in_bytes: int, limit: int) -> Ba
     return batch
 
 
-def _decode_record(cursor: Cursor, batch: Batch) -> Record:
+def _decode_record(cursor, batch):
     """``DefaultRecord.readFrom``."""
     body_length = cursor.varint()
     if body_length <= 0 or body_length > cursor.left():
@@ -574,7 +573,7 @@ def _decode_record(cursor: Cursor, batch: Batch) -> Record:
     headers_count = body.varint()
     if headers_count < 0 or headers_count > body.left():
         _corrupt("header_count", f"{headers_count} headers, {body.left()} bytes left")
-    headers: Headers = []
+    headers = []
     for _ in range(headers_count):
         name = body.sized("header_length")
         if name is None:
@@ -616,7 +615,7 @@ class _Message(NamedTuple):
     value: bytes | None
 
 
-def _parse_message(body: bytes) -> _Message:
+def _parse_message(body):
     """``LegacyRecord``'s accessors; ``body`` starts at the CRC and its magic is 0 or 1."""
     magic, attributes = body[4], body[5]
     timestamp = -1
@@ -624,7 +623,7 @@ def _parse_message(body: bytes) -> _Message:
     if magic == 1:
         timestamp = int.from_bytes(body[6:14], "big", signed=True)
         position = 14
-    fields: list[bytes | None] = []
+    fields = []
     for reason in ("key_length", "value_length"):
         if position + 4 > len(body):
             _corrupt(reason, "cut off")
@@ -640,13 +639,13 @@ def _parse_message(body: bytes) -> _Message:
     return _Message(magic, attributes, timestamp, fields[0], fields[1])  # bytes after the value: not looked at
 
 
-def _legacy_timestamp_type(message: _Message) -> int:
+def _legacy_timestamp_type(message):
     if message.magic == 0:
         return NO_TIMESTAMP_TYPE
     return LOG_APPEND_TIME if message.attributes & 8 else CREATE_TIME
 
 
-def _decode_legacy(data: bytes, position: int, size_in_bytes: int, limit: int) -> Batch:
+def _decode_legacy(data, position, size_in_bytes, limit):
     """``AbstractLegacyRecordBatch.iterator``: one message, or the messages inside a compressed wrapper."""
     offset = int.from_bytes(data[position : position + 8], "big", signed=True)
     body = data[position + _ENVELOPE : position + size_in_bytes]
@@ -678,7 +677,7 @@ def _decode_legacy(data: bytes, position: int, size_in_bytes: int, limit: int) -
     batch.base_offset = found[0][0]
     batch.records_count = len(found)
     for record_offset, message in found:
-        timestamp: int | None = message.timestamp
+        timestamp = message.timestamp
         timestamp_type = batch.timestamp_type
         if message.magic == 0:
             timestamp, timestamp_type = None, NO_TIMESTAMP_TYPE
@@ -707,12 +706,12 @@ def _decode_legacy(data: bytes, position: int, size_in_bytes: int, limit: int) -
     return batch
 
 
-def _unwrap(wrapper_offset: int, wrapper: _Message, plain: bytes) -> list[tuple[int, _Message]]:
+def _unwrap(wrapper_offset, wrapper, plain):
     """``DeepRecordsIterator``: the messages of a wrapper with their absolute offsets.
 
     The wrapper's magic rules the offsets, each inner magic its own timestamp (KAFKA-4298). Inner CRCs are not checked.
     """
-    found: list[tuple[int, _Message]] = []
+    found = []
     position = 0
     while position + _ENVELOPE <= len(plain):
         offset, size = struct.unpack_from(">qi", plain, position)
@@ -744,7 +743,7 @@ def _unwrap(wrapper_offset: int, wrapper: _Message, plain: bytes) -> list[tuple[
 # ----------------------------------------------------------------------------------------------------- segments
 
 
-def _envelope(data: bytes, position: int) -> tuple[int, int]:
+def _envelope(data, position):
     """``FileLogInputStream.nextBatch``: (total size, magic) of the batch at ``position``."""
     left = len(data) - position
     if left < _MAGIC_END:
@@ -764,7 +763,7 @@ def _envelope(data: bytes, position: int) -> tuple[int, int]:
     return _ENVELOPE + size, magic
 
 
-def _check_crc(data: bytes, position: int, size_in_bytes: int, magic: int) -> None:
+def _check_crc(data, position, size_in_bytes, magic):
     """``DefaultRecordBatch.ensureValid`` and ``LegacyRecord.ensureValid``."""
     batch = data[position : position + size_in_bytes]
     if magic == 2:
@@ -775,7 +774,7 @@ def _check_crc(data: bytes, position: int, size_in_bytes: int, magic: int) -> No
         _corrupt("crc_mismatch", f"stored {stored:#010x}, computed {computed:#010x}")
 
 
-def iter_batches(data: bytes, limit: int = DEFAULT_LIMIT) -> Iterator[Batch]:
+def iter_batches(data, limit=DEFAULT_LIMIT):
     """Yield the batches of a segment; at the first problem raise Damage with its position.
 
     ``limit`` is the largest number of bytes that one batch may decompress to.
@@ -804,7 +803,7 @@ def iter_batches(data: bytes, limit: int = DEFAULT_LIMIT) -> Iterator[Batch]:
         position += size_in_bytes
 
 
-def read_segment(data: bytes, limit: int = DEFAULT_LIMIT) -> Result:
+def read_segment(data, limit=DEFAULT_LIMIT):
     """Read a whole ``.log`` file up to its first problem; the batches before it are kept."""
     result = Result([], [], 0, None)
     try:
@@ -831,7 +830,7 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
-def marker_type(batch: Batch) -> int | None:
+def marker_type(batch):
     """The type of a control batch's first record; None for no control batch, or one without records."""
     if not batch.is_control or not batch.records:
         return None
@@ -843,13 +842,13 @@ def marker_type(batch: Batch) -> int | None:
 class Producers:
     """``ProducerStateManager``: appended to batch by batch; the transaction index is a list."""
 
-    def __init__(self) -> None:
-        self.ongoing: dict[int, int] = {}
+    def __init__(self):
+        self.ongoing = {}
         """First offset of the transaction of each producer that has one open."""
-        self.aborted: list[AbortedTxn] = []
+        self.aborted = []
         self.log_end_offset = 0
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch):
         """``UnifiedLog.append``, as far as it is about transactions."""
         self.log_end_offset = batch.last_offset + 1
         if batch.magic < 2 or batch.producer_id < 0:
@@ -867,24 +866,24 @@ class Producers:
             self.aborted.append(AbortedTxn(batch.producer_id, first, batch.last_offset, stable))
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self):
         """``UnifiedLog.lastStableOffset`` with the high watermark at the log's end."""
         return min(self.ongoing.values(), default=self.log_end_offset)
 
-    def collect_aborted(self, start: int, end: int) -> list[AbortedTxn]:
+    def collect_aborted(self, start, end):
         """``TransactionIndex.collectAbortedTxns``, over all segments."""
         return [txn for txn in self.aborted if txn.last_offset >= start and txn.first_offset < end]
 
 
-def read_committed(batches: list[Batch], start: int = 0, end: int | None = None) -> list[Record]:
+def read_committed(batches, start=0, end=None):
     """``CompletedFetch``: what a consumer returns of one fetch of everything from ``start`` on."""
     producers = Producers()
     for batch in batches:
         producers.append(batch)
     stable = producers.last_stable_offset
     pending = sorted(producers.collect_aborted(start, stable), key=lambda txn: txn.first_offset)
-    aborted_ids: set[int] = set()
-    records: list[Record] = []
+    aborted_ids = set()
+    records = []
     for batch in batches:
         if batch.last_offset < start or batch.base_offset >= stable:
             continue

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -24,7 +23,6 @@ import numpy as np
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.salvaging.report import SalvagedPartition
 
 SECTOR = 512
 KINDS = ("flip", "zero", "cut", "insert", "swap", "length", "garbage", "sector")
@@ -40,7 +38,7 @@ class Source:
     places: tuple[tuple[int, int], ...]
 
     @property
-    def batches(self) -> list[bytes]:
+    def batches(self):
         """The bytes of each batch."""
         return [self.data[start:end] for start, end in self.places]
 
@@ -56,7 +54,7 @@ class Damaged:
     kinds: list[str]
 
     @property
-    def readable(self) -> bytes:
+    def readable(self):
         """The bytes, with zeros where sectors are bad."""
         data = bytearray(self.data)
         for start, end in self.unreadable:
@@ -81,7 +79,7 @@ class Tally:
     """Undamaged batches that an intact batch in a wrong place contradicts, and nothing decides between the two."""
     wrong: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
+    def __str__(self):
         return (
             f"{self.n_trials:,} trials, {self.n_damages:,} damages: {self.n_undamaged:,} undamaged batches,"
             f" {self.n_missed} missed, {self.n_invented} invented, {self.n_disordered} out of order;"
@@ -90,7 +88,7 @@ class Tally:
         )
 
 
-def made(seed: int, n_batches: int = 60) -> Source:
+def made(seed, n_batches=60):
     """A dense v2 log, in all codecs, of batches of many sizes."""
     rng = np.random.default_rng(seed)
     offset, batches = 0, []
@@ -118,7 +116,7 @@ def made(seed: int, n_batches: int = 60) -> Source:
 
 
 @functools.cache
-def sources() -> tuple[Source, ...]:
+def sources():
     """Segments of real brokers in all formats, compacted and transactional ones among them; and some made ones."""
     found = [made(seed) for seed in range(4)]
     root = golden_sets.GOLDEN / "log_dir"
@@ -130,11 +128,11 @@ def sources() -> tuple[Source, ...]:
     return tuple(found)
 
 
-def damage(rng: np.random.Generator, source: Source, n: int) -> Damaged:
+def damage(rng, source, n):
     """Damage a segment `n` times."""
     data = np.frombuffer(source.data, np.uint8).copy()
     origin = np.arange(data.size)
-    unreadable: list[tuple[int, int]] = []
+    unreadable = []
     kinds = [str(kind) for kind in rng.choice(KINDS, n)]
     kinds.sort(key=lambda kind: kind == "sector")  # places on the disk: nothing moves any more
     for kind in kinds:
@@ -187,11 +185,11 @@ def damage(rng: np.random.Generator, source: Source, n: int) -> Damaged:
 
 
 @contextlib.contextmanager
-def bad_sectors(path: Path, ranges: list[tuple[int, int]]) -> Iterator[None]:
+def bad_sectors(path, ranges):
     """Reads of these ranges of a file fail with EIO, as those of a bad disk do."""
     inode, read = os.stat(path).st_ino, os.preadv
 
-    def preadv(descriptor: int, buffers: list[memoryview], position: int) -> int:
+    def preadv(descriptor, buffers, position):
         size = sum(len(buffer) for buffer in buffers)
         if os.fstat(descriptor).st_ino == inode and any(a < position + size and position < b for a, b in ranges):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -201,7 +199,7 @@ def bad_sectors(path: Path, ranges: list[tuple[int, int]]) -> Iterator[None]:
         yield
 
 
-def trial(rng: np.random.Generator, source: Source, n_damages: int, tally: Tally, root: Path) -> None:
+def trial(rng, source, n_damages, tally, root):
     """Damage a segment, salvage it, and judge the result."""
     damaged = damage(rng, source, n_damages)
     partition, output = root / "t-0", root / "out"
@@ -220,7 +218,7 @@ def trial(rng: np.random.Generator, source: Source, n_damages: int, tally: Tally
     assert json.loads((output / "salvage.json").read_text())["partitions"][0]["path"] == str(partition)
 
 
-def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartition, tally: Tally) -> None:
+def judge(source, damaged, written, said, tally):
     """Compare what was written with the undamaged batches, and with the report."""
     original = source.batches
     number_of = {batch: number for number, batch in reversed(list(enumerate(original)))}
@@ -275,7 +273,7 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
             tally.wrong.append(f"{source.name}: the loss of offset {last} is not reported, {damaged.kinds}")
 
 
-def run(seed: int, numbers: Iterable[int], most_damages: int = 50) -> Tally:
+def run(seed, numbers, most_damages=50):
     """Make the trials with these numbers; each is the same every time."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
@@ -289,11 +287,11 @@ def run(seed: int, numbers: Iterable[int], most_damages: int = 50) -> Tally:
     return tally
 
 
-def protected(batch: bytes) -> bytes:
+def protected(batch):
     """What the checksum covers."""
     return batch[16:] if batch[16] < 2 else batch[21:]
 
 
-def _offsets(batch: bytes) -> tuple[int, int]:
+def _offsets(batch):
     base = int.from_bytes(batch[:8], "big", signed=True)
     return base, base + (int.from_bytes(batch[23:27], "big") if batch[16] == 2 else 0)

@@ -1,16 +1,13 @@
 """Logs to salvage."""
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
 
 import builder
 
 from kafkalog import format as kf
 
 
-def written(folder: Path, *segments: bytes, name: str = "t-0") -> Path:
+def written(folder, *segments, name="t-0"):
     """A partition of these segments, each named after its first offset."""
     partition = folder / name
     partition.mkdir()
@@ -20,20 +17,20 @@ def written(folder: Path, *segments: bytes, name: str = "t-0") -> Path:
     return partition
 
 
-def batch(base: int, n: int = 3, size: int = 30, **options: object) -> bytes:
+def batch(base, n=3, size=30, **options):
     records = [builder.record_v2(i, i, b"k%d" % (base + i), b"v" * size) for i in range(n)]
-    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)  # type: ignore[arg-type]
+    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)
 
 
-def log_of(*batches: bytes) -> bytes:
+def log_of(*batches):
     return b"".join(batches)
 
 
-def dense(n: int, n_records: int = 3, size: int = 30) -> list[bytes]:
+def dense(n, n_records=3, size=30):
     return [batch(n_records * number, n_records, size) for number in range(n)]
 
 
-def hashes(root: Path) -> dict[str, str]:
+def hashes(root):
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(root.rglob("*"))
@@ -41,7 +38,7 @@ def hashes(root: Path) -> dict[str, str]:
     }
 
 
-def output_of(path: Path) -> list[bytes]:
+def output_of(path):
     found = []
     for log in sorted(path.glob("*.log")):
         data = log.read_bytes()
@@ -49,7 +46,7 @@ def output_of(path: Path) -> list[bytes]:
     return found
 
 
-def named(folder: Path, data: bytes | bytearray) -> Path:
+def named(folder, data):
     partition = folder / "t-0"
     partition.mkdir()
     (partition / kf.segment_file_name(0)).write_bytes(bytes(data))

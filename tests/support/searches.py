@@ -1,9 +1,5 @@
 """Damaged logs, and what a salvage keeps of them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import builder
 import golden_sets
 
@@ -11,22 +7,22 @@ import kafkalog
 from kafkalog import format as kf
 
 
-def batch(base: int, n: int = 3, **options: object) -> bytes:
+def batch(base, n=3, **options):
     records = [builder.record_v2(i, i, b"k%d" % (base + i), b"v" * 30) for i in range(n)]
-    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)  # type: ignore[arg-type]
+    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)
 
 
-def dense(n: int, **options: object) -> list[bytes]:
+def dense(n, **options):
     return [batch(3 * number, **options) for number in range(n)]
 
 
-def messages(n: int) -> list[bytes]:
+def messages(n):
     """Messages of v0 and v1, one record each."""
     data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
     return [data[start:end] for start, end in builder.batch_positions(data)][:n]
 
 
-def salvaged(folder: Path, *batches: bytes, next_base: int | None = None) -> tuple[list[bytes], kafkalog.SalvageReport]:
+def salvaged(folder, *batches, next_base=None):
     """The batches that are kept of a segment of these bytes, and the report."""
     partition = folder / "t-0"
     partition.mkdir()
@@ -41,5 +37,5 @@ def salvaged(folder: Path, *batches: bytes, next_base: int | None = None) -> tup
     return [data[start:end] for start, end in builder.batch_positions(data)], report
 
 
-def damaged(data: bytes) -> bytes:
+def damaged(data):
     return b"\xff" * len(data)

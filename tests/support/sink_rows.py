@@ -1,20 +1,12 @@
 """Frames for the sink, and the rows that they become."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import pyarrow as pa
 
 import kafkalog
 import kafkalog.spark
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
-
-def frame(session: SparkSession, n: int = 300, first: int = 0) -> DataFrame:
+def frame(session, n=300, first=0):
     """Records with nulls, empty strings and headers; timestamps rise with the id."""
     return session.range(first, first + n, 1, 3).selectExpr(
         "CASE WHEN id % 7 > 0 THEN CAST(concat('k', id % 40) AS binary) END AS key",
@@ -25,16 +17,16 @@ def frame(session: SparkSession, n: int = 300, first: int = 0) -> DataFrame:
     )
 
 
-def save(df: DataFrame, path: Path, **options: object) -> None:
+def save(df, path, **options):
     given = {name.replace("__", "."): str(value) for name, value in options.items()}
     df.write.format("kafkalog").mode("append").options(**given).save(str(path))
 
 
-def hidden(folder: Path) -> list[str]:
+def hidden(folder):
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
+def rows(path):
     assert [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()] == []
     columns = ["partition", "offset", "key", "value", "headers", "timestamp"]
     table = kafkalog.read_table(path, columns=columns)
@@ -43,7 +35,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
 
 
-def plain(df: DataFrame) -> list[tuple[Any, ...]]:
+def plain(df):
     return [
         (
             row.key and bytes(row.key),
@@ -55,7 +47,7 @@ def plain(df: DataFrame) -> list[tuple[Any, ...]]:
     ]
 
 
-def fails_at(session: SparkSession, number: int) -> DataFrame:
+def fails_at(session, number):
     return frame(session).selectExpr(
         "*", f"CASE WHEN unix_millis(timestamp) = {1700000000000 + number} THEN raise_error('boom') END AS broken"
     )

@@ -5,9 +5,8 @@ Built on ``builder`` alone: the expected records come from what was drawn, not f
 """
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import reference
@@ -68,7 +67,7 @@ class Damaged:
     position: int
 
 
-def records(*, headers: bool = True) -> st.SearchStrategy[Draft]:
+def records(*, headers=True):
     """What one record of a producer can hold; without headers as in v0 and v1."""
     return st.builds(
         Draft,
@@ -80,11 +79,11 @@ def records(*, headers: bool = True) -> st.SearchStrategy[Draft]:
 
 
 @st.composite
-def _offset_deltas(draw: st.DrawFn, n: int) -> tuple[list[int], int]:
+def _offset_deltas(draw, n):
     """Increasing deltas, with holes as compaction leaves them, and a last offset delta."""
     dense = draw(st.booleans())
     gaps = st.just(0) if dense else st.one_of(st.integers(0, 3), st.integers(0, 10_000_000))
-    deltas: list[int] = []
+    deltas = []
     following = 0
     for _ in range(n):
         following += draw(gaps)
@@ -95,7 +94,7 @@ def _offset_deltas(draw: st.DrawFn, n: int) -> tuple[list[int], int]:
 
 
 @st.composite
-def _v2_batches(draw: st.DrawFn, codec: int, base_offset: int, position: int) -> Built:
+def _v2_batches(draw, codec, base_offset, position):
     n = draw(st.sampled_from([0, 1, 1, 2, 3, 5, 8]))
     drafts = [draw(records()) for _ in range(n)]
     deltas, last_offset_delta = draw(_offset_deltas(n))
@@ -160,7 +159,7 @@ def _v2_batches(draw: st.DrawFn, codec: int, base_offset: int, position: int) ->
 
 
 @st.composite
-def _control_batches(draw: st.DrawFn, base_offset: int, position: int) -> Built:
+def _control_batches(draw, base_offset, position):
     control_type = draw(st.sampled_from([builder.ABORT, builder.COMMIT]))
     producer_id = draw(st.integers(0, 9))
     producer_epoch = draw(st.integers(0, 9))
@@ -195,16 +194,7 @@ def _control_batches(draw: st.DrawFn, base_offset: int, position: int) -> Built:
     return Built(data, [record], base_offset)
 
 
-def _legacy_record(
-    offset: int,
-    draft: Draft,
-    timestamp: int | None,
-    timestamp_type: int,
-    codec: int,
-    base: int,
-    position: int,
-    magic: int,
-) -> Record:
+def _legacy_record(offset, draft, timestamp, timestamp_type, codec, base, position, magic):
     return Record(
         offset=offset,
         timestamp=timestamp,
@@ -226,7 +216,7 @@ def _legacy_record(
 
 
 @st.composite
-def _messages(draw: st.DrawFn, magic: int, base_offset: int, position: int) -> Built:
+def _messages(draw, magic, base_offset, position):
     draft = draw(records(headers=False))
     log_append_time = magic == 1 and draw(st.booleans())
     data = builder.message(
@@ -238,9 +228,7 @@ def _messages(draw: st.DrawFn, magic: int, base_offset: int, position: int) -> B
 
 
 @st.composite
-def _wrappers(
-    draw: st.DrawFn, magic: int, codec: int, base_offset: int, position: int, as_brokers_write: bool
-) -> Built:
+def _wrappers(draw, magic, codec, base_offset, position, as_brokers_write):
     drafts = draw(st.lists(records(headers=False), min_size=1, max_size=5))
     deltas, _ = draw(_offset_deltas(len(drafts)))
     inner_magic = draw(st.sampled_from([magic, magic, magic, 1 - magic]))
@@ -301,14 +289,7 @@ def _wrappers(
 
 
 @st.composite
-def batches(
-    draw: st.DrawFn,
-    magic: int | None = None,
-    codec: int | None = None,
-    base_offset: int = 0,
-    position: int = 0,
-    as_brokers_write: bool = False,
-) -> Built:
+def batches(draw, magic=None, codec=None, base_offset=0, position=0, as_brokers_write=False):
     """One v2 batch (with records, without, or a transaction marker), message or wrapper.
 
     ``magic`` and ``codec`` are drawn where None is given; ``position`` is where it will stand in the file. With
@@ -328,21 +309,14 @@ def batches(
 
 
 @st.composite
-def segments(
-    draw: st.DrawFn,
-    magic: int | None = None,
-    codec: int | None = None,
-    min_batches: int = 0,
-    max_batches: int = 6,
-    as_brokers_write: bool = False,
-) -> Segment:
+def segments(draw, magic=None, codec=None, min_batches=0, max_batches=6, as_brokers_write=False):
     """A healthy segment; ``magic`` and ``codec`` are mixed where None is given; see `batches`."""
     base_offset = draw(st.one_of(st.just(0), st.integers(0, 1000), st.integers(0, 1 << 40), st.integers(0, 1 << 62)))
     gaps = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 1 << 33))
     offset = base_offset
     data = b""
-    expected: list[Record] = []
-    positions: list[tuple[int, int]] = []
+    expected = []
+    positions = []
     for i in range(draw(st.integers(min_batches, max_batches))):
         offset += draw(gaps) if i else 0
         built = draw(batches(magic, codec, offset, len(data), as_brokers_write))
@@ -365,7 +339,7 @@ class TransactionLog:
 
 
 @st.composite
-def _transactional_batches(draw: st.DrawFn, offset: int, ids: dict[int, int]) -> tuple[bytes, int]:
+def _transactional_batches(draw, offset, ids):
     """Bytes and last offset of a batch; `ids` has the epoch of each producer."""
     kind = draw(
         st.sampled_from([*["data"] * 6, *["marker"] * 5, "idempotent", "plain", "old", "empty", "emptied", "raft"])
@@ -373,7 +347,7 @@ def _transactional_batches(draw: st.DrawFn, offset: int, ids: dict[int, int]) ->
     producer_id = draw(st.sampled_from([0, 1, 2, 2**40]))
     if draw(st.integers(0, 5)) == 0:
         ids[producer_id] = ids.get(producer_id, 0) + 1
-    common: dict[str, Any] = {
+    common = {
         "base_offset": offset,
         "producer_id": producer_id,
         "producer_epoch": ids.get(producer_id, 0),
@@ -416,15 +390,15 @@ def _transactional_batches(draw: st.DrawFn, offset: int, ids: dict[int, int]) ->
 
 
 @st.composite
-def transaction_logs(draw: st.DrawFn, max_batches: int = 30) -> TransactionLog:
+def transaction_logs(draw, max_batches=30):
     """Interleaved transactions of a few producers, with all that a log may hold between them.
 
     Ids are used again, with later epochs too; markers lie in later segments, twice, or nowhere; compaction left holes
     and empty batches; some transactions are open at the end.
     """
     offset = draw(st.sampled_from([0, 0, 7, 2**33]))
-    ids: dict[int, int] = {}
-    parts: list[tuple[int, bytes]] = [(offset, b"")]
+    ids = {}
+    parts = [(offset, b"")]
     for _ in range(draw(st.integers(0, max_batches))):
         offset += draw(st.sampled_from([0, 0, 0, 0, 0, 1, 5]))
         if draw(st.integers(0, 7)) == 0 and offset > parts[-1][0]:
@@ -438,7 +412,7 @@ def transaction_logs(draw: st.DrawFn, max_batches: int = 30) -> TransactionLog:
 # ------------------------------------------------------------------------------------------------------- damage
 
 
-def _change_bytes(draw: st.DrawFn, data: bytes) -> tuple[bytes, str, int]:
+def _change_bytes(draw, data):
     """One accident of a disk, a cable or a program to ``data``, which is not empty."""
     what = draw(st.sampled_from(["flip", "flips", "set", "cut", "zero", "insert", "remove", "repeat"]))
     at = draw(st.integers(0, len(data) - 1))
@@ -466,7 +440,7 @@ def _change_bytes(draw: st.DrawFn, data: bytes) -> tuple[bytes, str, int]:
     return data[:at] + data[at : at + length] + data[at:], what, at
 
 
-_FIELDS: dict[str, Callable[[int], bytes]] = {
+_FIELDS = {
     "q": lambda value: struct.pack(">q", builder.wrap64(value)),
     "i": lambda value: struct.pack(">i", builder.wrap32(value)),
     "h": lambda value: struct.pack(">h", (value + (1 << 15)) % (1 << 16) - (1 << 15)),
@@ -479,7 +453,7 @@ _V2_FIELDS = [
 _LEGACY_FIELDS = [(0, "q"), (8, "i"), (12, "i"), (16, "b"), (17, "b"), (18, "i"), (22, "i"), (18, "q"), (26, "i")]
 
 
-def _change_field(draw: st.DrawFn, batch: bytes) -> tuple[bytes, str, int]:
+def _change_field(draw, batch):
     """Another value in one header field of a batch."""
     fields = [f for f in (_V2_FIELDS if batch[16] == 2 else _LEGACY_FIELDS) if f[0] + 8 <= len(batch)]
     at, kind = draw(st.sampled_from(fields))
@@ -489,7 +463,7 @@ def _change_field(draw: st.DrawFn, batch: bytes) -> tuple[bytes, str, int]:
     return batch[:at] + new + batch[at + len(new) :], f"field at {at}", at
 
 
-def _split_payload(batch: bytes) -> tuple[int, int] | None:
+def _split_payload(batch):
     """(codec, start of the payload) of a healthy compressed batch or wrapper."""
     if batch[16] == 2:
         codec, start, count = batch[22] & 7, 61, int.from_bytes(batch[57:61], "big")
@@ -498,7 +472,7 @@ def _split_payload(batch: bytes) -> tuple[int, int] | None:
     return (codec, 34 if batch[16] == 1 else 26) if codec else None
 
 
-def _with_size(batch: bytes, n: int) -> bytes:
+def _with_size(batch, n):
     """Repair the size fields that enclose a batch's last ``n`` bytes, and its CRC."""
     if batch[16] != 2:
         batch = batch[: -n - 4 or None] + struct.pack(">i", n) + batch[len(batch) - n :]
@@ -506,7 +480,7 @@ def _with_size(batch: bytes, n: int) -> bytes:
 
 
 @st.composite
-def _damaged(draw: st.DrawFn, segment: Segment, repair: bool | None) -> Damaged:
+def _damaged(draw, segment, repair):
     if not segment.data:
         return Damaged(draw(st.binary(max_size=80)), "noise", 0)
     if repair is None:
@@ -540,7 +514,7 @@ def _damaged(draw: st.DrawFn, segment: Segment, repair: bool | None) -> Damaged:
     return Damaged(segment.data[:start] + batch + segment.data[end:], what, start + at)
 
 
-def damaged(segment: Segment, *, repair: bool | None = None) -> st.SearchStrategy[Damaged]:
+def damaged(segment, *, repair=None):
     """A damaged copy of a segment.
 
     With ``repair`` one batch's header field, body or decompressed payload is changed and its size and CRC are mostly

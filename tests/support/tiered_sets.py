@@ -1,16 +1,12 @@
 """Moves segments of a log dir to remote storage, as a broker with a plugin does, and writes the metadata topic."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import shutil
 import struct
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import zstandard
@@ -36,13 +32,13 @@ class TieredSet:
         layout of LocalTieredStorage.
     """
 
-    def __init__(self, log_dir: Path, remote: Path, aiven: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, log_dir, remote, aiven=None):
         self.log_dir, self.remote, self.aiven = log_dir, remote, aiven
-        self.events: list[bytes] = []
-        self.copies: dict[str, list[tuple[str, Path]]] = {}
+        self.events = []
+        self.copies = {}
         """Id and main path (without suffix) of each copy, by partition."""
 
-    def clone(self, place: Path) -> TieredSet:
+    def clone(self, place):
         """A copy of everything in `data` and `remote` of a directory, to damage."""
         found = TieredSet(place / "data", place / "remote", self.aiven)
         shutil.copytree(self.log_dir, found.log_dir)
@@ -53,26 +49,24 @@ class TieredSet:
             found.copies[partition] = moved
         return found
 
-    def move(self, partition: str, n_local: int = 1) -> None:
+    def move(self, partition, n_local=1):
         """Move all segments but the last to remote storage."""
         for base, end in self.bounds(partition)[:-n_local]:
             self.copy(partition, base, end)
             for suffix in (".log", *SUFFIXES):
                 (self.log_dir / partition / f"{base:020d}{suffix}").unlink(missing_ok=True)
 
-    def bounds(self, partition: str) -> list[tuple[int, int]]:
+    def bounds(self, partition):
         """First and last offset of each local segment."""
         bases = sorted(int(path.stem) for path in (self.log_dir / partition).glob("*.log"))
         return [*zip(bases, [base - 1 for base in bases[1:]] + [10**9], strict=True)]
 
-    def topic_id(self, partition: str) -> str:
+    def topic_id(self, partition):
         """The id of the partition's topic."""
         lines = (self.log_dir / partition / "partition.metadata").read_text().splitlines()
         return lines[1].partition(": ")[2]
 
-    def copy(
-        self, partition: str, base: int, end: int, *, state: int | None = FINISHED, epochs: dict[int, int] | None = None
-    ) -> str:
+    def copy(self, partition, base, end, *, state=FINISHED, epochs=None):
         """Copy a segment, and report it up to a state; None for no event. Returns its id."""
         place = self.log_dir / partition
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -97,9 +91,7 @@ class TieredSet:
             self.report(partition, base, end, identity, epochs, len(files[".log"]), state)
         return identity
 
-    def report(
-        self, partition: str, base: int, end: int, identity: str, epochs: dict[int, int], size: int, state: int
-    ) -> None:
+    def report(self, partition, base, end, identity, epochs, size, state):
         """Add the events that lead to a state."""
         of = self._segment(partition, identity)
         ranges = b"".join(struct.pack(">iq", epoch, start) + b"\0" for epoch, start in epochs.items())
@@ -108,24 +100,22 @@ class TieredSet:
         for one in {FINISHED: (1,), DELETING: (1, 2), DELETED: (1, 2, 3)}.get(state, ()):
             self.change(partition, identity, one)
 
-    def change(self, partition: str, identity: str, state: int) -> None:
+    def change(self, partition, identity, state):
         """Add an event that changes the state."""
         of = self._segment(partition, identity)
         self.events.append(b"\1\1\0" + of + struct.pack(">iq", 1, 1700000000001) + b"\0" + bytes([state]) + b"\0")
 
-    def _segment(self, partition: str, identity: str) -> bytes:
+    def _segment(self, partition, identity):
         topic, _, number = partition.rpartition("-")
         of = _string(topic) + _id(self.topic_id(partition)) + struct.pack(">i", int(number))
         return of + b"\0" + _id(identity) + b"\0"
 
-    def finish(self) -> None:
+    def finish(self):
         """Write the metadata topic."""
         values = pa.table({"value": pa.array(self.events, pa.binary())})
         kafkalog.write_table(values, self.log_dir, topic="__remote_log_metadata", stage_in=self.log_dir.parent)
 
-    def _store(
-        self, partition: str, base: int, end: int, identity: str, files: dict[str, bytes], epochs: dict[int, int]
-    ) -> None:
+    def _store(self, partition, base, end, identity, files, epochs):
         topic, _, number = partition.rpartition("-")
         topic_id = self.topic_id(partition)
         if self.aiven is None:
@@ -141,22 +131,11 @@ class TieredSet:
         self.copies.setdefault(partition, []).append((identity, main))
 
 
-def aiven_objects(
-    of: tuple[str, str, int],
-    bounds: tuple[int, int],
-    identity: str,
-    files: Mapping[str, bytes],
-    epochs: Mapping[int, int],
-    *,
-    chunk: int = 3000,
-    compressed: bool = False,
-    key: tuple[str, Any] | None = None,
-    prefix: str = "",
-) -> dict[str, bytes]:
+def aiven_objects(of, bounds, identity, files, epochs, *, chunk=3000, compressed=False, key=None, prefix=""):
     """The objects of a segment, by suffix."""
     log, secret, aad = files[".log"], os.urandom(32), os.urandom(32)
 
-    def seal(data: bytes) -> bytes:
+    def seal(data):
         if key is None:
             return data
         from Crypto.Cipher import AES
@@ -170,14 +149,14 @@ def aiven_objects(
     if compressed:
         pieces = [zstandard.ZstdCompressor(write_content_size=True).compress(piece) for piece in pieces]
     pieces = [seal(piece) for piece in pieces]
-    index: dict[str, Any] = {"type": "fixed", "originalChunkSize": chunk, "originalFileSize": len(log)}
+    index = {"type": "fixed", "originalChunkSize": chunk, "originalFileSize": len(log)}
     if compressed:
         packed = zstandard.ZstdCompressor(write_content_size=True).compress(encode_sizes([*map(len, pieces)]))
         index |= {"type": "variable", "transformedChunks": base64.b64encode(packed).decode()}
     else:
         last = len(pieces[-1]) if pieces else 0
         index |= {"transformedChunkSize": chunk + (28 if key else 0), "finalTransformedChunkSize": last}
-    places: dict[str, Any] = {}
+    places = {}
     blob = b""
     for suffix, name in _INDEXES.items():
         data = files.get(suffix)
@@ -187,7 +166,7 @@ def aiven_objects(
             places[name] = {"position": len(blob), "size": len(data)}
             blob += data
     topic_partition = {"topicId": of[1], "topicPartition": {"topic": of[0], "partition": of[2]}}
-    meta: dict[str, Any] = {"remoteLogSegmentId": {"topicIdPartition": topic_partition, "id": identity}}
+    meta = {"remoteLogSegmentId": {"topicIdPartition": topic_partition, "id": identity}}
     meta |= {"startOffset": bounds[0], "endOffset": bounds[1]}
     meta["segmentLeaderEpochs"] = {str(epoch): start for epoch, start in epochs.items()}
     manifest = {"version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": compressed}
@@ -202,7 +181,7 @@ def aiven_objects(
     return {".log": b"".join(pieces), ".indexes": blob, ".rsm-manifest": json.dumps(manifest).encode()}
 
 
-def encode_sizes(sizes: list[int]) -> bytes:
+def encode_sizes(sizes):
     """Sizes of chunks, as a manifest has them."""
     if len(sizes) < 2:
         return struct.pack(f">{1 + len(sizes)}i", len(sizes), *sizes)
@@ -212,7 +191,7 @@ def encode_sizes(sizes: list[int]) -> bytes:
     return struct.pack(">iib", len(sizes), base, width) + body + struct.pack(">i", sizes[-1])
 
 
-def _no_producers() -> Any:
+def _no_producers():
     import numpy as np
 
     from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
@@ -220,9 +199,9 @@ def _no_producers() -> Any:
     return np.empty(0, PRODUCER_SNAPSHOT_DTYPE)
 
 
-def _string(text: str) -> bytes:
+def _string(text):
     return bytes([len(text) + 1]) + text.encode()
 
 
-def _id(text: str) -> bytes:
+def _id(text):
     return base64.urlsafe_b64decode(text + "==")

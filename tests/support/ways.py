@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import pyarrow as pa
 
 import kafkalog
-from kafkalog.errors import Finding, KafkalogError
+from kafkalog.errors import KafkalogError
 from kafkalog.log import segment_stream
 from kafkalog.log.lookups import list_offsets
 from kafkalog.records.readers import batch_reader, header_reader, record_reader, record_windows
@@ -26,12 +24,12 @@ _WINDOWS = ("_MIN_WINDOW_BYTES", "_ALONE_BYTES", "_RUN_BYTES")
 
 
 @contextmanager
-def seams(n_bytes: int | None) -> Iterator[None]:
+def seams(n_bytes):
     """Windows of about so many bytes, and steps and buffers in proportion; None for the usual sizes."""
     if n_bytes is None:
         yield
         return
-    sizes: dict[Any, dict[str, int]] = {
+    sizes = {
         execution: {**dict.fromkeys(_WINDOWS, n_bytes), "_TOGETHER_BYTES": 4 * n_bytes},
         header_reader: {"_LEAST_ROWS": 2, "_MOST_ROWS": 4, "_FIRST_WINDOW_BYTES": n_bytes, "RUN_BYTES": 8 * n_bytes},
         batch_reader: {"RUN_BYTES": 4 * n_bytes, "_CHECKED_ROWS": 4, "_MOST_WINDOWS": 4},
@@ -55,11 +53,11 @@ class Outcome(NamedTuple):
     findings: list[tuple[Any, ...]]
 
 
-def outcome(path: Path, query: dict[str, Any], *, parts: int | None = None, **options: Any) -> Outcome:
+def outcome(path, query, *, parts=None, **options):
     """The records of a query up to its error, and what was found wrong; `parts`: bytes of each part of a plan."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     error = None
-    found: list[Finding] = []
+    found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scan = kafkalog.scan(path, **{**query, **options})
@@ -74,15 +72,15 @@ def outcome(path: Path, query: dict[str, Any], *, parts: int | None = None, **op
     return Outcome(rows, error, findings)
 
 
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def _rows(batch):
     """With timestamps as numbers: Python's end with the year 9999."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if "timestamp" in columns:
         columns["timestamp"] = columns["timestamp"].cast(pa.int64())
-    return pa.RecordBatch.from_pydict(columns).to_pylist()  # type: ignore[no-any-return]
+    return pa.RecordBatch.from_pydict(columns).to_pylist()
 
 
-WAYS: tuple[dict[str, Any], ...] = (
+WAYS = (
     {"threads": 1, "memory_map": False},
     {"threads": 2, "memory_map": False},
     {"threads": 1, "memory_map": "auto"},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +30,7 @@ class Record(NamedTuple):
     offset: int | None = None
 
 
-def binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
+def binary_column(values):
     """A column of byte strings and nulls."""
     sizes = [0, *(len(value or b"") for value in values)]
     validity = np.array([value is not None for value in values], np.bool_)
@@ -40,11 +38,11 @@ def binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
     return BinaryColumn(np.cumsum(sizes, dtype=np.int64), data, None if validity.all() else validity)
 
 
-def columns_of(records: Sequence[Record]) -> RecordColumns:
+def columns_of(records):
     """As columns; with offsets if the first record has one."""
     pairs = [pair for record in records for pair in record.headers]
     counts = [0, *(len(record.headers) for record in records)]
-    columns: dict[str, Any] = {
+    columns = {
         "timestamp": np.array([record.timestamp for record in records], np.int64),
         "key": binary_column([record.key for record in records]),
         "value": binary_column([record.value for record in records]),
@@ -59,7 +57,7 @@ def columns_of(records: Sequence[Record]) -> RecordColumns:
     return RecordColumns(len(records), columns)
 
 
-def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 10, size: int = 80) -> list[Record]:
+def draw(n, seed=0, *, start=1_700_000_000_000, step=10, size=80):
     """Records of text, with nulls, empty strings and headers among them; timestamps rise."""
     rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 12, (n, 2)).tolist()
@@ -69,7 +67,7 @@ def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 1
     for row in range(n):
         text = (TEXT * (sizes[row] // len(TEXT) + 1))[: sizes[row]]
         key, value = kinds[row]
-        headers: tuple[tuple[str, bytes | None], ...] = ()
+        headers = ()
         if numbers[row] < 6:
             headers = (("trace", b"%d" % row), ("état", None), ("trace", b""))[: numbers[row] % 4]
         records.append(
@@ -83,7 +81,7 @@ def draw(n: int, seed: int = 0, *, start: int = 1_700_000_000_000, step: int = 1
     return records
 
 
-def batch_table(size: object, last_offset: object, max_timestamp: object = -1) -> BatchTable:
+def batch_table(size, last_offset, max_timestamp=-1):
     """Batches of one record each."""
     n = np.broadcast(size, last_offset, max_timestamp).size
     batches = BatchTable.empty(n)
@@ -94,13 +92,13 @@ def batch_table(size: object, last_offset: object, max_timestamp: object = -1) -
     return batches
 
 
-def write(path: Path, n: int = 150, seed: int = 0, **options: Any) -> None:
+def write(path, n=150, seed=0, **options):
     """A partition of `n` drawn records; options of `PartitionWriter`."""
     with PartitionWriter(path, **{"config": SMALL, "batch_size": 400, **options}) as writer:
         writer.append(columns_of(draw(n, seed)))
 
 
-def write_two_and_roll(path: Path) -> Path:
+def write_two_and_roll(path):
     """A partition whose last segment is empty, in a directory without a lock file."""
     path.parent.mkdir()
     with PartitionWriter(path) as writer:
@@ -110,18 +108,18 @@ def write_two_and_roll(path: Path) -> Path:
     return path
 
 
-def files_in(path: Path) -> dict[str, bytes]:
+def files_in(path):
     """The contents of a partition's files by name."""
     return {file.name: file.read_bytes() for file in sorted(path.iterdir())} if path.exists() else {}
 
 
-def sound(path: Path) -> list[str]:
+def sound(path):
     """What is wrong with a partition; offsets that no segment holds were left out on purpose here."""
     found = kafkalog.verify(path, deep=True).all_findings()
     return [str(finding) for finding in found if finding.damage or finding.reason is not Reason.OFFSET_GAP]
 
 
-def read(path: Path) -> list[Record]:
+def read(path):
     """Everything, as it was given."""
     table = kafkalog.read_table(path)
     return [
@@ -137,12 +135,12 @@ def read(path: Path) -> list[Record]:
     ]
 
 
-def nothing_left(path: Path) -> bool:
+def nothing_left(path):
     """Whether there is nothing but the partition in the log dir, and nothing hidden beside it."""
     return os.listdir(path.parent) in ([], [path.name]) and os.listdir(path.parent.parent) == [path.parent.name]
 
 
-def unclean(path: Path, tail: bytes) -> None:
+def unclean(path, tail):
     """As a crash leaves it: indexes allocated ahead, no last snapshot, a torn batch."""
     partition = kafkalog.Partition(path)
     last = partition.segments[-1]

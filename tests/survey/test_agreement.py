@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import builder
@@ -18,7 +17,7 @@ from effort import examples
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.errors import CorruptionWarning, Reason
 from kafkalog.format import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, segment_file_name
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.survey.losses import Lost, losses_of
@@ -39,18 +38,18 @@ class Report(NamedTuple):
     """The losses, and those that a reader does not look for proof of."""
 
 
-def counting_notes(findings: Iterable[Finding]) -> list[Finding]:
+def counting_notes(findings):
     """Findings, with the notes about missing offsets as damage: readers do not look for all that proves a loss."""
     missing = (Reason.OFFSET_GAP, Reason.LOG_END_MISSING)
     return [replace(one, damage=True) if one.reason in missing else one for one in findings]
 
 
-def of_verify(root: Path) -> Report:
+def of_verify(root):
     result = kafkalog.verify(root)
     return Report(result.losses, noted=losses_of(counting_notes(result.all_findings())))
 
 
-def of_salvage(root: Path) -> Report:
+def of_salvage(root):
     output = root.parent / "salvaged"
     report = kafkalog.salvage(root, output=output, dry_run=True)
     assert report.ok == (not report.findings.n_damage)
@@ -60,7 +59,7 @@ def of_salvage(root: Path) -> Report:
     return Report(losses, kafkalog.read_table(output, columns=["offset"])["offset"].to_pylist())
 
 
-def of_merge(root: Path) -> Report:
+def of_merge(root):
     """A merge of a log dir with itself: what one lost, the other one lost, too."""
     output = root.parent / "merged"
     report = kafkalog.merge([root, root], output=output)
@@ -69,19 +68,19 @@ def of_merge(root: Path) -> Report:
     )
 
 
-def of_scan(root: Path) -> Report:
+def of_scan(root):
     scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
     offsets = scan.to_table()["offset"].to_pylist()
     return Report(losses_of(scan.findings), offsets, losses_of(counting_notes(scan.findings)))
 
 
-def of_convert(root: Path) -> Report:
+def of_convert(root):
     report = kafkalog.convert(root, root.parent / "converted", on_corruption="skip", dry_run=True)
     found = report.findings.rows
     return Report(losses_of(found), report.total("n_records_after"), losses_of(counting_notes(found)))
 
 
-def of_recover(root: Path) -> Report:
+def of_recover(root):
     """A recovery of all segments: its dry run, a preflight without recovery points, and what its copy still has."""
     copy = root.parent / "recovered"
     report = kafkalog.recover(root, output=copy, all_segments=True, dry_run=True)
@@ -101,7 +100,7 @@ def of_recover(root: Path) -> Report:
     return Report([*row.losses, *of_verify(copy).losses], of_scan(copy).kept)
 
 
-COMMANDS: dict[str, tuple[Callable[[Path], Report], bool]] = {
+COMMANDS = {
     "salvage": (of_salvage, True),
     "merge": (of_merge, True),
     "scan": (of_scan, False),
@@ -110,7 +109,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], Report], bool]] = {
 """The function, and whether it covers what verify does: readers do not look for what is left of a missing segment."""
 
 
-def v2_segments(rng: random.Random) -> dict[int, bytes]:
+def v2_segments(rng):
     """Segments of dense batches, as a producer and a broker make them."""
     size, codec = rng.choice([1, 3, 10]), rng.choice([builder.NONE, builder.GZIP, builder.LZ4])
     batches = []
@@ -120,7 +119,7 @@ def v2_segments(rng: random.Random) -> dict[int, bytes]:
     return rolled(batches)
 
 
-def legacy_segments(rng: random.Random) -> dict[int, bytes]:
+def legacy_segments(rng):
     """Segments of messages of v0 or v1, single or compressed together."""
     magic, size = rng.choice([0, 1]), rng.choice([1, 3, 10])
     codec = rng.choice([builder.GZIP, builder.SNAPPY, builder.LZ4]) if size > 1 else builder.NONE
@@ -136,7 +135,7 @@ def legacy_segments(rng: random.Random) -> dict[int, bytes]:
     return rolled(batches)
 
 
-def compacted_segments(rng: random.Random) -> dict[int, bytes]:
+def compacted_segments(rng):
     """Segments of batches of v2 from which the cleaner took records, and whole batches; the last is as it was."""
     size, batches = rng.choice([3, 10]), []
     for base in range(0, N, size):
@@ -148,9 +147,9 @@ def compacted_segments(rng: random.Random) -> dict[int, bytes]:
     return rolled(batches)
 
 
-def rolled(batches: list[tuple[int, bytes]]) -> dict[int, bytes]:
+def rolled(batches):
     """Batches in segments of about 4 KiB, each by its base offset."""
-    segments: dict[int, bytes] = {}
+    segments = {}
     for base, data in batches:
         last = max(segments, default=None)
         if last is None or len(segments[last]) + len(data) > 2**12:
@@ -163,7 +162,7 @@ def rolled(batches: list[tuple[int, bytes]]) -> dict[int, bytes]:
 LOGS = {"v2": v2_segments, "v0 and v1": legacy_segments, "compacted": compacted_segments}
 
 
-def write_log(root: Path, rng: random.Random, kind: str) -> Path:
+def write_log(root, rng, kind):
     """A log dir with one partition of several segments, and with their indexes."""
     for base, data in LOGS[kind](rng).items():
         path = root / "t-0" / segment_file_name(base)
@@ -183,7 +182,7 @@ def write_log(root: Path, rng: random.Random, kind: str) -> Path:
     return root / "t-0"
 
 
-def damage(partition: Path, rng: random.Random) -> str:
+def damage(partition, rng):
     """Damage a file, or lose some."""
     log = rng.choice(sorted(partition.glob("*.log")) or [partition / "0.log"])
     data = bytearray(log.read_bytes()) if log.exists() else bytearray()
@@ -214,11 +213,11 @@ def damage(partition: Path, rng: random.Random) -> str:
     return f"{kind} {n} bytes at {at} in {log.name}"
 
 
-def ranges(losses: Iterable[Lost]) -> list[Range]:
+def ranges(losses):
     return [(one.first_offset, one.end_offset, one.n_records) for one in losses]
 
 
-def covered(losses: Iterable[Lost], bases: list[int]) -> set[int]:
+def covered(losses, bases):
     """The offsets that existed and are lost, from the first segment on."""
     return {
         offset
@@ -228,11 +227,11 @@ def covered(losses: Iterable[Lost], bases: list[int]) -> set[int]:
     }
 
 
-def is_among(offset: int, losses: Iterable[Lost]) -> bool:
+def is_among(offset, losses):
     return any((one.first_offset or 0) <= offset < (one.end_offset or N) for one in losses)
 
 
-def check_recovery(report: Report, readable: list[int], lost: list[Lost]) -> None:
+def check_recovery(report, readable, lost):
     """What a recovery loses is all that it does not keep, and includes all that is lost already."""
     if report.kept is None:
         return
@@ -247,7 +246,7 @@ def check_recovery(report: Report, readable: list[int], lost: list[Lost]) -> Non
         assert n_recovered + len(report.kept) == n_lost + len(readable)
 
 
-def check(folder: Path, kind: str, seed: int) -> None:
+def check(folder, kind, seed):
     """Damage a log of a kind, ask all commands, and compare what they say."""
     rng = random.Random(seed)
     partition = write_log(folder / "logs", rng, kind)
@@ -292,17 +291,17 @@ def check(folder: Path, kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", LOGS)
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int, kind: str) -> None:
+def test_commands_agree_and_nothing_is_lost_silently(tmp_path, seed, kind):
     check(tmp_path, kind, seed)
 
 
-def batch(base: int, n: int = 3) -> bytes:
+def batch(base, n=3):
     records = [builder.record_v2(i, 0, b"k", b"v" * 30) for i in range(n)]
     return builder.batch_v2(records, base_offset=base)
 
 
 DENSE = [batch(base) for base in (0, 3, 6, 9)]
-FILES: dict[str, tuple[dict[str, bytes], int | None, int, list[Range]]] = {
+FILES = {
     # files, log end of a clean stop, readable records, what is lost
     # compaction may leave any gap, also one that a flipped bit would explain
     "an offset that is far away, but not too far": (
@@ -354,7 +353,7 @@ FILES: dict[str, tuple[dict[str, bytes], int | None, int, list[Range]]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_commands_agree_about_odd_files(tmp_path: Path, case: str) -> None:
+def test_commands_agree_about_odd_files(tmp_path, case):
     files, end, n_readable, lost = FILES[case]
     root = tmp_path / "logs"
     (root / "t-0").mkdir(parents=True)
@@ -370,12 +369,12 @@ def test_commands_agree_about_odd_files(tmp_path: Path, case: str) -> None:
     # readers do not look for what other files know of the end
     assert ranges(scanned.losses) == [one for one in lost if end is None]
     assert scanned.kept == salvaged.kept == merged.kept
-    assert len(scanned.kept or ()) == n_readable  # type: ignore[arg-type]
+    assert len(scanned.kept or ()) == n_readable
     assert kafkalog.verify(root).ok == ("too far" in case)
 
 
 @pytest.mark.parametrize("has_usual", [False, True])
-def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path: Path, has_usual: bool) -> None:
+def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path, has_usual):
     partition = tmp_path / "t-0"
     partition.mkdir()
     (partition / "0.log").write_bytes(b"".join(DENSE))
@@ -390,7 +389,7 @@ def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path: Path, 
     assert not kafkalog.verify(partition).ok
 
 
-def exits(capsys: pytest.CaptureFixture[str], *paths: Path) -> dict[str, tuple[int, str]]:
+def exits(capsys, *paths):
     """The exit code and the output of each command for the same paths; recover takes the first one."""
     found = {}
     for command in ("ls", "verify", "preflight", "recover", "salvage", "cat"):
@@ -401,16 +400,14 @@ def exits(capsys: pytest.CaptureFixture[str], *paths: Path) -> dict[str, tuple[i
     return found
 
 
-def write(directory: Path, *batches: bytes, base: int = 0) -> Path:
+def write(directory, *batches, base=0):
     directory.mkdir(parents=True)
     (directory / segment_file_name(base)).write_bytes(b"".join(batches))
     (directory / "partition.metadata").write_text("version: 0\ntopic_id: e4rNbTcjT_elpYRxU0Jgtw\n")
     return directory
 
 
-def test_a_directory_that_holds_log_dirs_is_none_for_any_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_holds_log_dirs_is_none_for_any_command(tmp_path, capsys):
     for name, meant in (("data-0/kafka-log0/t-0", "data-0/kafka-log0"), ("t-0/t-0", "t-0"), ("orders", "orders")):
         root = tmp_path / name.replace("/", "_")
         write(root / name, *DENSE)
@@ -419,7 +416,7 @@ def test_a_directory_that_holds_log_dirs_is_none_for_any_command(
             assert f"here, but {root / meant} " in text
 
 
-def test_segments_that_no_command_reads_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_that_no_command_reads_are_named(tmp_path, capsys):
     for name in ("t-0", "u-0.bak", f"t-0.{'0' * 32}-stray", f"t-1.{'0' * 32}-future"):
         write(tmp_path / name, *DENSE)
     found = exits(capsys, tmp_path)
@@ -432,7 +429,7 @@ def test_segments_that_no_command_reads_are_named(tmp_path: Path, capsys: pytest
     }
 
 
-def test_log_dirs_of_one_broker_are_checked_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_dirs_of_one_broker_are_checked_together(tmp_path, capsys):
     for number, (node, cluster) in enumerate([(1, "a"), (1, "b"), (2, "b")]):
         write(tmp_path / str(number) / f"t-{number}", *DENSE)
         (tmp_path / str(number) / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id={cluster}\n")
@@ -442,9 +439,7 @@ def test_log_dirs_of_one_broker_are_checked_together(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("name", [".log.gz", ".log.bak", ".log.filepart", None])
-def test_files_that_may_have_what_is_missing_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str | None
-) -> None:
+def test_files_that_may_have_what_is_missing_are_named(tmp_path, capsys, name):
     partition = write(tmp_path / "t-0", *DENSE)
     write(partition / "later", batch(12), base=12)
     other = f".{segment_file_name(12)}.Xy12ab" if name is None else segment_file_name(12, name)
@@ -458,7 +453,7 @@ def test_files_that_may_have_what_is_missing_are_named(
         assert f"{other} may have them" in found[command][1]
 
 
-def test_what_a_link_hides_is_said_by_preflight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_link_hides_is_said_by_preflight(tmp_path, capsys):
     write(tmp_path / "logs" / "t-0", *DENSE)
     (tmp_path / "logs" / "u-0").symlink_to(write(tmp_path / "other" / "u-0", *DENSE))
     found = exits(capsys, tmp_path / "logs")
@@ -466,9 +461,7 @@ def test_what_a_link_hides_is_said_by_preflight(tmp_path: Path, capsys: pytest.C
     assert all("link_outside" in text for _, text in found.values())
 
 
-def test_a_start_past_the_end_is_a_loss_for_recover_and_preflight(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_past_the_end_is_a_loss_for_recover_and_preflight(tmp_path, capsys):
     write(tmp_path / "t-0", *DENSE)
     starts = encode_offset_checkpoint({kafkalog.TopicPartition("t", 0): 90})
     (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)

@@ -1,12 +1,9 @@
 """Lost records: reported by `verify` where files prove the loss, as a note where only offsets show it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
@@ -27,7 +24,7 @@ KEY = kafkalog.TopicPartition("orders", 0)
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 
 
-def write_partition(directory: Path, n: int = 260) -> list[int]:
+def write_partition(directory, n=260):
     """A partition of several segments; their base offsets, and the log end offset."""
     config = kafkalog.LogConfig(segment_bytes=14 + 2**12, index_interval_bytes=512)
     with kafkalog.PartitionWriter(directory, config=config, max_records_per_batch=10, batch_size=1024) as writer:
@@ -37,7 +34,7 @@ def write_partition(directory: Path, n: int = 260) -> list[int]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A log dir with one partition, shut down cleanly."""
     root = tmp_path / "logs"
     root.mkdir()
@@ -51,20 +48,20 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def partition(root: Path) -> Path:
+def partition(root):
     return root / "orders-0"
 
 
-def bases(partition: Path) -> list[int]:
+def bases(partition):
     return sorted(int(path.stem) for path in partition.glob("*.log"))
 
 
-def remove(partition: Path, base: int, *suffixes: str) -> None:
+def remove(partition, base, *suffixes):
     for suffix in suffixes or (".log", ".index", ".timeindex", ".snapshot"):
         (partition / f"{base:020d}{suffix}").unlink(missing_ok=True)
 
 
-def damage(path: Path) -> list[tuple[str, int | None, int | None]]:
+def damage(path):
     return [
         (finding.reason.value, finding.base_offset, finding.last_offset)
         for finding in kafkalog.verify(path).all_findings()
@@ -72,7 +69,7 @@ def damage(path: Path) -> list[tuple[str, int | None, int | None]]:
     ]
 
 
-def notes(path: Path) -> list[tuple[str, int | None, int | None]]:
+def notes(path):
     return [
         (finding.reason.value, finding.base_offset, finding.last_offset)
         for finding in kafkalog.verify(path).all_findings()
@@ -84,7 +81,7 @@ def notes(path: Path) -> list[tuple[str, int | None, int | None]]:
 
 
 @pytest.mark.parametrize("kept", [(".index",), (".timeindex",), (".index", ".timeindex", ".snapshot")], ids=str)
-def test_an_index_in_a_gap_proves_that_a_segment_is_gone(partition: Path, kept: tuple[str, ...]) -> None:
+def test_an_index_in_a_gap_proves_that_a_segment_is_gone(partition, kept):
     _, second, third, *_ = bases(partition)
     remove(partition, second, *({".log", ".index", ".timeindex", ".snapshot"} - {*kept}))
     assert damage(partition) == [("segment_missing", second, third - 1)]
@@ -92,7 +89,7 @@ def test_an_index_in_a_gap_proves_that_a_segment_is_gone(partition: Path, kept: 
     assert main(["verify", str(partition)]) == 1
 
 
-def test_a_snapshot_in_a_gap_proves_it_unless_the_log_is_compacted(root: Path, partition: Path) -> None:
+def test_a_snapshot_in_a_gap_proves_it_unless_the_log_is_compacted(root, partition):
     _, second, third, *_ = bases(partition)
     remove(partition, second, ".log", ".index", ".timeindex")
     assert damage(partition) == [("segment_missing", second, third - 1)]
@@ -102,9 +99,7 @@ def test_a_snapshot_in_a_gap_proves_it_unless_the_log_is_compacted(root: Path, p
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(
-    root: Path, partition: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(root, partition, name, capsys):
     last = bases(partition)[-1]
     end = int(sorted(partition.glob("*.snapshot"))[-1].stem)
     for path in [*partition.glob("*.snapshot"), *(root / other for other in CHECKPOINTS if other != name)]:
@@ -115,7 +110,7 @@ def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(
     assert name in capsys.readouterr().out
 
 
-def test_a_snapshot_behind_the_end_proves_it_too(partition: Path) -> None:
+def test_a_snapshot_behind_the_end_proves_it_too(partition):
     copy = partition.parent.parent / "copy" / "orders-0"
     shutil.copytree(partition, copy)
     last = bases(copy)[-1]
@@ -124,7 +119,7 @@ def test_a_snapshot_behind_the_end_proves_it_too(partition: Path) -> None:
     assert damage(copy) == [("log_end_missing", last, end - 1)]
 
 
-def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root: Path, partition: Path) -> None:
+def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root, partition):
     log = partition / f"{bases(partition)[-1]:020d}.log"
     batches = kafkalog.Segment(log).batches
     with log.open("r+b") as file:
@@ -133,9 +128,7 @@ def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root: Path, partition:
     assert ("log_end_missing", int(batches.base_offset[-1]), int(batches.last_offset[-1])) in found
 
 
-def test_a_directory_that_lost_every_log_is_damage_and_hides_no_other(
-    root: Path, partition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_lost_every_log_is_damage_and_hides_no_other(root, partition, capsys):
     write_partition(root / "payments-0", 20)
     end = int(sorted(partition.glob("*.snapshot"))[-1].stem)
     for path in partition.glob("*.log"):
@@ -150,7 +143,7 @@ def test_a_directory_that_lost_every_log_is_damage_and_hides_no_other(
 
 
 @pytest.mark.parametrize("left", ["leader-epoch-checkpoint", "recovery point", "index", "partition.metadata"])
-def test_any_file_that_a_broker_makes_after_a_segment_proves_that_there_was_one(root: Path, left: str) -> None:
+def test_any_file_that_a_broker_makes_after_a_segment_proves_that_there_was_one(root, left):
     directory = root / "lost-0"
     directory.mkdir()
     if left == "recovery point":
@@ -165,7 +158,7 @@ def test_any_file_that_a_broker_makes_after_a_segment_proves_that_there_was_one(
     assert [reason for reason, *_ in damage(directory)] == ["segment_missing"]
 
 
-def test_a_directory_without_anything_is_none_yet(root: Path) -> None:
+def test_a_directory_without_anything_is_none_yet(root):
     (root / "new-0").mkdir()
     assert damage(root) == []
     assert notes(root) == [("segment_missing", None, None)]
@@ -174,7 +167,7 @@ def test_a_directory_without_anything_is_none_yet(root: Path) -> None:
 # ---------------------------------------------------------------------------------- what brokers leave is fine
 
 
-def test_what_a_broker_has_not_deleted_yet_is_no_loss(root: Path, partition: Path) -> None:
+def test_what_a_broker_has_not_deleted_yet_is_no_loss(root, partition):
     first, second, third, *_ = bases(partition)
     # retention renames the log first, and a crash may come behind that
     (partition / f"{first:020d}.log").rename(partition / f"{first:020d}.log.deleted")
@@ -184,7 +177,7 @@ def test_what_a_broker_has_not_deleted_yet_is_no_loss(root: Path, partition: Pat
     assert damage(root) == []
 
 
-def test_an_index_of_a_segment_that_was_merged_into_another_is_no_loss(partition: Path) -> None:
+def test_an_index_of_a_segment_that_was_merged_into_another_is_no_loss(partition):
     first, second, *_ = bases(partition)
     one, two = (partition / f"{base:020d}.log" for base in (first, second))
     one.write_bytes(one.read_bytes() + two.read_bytes())
@@ -194,7 +187,7 @@ def test_an_index_of_a_segment_that_was_merged_into_another_is_no_loss(partition
     assert ("unknown_file", None, None) in notes(partition)
 
 
-def test_snapshots_inside_a_segment_and_old_checkpoints_are_no_loss(root: Path, partition: Path) -> None:
+def test_snapshots_inside_a_segment_and_old_checkpoints_are_no_loss(root, partition):
     base = bases(partition)[-1]
     shutil.copy(sorted(partition.glob("*.snapshot"))[0], partition / f"{base + 1:020d}.snapshot")
     for name in CHECKPOINTS:
@@ -202,7 +195,7 @@ def test_snapshots_inside_a_segment_and_old_checkpoints_are_no_loss(root: Path, 
     assert [*kafkalog.verify(root).all_findings()] == []
 
 
-def test_a_directory_that_is_being_deleted_has_lost_nothing(root: Path, partition: Path) -> None:
+def test_a_directory_that_is_being_deleted_has_lost_nothing(root, partition):
     apart = partition.rename(root / f"orders-0.{'0' * 32}-delete")
     for path in [*apart.glob("*.log")][1:]:
         path.unlink()
@@ -212,7 +205,7 @@ def test_a_directory_that_is_being_deleted_has_lost_nothing(root: Path, partitio
 # --------------------------------------------------------------------------------------------- what only offsets show
 
 
-def said_by_scan(path: Path) -> list[tuple[str, int | None, int | None, bool]]:
+def said_by_scan(path):
     scan = kafkalog.scan(path, columns=["offset"])
     scan.to_table()
     return [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings]
@@ -220,9 +213,7 @@ def said_by_scan(path: Path) -> list[tuple[str, int | None, int | None, bool]]:
 
 @pytest.mark.filterwarnings("ignore::kafkalog.errors.CorruptionWarning")
 @pytest.mark.parametrize("is_compacted", [False, True])
-def test_every_command_judges_a_gap_between_segments_alike(
-    root: Path, partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_compacted: bool
-) -> None:
+def test_every_command_judges_a_gap_between_segments_alike(root, partition, tmp_path, capsys, is_compacted):
     _, second, third, *_ = bases(partition)
     remove(partition, second)
     if is_compacted:
@@ -242,9 +233,7 @@ def test_every_command_judges_a_gap_between_segments_alike(
         assert (f"offsets {second}..{third}" in told.err + told.out) == (not is_compacted), command
 
 
-def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prove_it(
-    root: Path, partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prove_it(root, partition, tmp_path, capsys):
     last, end = bases(partition)[-1], kafkalog.Partition(partition).log_end_offset
     remove(partition, last)
     for path in (root, partition):
@@ -258,7 +247,7 @@ def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prov
     scan = kafkalog.scan(partition, columns=["offset"], end_offset=last)
     scan.to_table()
     assert scan.findings == []
-    found: list[kafkalog.Finding] = []
+    found = []
     offsets(plan(partition, task_bytes=2**12), report=found.append)
     assert [one.reason.value for one in found] == ["log_end_missing"]
     with broker_on(root):
@@ -267,7 +256,7 @@ def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prov
         assert scan.findings == []
 
 
-def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition: Path) -> None:
+def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition):
     _, second, third, *_ = bases(partition)
     remove(partition, second)
     for options in ({"start_offset": third}, {"end_offset": second}):
@@ -277,7 +266,7 @@ def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition: P
 
 
 @pytest.mark.parametrize("name", golden_sets.SETS)
-def test_compaction_is_told_from_a_lost_segment(name: str, tmp_path: Path) -> None:
+def test_compaction_is_told_from_a_lost_segment(name, tmp_path):
     gaps = {}
     for one in kafkalog.verify(golden_sets.unpacked(name)).partitions:
         for gap in one.gaps:
@@ -292,12 +281,12 @@ def test_compaction_is_told_from_a_lost_segment(name: str, tmp_path: Path) -> No
     assert [(gap.start, gap.end) for gap in verified.gaps] == [(gap.start, gap.end) for gap in gaps[path]]
 
 
-def test_the_command_says_which_gaps_are_compaction(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_which_gaps_are_compaction(capsys):
     directory = golden_sets.LOG_DIR / "p-compact-0"
     assert main(["verify", str(directory)]) == 0
     assert "p-compact-0  1 gap between segments, 243 offsets: the log cleaner has been here" in capsys.readouterr().out
     assert main(["verify", "--json", str(directory)]) == 0
-    rows: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (row,) = (row for row in rows if row["kind"] == "partition")
     assert row["gaps"] == [{"start": 0, "end": 243, "is_compacted": True}]
 
@@ -308,7 +297,7 @@ EPOCHS = "leader-epoch-checkpoint"
 START = "log-start-offset-checkpoint"
 
 
-def lose_first(root: Path, partition: Path, left: str) -> int:
+def lose_first(root, partition, left):
     """Delete the first segment; of what tells of it only one file is left. Returns where the log begins now."""
     first, second, *_ = bases(partition)
     remove(partition, first)
@@ -322,9 +311,7 @@ def lose_first(root: Path, partition: Path, left: str) -> int:
 
 
 @pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
-def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(
-    root: Path, partition: Path, left: str, begin: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(root, partition, left, begin, capsys):
     start = lose_first(root, partition, left)
     assert damage(root) == [("segment_missing", begin, start - 1)]
     assert main(["verify", str(root)]) == 1
@@ -333,9 +320,7 @@ def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(
 
 
 @pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
-def test_after_a_crash_it_may_have_been_retention_and_is_a_note(
-    root: Path, partition: Path, left: str, begin: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_a_crash_it_may_have_been_retention_and_is_a_note(root, partition, left, begin, capsys):
     start = lose_first(root, partition, left)
     (root / ".kafka_cleanshutdown").unlink()
     assert damage(root) == []
@@ -344,7 +329,7 @@ def test_after_a_crash_it_may_have_been_retention_and_is_a_note(
     assert "retention" in capsys.readouterr().out
 
 
-def test_an_index_that_is_left_proves_it_even_so(root: Path, partition: Path) -> None:
+def test_an_index_that_is_left_proves_it_even_so(root, partition):
     first, second, *_ = bases(partition)
     remove(partition, first, ".log", ".snapshot")
     (partition / EPOCHS).write_text(f"0\n1\n0 {second}\n")
@@ -352,21 +337,19 @@ def test_an_index_that_is_left_proves_it_even_so(root: Path, partition: Path) ->
     assert damage(root) == [("segment_missing", first, second - 1)]
 
 
-def test_what_lies_in_remote_storage_is_not_missing(root: Path, partition: Path) -> None:
+def test_what_lies_in_remote_storage_is_not_missing(root, partition):
     start = lose_first(root, partition, START)
     write_partition(root / "__remote_log_metadata-0", 20)
     assert damage(root) == []
     assert notes(root) == [("offset_gap", 3, start - 1)]
 
 
-def test_a_log_dir_that_cannot_be_listed_proves_no_loss(
-    root: Path, partition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_dir_that_cannot_be_listed_proves_no_loss(root, partition, monkeypatch):
     start = lose_first(root, partition, START)
     assert damage(root) == [("segment_missing", 3, start - 1)]
     listed = os.listdir
 
-    def refuse(path: Any) -> list[str]:
+    def refuse(path):
         if Path(path) == root:
             raise PermissionError(13, "Permission denied", str(path))
         return listed(path)
@@ -376,7 +359,7 @@ def test_a_log_dir_that_cannot_be_listed_proves_no_loss(
     assert notes(partition) == [("offset_gap", 3, start - 1)]
 
 
-def test_what_retention_has_just_deleted_is_not_missing(root: Path, partition: Path) -> None:
+def test_what_retention_has_just_deleted_is_not_missing(root, partition):
     first, *_ = bases(partition)
     for suffix in (".log", ".index", ".timeindex"):
         path = partition / f"{first:020d}{suffix}"
@@ -384,14 +367,12 @@ def test_what_retention_has_just_deleted_is_not_missing(root: Path, partition: P
     assert [*kafkalog.verify(root).all_findings()] == []
 
 
-def test_a_log_that_begins_where_its_files_say_has_lost_nothing_that_could_be_known(
-    root: Path, partition: Path
-) -> None:
+def test_a_log_that_begins_where_its_files_say_has_lost_nothing_that_could_be_known(root, partition):
     lose_first(root, partition, "nothing")
     assert [*kafkalog.verify(root).all_findings()] == []
 
 
-def test_readers_say_that_the_log_started_earlier(root: Path, partition: Path) -> None:
+def test_readers_say_that_the_log_started_earlier(root, partition):
     start = lose_first(root, partition, START)
     for path in (root, partition):
         scan = kafkalog.scan(path, columns=["offset"])
@@ -404,7 +385,7 @@ def test_readers_say_that_the_log_started_earlier(root: Path, partition: Path) -
             ]
 
 
-def test_an_offset_index_that_reaches_behind_the_end_of_its_log_proves_that_the_end_is_gone(partition: Path) -> None:
+def test_an_offset_index_that_reaches_behind_the_end_of_its_log_proves_that_the_end_is_gone(partition):
     first, following = bases(partition)[1:3]
     (partition / f"{first:020d}.log").write_bytes(b"")
     assert ("log_end_missing", first, following - 1) in damage(partition)
@@ -412,7 +393,7 @@ def test_an_offset_index_that_reaches_behind_the_end_of_its_log_proves_that_the_
     assert (finding.n_records, finding.certainty) == (following - first, "at_most")
 
 
-def test_a_lost_end_behind_damage_whose_records_are_counted_is_reported(root: Path, partition: Path) -> None:
+def test_a_lost_end_behind_damage_whose_records_are_counted_is_reported(root, partition):
     (root / ".kafka_cleanshutdown").unlink()
     log = partition / f"{bases(partition)[-1]:020d}.log"
     batches = kafkalog.Segment(log).batches
@@ -424,7 +405,7 @@ def test_a_lost_end_behind_damage_whose_records_are_counted_is_reported(root: Pa
     assert ("log_end_missing", int(batches.base_offset[-1]), int(batches.last_offset[-1])) in damage(partition)
 
 
-def test_overlapping_segments_do_not_show_that_a_log_was_compacted(partition: Path) -> None:
+def test_overlapping_segments_do_not_show_that_a_log_was_compacted(partition):
     _, first, second, *_ = bases(partition)
     one, other = partition / f"{first:020d}.log", partition / f"{second:020d}.log"
     (content, others) = one.read_bytes(), other.read_bytes()
@@ -435,7 +416,7 @@ def test_overlapping_segments_do_not_show_that_a_log_was_compacted(partition: Pa
     assert result.partitions[0].loss.n_unknown == 0
 
 
-def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path: Path) -> None:
+def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
     (tmp_path / "logs").mkdir()
     write_partition(tmp_path / "logs" / "orders-0")
     for path in (tmp_path / "logs" / "orders-0").glob("*.log"):
@@ -446,9 +427,7 @@ def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path: Pa
     assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]
 
 
-def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(
-    root: Path, partition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(root, partition, capsys):
     start = lose_first(root, partition, "nothing")
     (root / START).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("other", 0): 1}))
     assert start > 0
@@ -462,7 +441,7 @@ KEY_EVIDENCE = kafkalog.TopicPartition("t", 0)
 ENTRY = bytes([0, 0, 0, 3, 0, 0, 0, 90])
 
 
-def evidence_of(partition: Path) -> Evidence:
+def evidence_of(partition):
     opened = kafkalog.Partition(partition)
     segments = [
         SegmentContents(str(one.path), one.base_offset, one.next_offset - 1, one.size_in_bytes)
@@ -471,7 +450,7 @@ def evidence_of(partition: Path) -> Evidence:
     return Evidence.of(opened, segments, LogDirState.of(opened), sorted(os.listdir(partition)))
 
 
-def test_what_files_say(tmp_path: Path) -> None:
+def test_what_files_say(tmp_path):
     batches = dense(20)
     partition = written(tmp_path, log_of(*batches[:10]), log_of(*batches[10:]))
     (partition / f"{60:020d}.index").write_bytes(ENTRY)
@@ -496,7 +475,7 @@ def test_what_files_say(tmp_path: Path) -> None:
         assert evidence_of(partition).ends == {}
 
 
-def test_the_state_of_a_log_dir(tmp_path: Path) -> None:
+def test_the_state_of_a_log_dir(tmp_path):
     partition = kafkalog.Partition(written(tmp_path, log_of(*dense(2))))
     assert LogDirState.of(partition) == LogDirState()
     (tmp_path / ".kafka_cleanshutdown").touch()
@@ -507,7 +486,7 @@ def test_the_state_of_a_log_dir(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-txn-0"])
 @pytest.mark.parametrize("row", [0, 1, -1])
-def test_all_from_the_cut_on_is_lost(log_dir: Path, name: str, row: int) -> None:
+def test_all_from_the_cut_on_is_lost(log_dir, name, row):
     segment = kafkalog.Partition(log_dir / name).segments[0]
     batches = segment.batches
     start = int(batches.position[row])
@@ -520,7 +499,7 @@ def test_all_from_the_cut_on_is_lost(log_dir: Path, name: str, row: int) -> None
     assert (contents.last_offset, contents.findings) == (batches.last_offset[-1], [])
 
 
-def test_damage_after_the_cut_is_lost_too(log_dir_copy: Path) -> None:
+def test_damage_after_the_cut_is_lost_too(log_dir_copy):
     log = min((log_dir_copy / "p-multi-0").glob("*.log"))
     segment = kafkalog.Segment(log)
     batches = segment.batches

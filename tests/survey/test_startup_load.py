@@ -1,7 +1,5 @@
 """What a broker does with the files of a partition when it starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import builder
@@ -14,13 +12,13 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, ReadError, Reason
 from kafkalog.state.producers import encode_snapshot
-from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
+from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, last_intact_end
 from kafkalog.survey.startup_files import epochs_problem, file_names, partition_directories, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
-def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
+def test_damage_is_cut_only_where_a_broker_looks(partition):
     middle = logs(partition)[1]
     data = bytearray(middle.read_bytes())
     data[len(data) // 2] ^= 1
@@ -40,7 +38,7 @@ def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
     assert [one.action for one in asked(partition).segments] == ["recovered", "cut", "recovered"]
 
 
-def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
+def test_the_marker_says_how_it_was_shut_down(partition):
     assert not kafkalog.preflight(partition.parent).is_clean
     (partition.parent / ".kafka_cleanshutdown").write_bytes(b"")
     result = kafkalog.preflight(partition.parent)
@@ -49,7 +47,7 @@ def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
     assert kafkalog.preflight(partition.parent, clean=False).n_bytes_needed == 2 * 10_485_760
 
 
-def test_what_is_no_regular_file_is_passed_over(partition: Path) -> None:
+def test_what_is_no_regular_file_is_passed_over(partition):
     middle = logs(partition)[1]
     middle.unlink()
     middle.mkdir()
@@ -60,7 +58,7 @@ def test_what_is_no_regular_file_is_passed_over(partition: Path) -> None:
     assert kafkalog.recover(partition.parent, dry_run=True).is_clean
 
 
-def test_an_index_that_alone_ends_in_swap_is_renamed_before_the_segment_is_loaded(partition: Path) -> None:
+def test_an_index_that_alone_ends_in_swap_is_renamed_before_the_segment_is_loaded(partition):
     index = logs(partition)[1].with_suffix(".index")
     index.rename(f"{index}.swap")
     row = asked(partition, clean=True)
@@ -68,7 +66,7 @@ def test_an_index_that_alone_ends_in_swap_is_renamed_before_the_segment_is_loade
     assert row.renamed == {f"{index.name}.swap": index.name}
 
 
-def test_a_transaction_index_is_read_to_its_end(partition: Path) -> None:
+def test_a_transaction_index_is_read_to_its_end(partition):
     middle = logs(partition)[1]
     middle.write_bytes(middle.read_bytes()[:100])  # room for no entry
     index = middle.with_suffix(".txnindex")
@@ -76,22 +74,22 @@ def test_a_transaction_index_is_read_to_its_end(partition: Path) -> None:
     assert asked(partition, clean=True).segments[1].action == "cut"
 
 
-def test_snapshots_are_those_that_are_there_once_swaps_are_renamed(partition: Path) -> None:
+def test_snapshots_are_those_that_are_there_once_swaps_are_renamed(partition):
     first, second, third = (log.with_suffix(".snapshot") for log in logs(partition))
     entries = np.zeros(1, kf.PRODUCER_SNAPSHOT_DTYPE)
     Path(f"{second}.swap").write_bytes(encode_snapshot(entries))
     second.write_bytes(encode_snapshot(entries[:0]))
     third.write_bytes(b"no snapshot")
     first.unlink(missing_ok=True)
-    bad: list[str] = []
+    bad = []
     found = LoadPlan(partition, RootOffsets()).snapshots(lambda name, error: bad.append(name))
     assert bad == [third.name]
     assert found[int(third.stem)] is None
     assert found[int(second.stem)] is not None
-    assert len(found[int(second.stem)]) == 1  # type: ignore[arg-type]
+    assert len(found[int(second.stem)]) == 1
 
 
-def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition: Path) -> None:
+def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition):
     checkpoint = partition.parent / kf.LOG_START_OFFSET_CHECKPOINT
     name = partition.name.rpartition("-")[0]
     checkpoint.write_text(f"0\n1\n{name} {partition.name.rpartition('-')[2]} -7\n")
@@ -103,7 +101,7 @@ def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition:
     assert recovered.error is not None
 
 
-def plan(*actions: SegmentAction, before: int | None, end: int) -> PartitionPlan:
+def plan(*actions, before, end):
     """Segments of ten offsets and 100 bytes each; a cut one keeps half of them."""
     left = {"cut": 50, "deleted": 0, "emptied": 0}
     segments = [
@@ -123,15 +121,13 @@ def plan(*actions: SegmentAction, before: int | None, end: int) -> PartitionPlan
         (("cut", "deleted"), None, 5, "loses", 150),
     ],
 )
-def test_all_that_is_cut_or_deleted_is_lost(
-    actions: tuple[SegmentAction, ...], before: int | None, end: int, verdict: str, n_bytes: int
-) -> None:
+def test_all_that_is_cut_or_deleted_is_lost(actions, before, end, verdict, n_bytes):
     row = plan(*actions, before=before, end=end)
     assert (row.verdict, row.n_bytes_lost) == (verdict, n_bytes)
     assert row.as_dict()["verdict"] == verdict
 
 
-def test_losses_that_touch_are_one() -> None:
+def test_losses_that_touch_are_one():
     row = plan("kept", "cut", before=20, end=15)
     row.lost = [
         Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=15, last_offset=16, n_records=2, certainty="exact"),
@@ -142,13 +138,13 @@ def test_losses_that_touch_are_one() -> None:
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_it_is_that_of_the_reader_where_all_is_well(set_name: str) -> None:
+def test_it_is_that_of_the_reader_where_all_is_well(set_name):
     for path in golden_sets.partitions(set_name).values():
         segment = kafkalog.Partition(path).segments[-1]
         assert end_as_loaded(segment) == segment.next_offset == last_intact_end(segment), path.name
 
 
-def test_an_index_that_leads_past_the_end_moves_the_log_end(partition: Path) -> None:
+def test_an_index_that_leads_past_the_end_moves_the_log_end(partition):
     last = max(partition.glob("*.log"))
     last.with_suffix(".index").write_bytes((5).to_bytes(4, "big") + (2**30).to_bytes(4, "big"))
     segment = kafkalog.Segment(last)
@@ -157,7 +153,7 @@ def test_an_index_that_leads_past_the_end_moves_the_log_end(partition: Path) -> 
     assert (row.log_end_offset, row.verdict) == (int(last.stem), "loses")
 
 
-def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
+def test_a_size_below_the_smallest_is_corrupt(tmp_path):
     path = tmp_path / f"{5:020d}.log"
     path.write_bytes(bytes(40))
     with pytest.raises(CorruptionError):
@@ -167,17 +163,17 @@ def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
     assert end_as_loaded(kafkalog.Segment(path)) == 5
 
 
-def name(offset: int, suffix: str) -> str:
+def name(offset, suffix):
     return f"{offset:020d}{suffix}"
 
 
-def make(directory: Path, *names: str) -> Path:
+def make(directory, *names):
     for one in names:
         (directory / one).write_bytes(b"")
     return directory
 
 
-def test_leftovers_and_lone_indexes_go(tmp_path: Path) -> None:
+def test_leftovers_and_lone_indexes_go(tmp_path):
     gone = {
         name(0, ".log.deleted"): "marked for deletion",
         name(5, ".log.cleaned"): "the cleaner did not finish it",
@@ -192,7 +188,7 @@ def test_leftovers_and_lone_indexes_go(tmp_path: Path) -> None:
     assert found.after() == {name(10, ".log"), name(10, ".index"), "00-00.checkpoint.deleted"}
 
 
-def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
+def test_a_swap_replaces_the_segments_that_it_covers(tmp_path):
     make(tmp_path, *(name(base, suffix) for base in (0, 10, 20, 30) for suffix in (".log", ".index")))
     (tmp_path / name(10, ".log.swap")).write_bytes(builder.batch_v2(base_offset=10, last_offset_delta=14))
     make(tmp_path, name(10, ".index.swap"))
@@ -202,7 +198,7 @@ def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
     assert found.after() == {name(base, suffix) for base in (0, 10, 30) for suffix in (".log", ".index")}
 
 
-def test_what_stops_a_broker_is_the_problem(tmp_path: Path) -> None:
+def test_what_stops_a_broker_is_the_problem(tmp_path):
     make(tmp_path, "foo.log", name(0, ".log"))
     assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{tmp_path}/foo.log: unknown_file: not named after")
     (tmp_path / "foo.log").unlink()
@@ -213,7 +209,7 @@ def test_what_stops_a_broker_is_the_problem(tmp_path: Path) -> None:
         file_names(tmp_path / "gone")
 
 
-def test_directories_of_partitions_and_findings_of_others(tmp_path: Path) -> None:
+def test_directories_of_partitions_and_findings_of_others(tmp_path):
     root, elsewhere = tmp_path / "data", tmp_path / "elsewhere-0"
     root.mkdir()
     elsewhere.mkdir()
@@ -254,12 +250,12 @@ ID = "pVtd5q9fv17AmQxDD_e9Gw"
         ("0\n1\n0 -5\n", False),
     ],
 )
-def test_leader_epochs(tmp_path: Path, text: str, starts: bool) -> None:
+def test_leader_epochs(tmp_path, text, starts):
     (tmp_path / kf.LEADER_EPOCH_CHECKPOINT).write_text(text)
     assert (epochs_problem(tmp_path) is None) == starts
 
 
-def test_a_link_to_nowhere_and_no_file(tmp_path: Path) -> None:
+def test_a_link_to_nowhere_and_no_file(tmp_path):
     assert epochs_problem(tmp_path) is None
     assert topic_id_problem(tmp_path) is None
     (tmp_path / kf.LEADER_EPOCH_CHECKPOINT).symlink_to("nowhere")
@@ -285,11 +281,11 @@ def test_a_link_to_nowhere_and_no_file(tmp_path: Path) -> None:
         (f"version: 0\ntopic_id: {ID}{ID}".encode(), False),
     ],
 )
-def test_topic_id(tmp_path: Path, data: bytes, starts: bool) -> None:
+def test_topic_id(tmp_path, data, starts):
     (tmp_path / kf.PARTITION_METADATA).write_bytes(data)
     assert (topic_id_problem(tmp_path) is None) == starts
 
 
-def test_a_later_version_of_the_topic_ids_file_is_read(tmp_path: Path) -> None:
+def test_a_later_version_of_the_topic_ids_file_is_read(tmp_path):
     (tmp_path / kf.PARTITION_METADATA).write_text(f"version: 1\ntopic_id: {ID}")
     assert topic_id_problem(tmp_path) is None

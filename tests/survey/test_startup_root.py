@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import golden_sets
 import pytest
@@ -33,16 +33,16 @@ class RootDamage(NamedTuple):
     """The file that a report names; "" if the broker starts."""
 
 
-def put(file: str, data: bytes, *, starts: bool = False) -> RootDamage:
+def put(file, data, *, starts=False):
     return RootDamage(lambda root, partition: (root / file).write_bytes(data), "" if starts else file)
 
 
-def removed(file: str, *, starts: bool = False) -> RootDamage:
+def removed(file, *, starts=False):
     return RootDamage(lambda root, partition: (root / file).unlink(missing_ok=True), "" if starts else file)
 
 
-def edited(file: str, pattern: bytes, replacement: bytes, *, starts: bool = False) -> RootDamage:
-    def change(root: Path, partition: str) -> None:
+def edited(file, pattern, replacement, *, starts=False):
+    def change(root, partition):
         data, n = re.subn(pattern, replacement, (root / file).read_bytes(), count=1)
         assert n, f"{pattern!r} is not in {file}"
         (root / file).write_bytes(data)
@@ -50,38 +50,38 @@ def edited(file: str, pattern: bytes, replacement: bytes, *, starts: bool = Fals
     return RootDamage(change, "" if starts else file)
 
 
-def entry(text: bytes) -> Callable[[Path, str], bytes]:
+def entry(text):
     """An offset checkpoint's content, with the name of the partition for TP."""
     return lambda root, partition: text.replace(b"TP", partition.rpartition("-")[0].encode() + b" 0")
 
 
-def checkpoint(name: str, text: bytes, *, starts: bool = False) -> RootDamage:
+def checkpoint(name, text, *, starts=False):
     return RootDamage(
         lambda root, partition: (root / name).write_bytes(entry(text)(root, partition)), "" if starts else name
     )
 
 
-def newest_snapshot(root: Path) -> Path:
+def newest_snapshot(root):
     return max((root / "__cluster_metadata-0").glob("*.checkpoint"))
 
 
-def snapshot(change: Callable[[bytes], bytes]) -> RootDamage:
-    def apply(root: Path, partition: str) -> None:
+def snapshot(change):
+    def apply(root, partition):
         path = newest_snapshot(root)
         path.write_bytes(change(path.read_bytes()))
 
     return RootDamage(apply, "__cluster_metadata-0/*.checkpoint")
 
 
-def future(*letters: str) -> Callable[[Path, str], None]:
-    def change(root: Path, partition: str) -> None:
+def future(*letters):
+    def change(root, partition):
         for letter in letters:
             shutil.copytree(root / partition, root / f"{partition}.{letter * 32}-future")
 
     return change
 
 
-def late_log(root: Path, partition: str) -> None:
+def late_log(root, partition):
     """The metadata log begins after 0, and no snapshot is there."""
     directory = root / "__cluster_metadata-0"
     log = min(directory.glob("*.log"))
@@ -97,7 +97,7 @@ def late_log(root: Path, partition: str) -> None:
 
 NO_CONTENT = {"empty": b"", "zeros": bytes(80), "newline": b"\n"}
 
-CASES: dict[str, RootDamage] = {
+CASES = {
     "good": RootDamage(lambda root, partition: None, ""),
     **{f"meta_{name}": put(META, data) for name, data in NO_CONTENT.items()},
     "meta_missing": removed(META),
@@ -178,7 +178,7 @@ PARTITION = "p-default-0"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A log dir with the metadata log and one partition."""
     source = golden_sets.unpacked("k44")
     target = tmp_path / "data"
@@ -191,7 +191,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", thinned(CASES, 3))
-def test_preflight_and_verify_name_the_file(name: str, root: Path, run: Any) -> None:
+def test_preflight_and_verify_name_the_file(name, root, run):
     change, file = CASES[name]
     change(root, PARTITION)
     preflight = kafkalog.preflight(root)
@@ -211,7 +211,7 @@ def test_preflight_and_verify_name_the_file(name: str, root: Path, run: Any) -> 
     assert any(path in err for path in paths)
 
 
-def test_the_configuration_is_that_of_another_broker(root: Path, tmp_path: Path, run: Any) -> None:
+def test_the_configuration_is_that_of_another_broker(root, tmp_path, run):
     config = tmp_path / "server.properties"
     for text, code in (("node.id=1", 0), ("broker.id=1", 0), ("", 0), ("node.id=1001", 1), ("broker.id=2", 1)):
         config.write_text(f"{text}\nlog.dirs={root}\nlog.retention.ms=-1\n")
@@ -220,13 +220,13 @@ def test_the_configuration_is_that_of_another_broker(root: Path, tmp_path: Path,
     assert (problem.path, problem.effect) == (str(root / META), "does not start")
 
 
-def test_a_directory_marked_for_deletion_is_no_loss(root: Path, run: Any) -> None:
+def test_a_directory_marked_for_deletion_is_no_loss(root, run):
     shutil.copytree(root / PARTITION, root / f"gone-0.{'a' * 32}-delete")
     for args in (["preflight", root], ["preflight", root, "--unclean"], ["recover", root, "--dry-run"]):
         assert run(*args)[0] == 0
 
 
-def test_a_folder_of_partitions_may_have_others_next_to_them(root: Path) -> None:
+def test_a_folder_of_partitions_may_have_others_next_to_them(root):
     (root / "notes").mkdir()
     assert not kafkalog.verify(root).ok
     (root / META).unlink()
@@ -234,7 +234,7 @@ def test_a_folder_of_partitions_may_have_others_next_to_them(root: Path) -> None
     assert kafkalog.verify(root).ok
 
 
-def test_a_snapshot_that_is_cut_off_loses_metadata(root: Path) -> None:
+def test_a_snapshot_that_is_cut_off_loses_metadata(root):
     path = newest_snapshot(root)
     path.write_bytes(path.read_bytes()[:-30])
     [problem] = root_problems([root])
@@ -244,7 +244,7 @@ def test_a_snapshot_that_is_cut_off_loses_metadata(root: Path) -> None:
     assert not any(row.stray for row in preflight.partitions)
 
 
-def test_the_log_dirs_of_a_broker_belong_together(root: Path, tmp_path: Path, run: Any) -> None:
+def test_the_log_dirs_of_a_broker_belong_together(root, tmp_path, run):
     second = tmp_path / "second"
     second.mkdir()
     shutil.copytree(root / PARTITION, second / "other-0")
@@ -252,7 +252,7 @@ def test_the_log_dirs_of_a_broker_belong_together(root: Path, tmp_path: Path, ru
     good = meta.replace("directory.id=", "directory.id=A")[:-1]
     good = "\n".join(f"{line[:35]}" if line.startswith("directory.id") else line for line in good.splitlines())
 
-    def problems(text: str) -> list[str]:
+    def problems(text):
         (second / META).write_text(text)
         return [Path(one.path).relative_to(tmp_path).as_posix() for one in root_problems([root, second])]
 
@@ -275,7 +275,7 @@ def test_the_log_dirs_of_a_broker_belong_together(root: Path, tmp_path: Path, ru
     assert '"verdict": "does not start"' in out.replace('":"', '": "')
 
 
-def test_a_quorum_state_of_a_dynamic_quorum(root: Path) -> None:
+def test_a_quorum_state_of_a_dynamic_quorum(root):
     (root / QUORUM).write_text(
         '{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     )
@@ -285,7 +285,7 @@ def test_a_quorum_state_of_a_dynamic_quorum(root: Path) -> None:
     assert (problem.path, problem.detail) == (str(root / QUORUM), "votedDirectoryId is missing")
 
 
-def test_recover_writes_checkpoints_and_names_the_rest(root: Path, tmp_path: Path) -> None:
+def test_recover_writes_checkpoints_and_names_the_rest(root, tmp_path):
     for name in CHECKPOINTS:
         (root / name).write_bytes(bytes(9))
     (root / QUORUM).write_bytes(b"")
@@ -295,14 +295,14 @@ def test_recover_writes_checkpoints_and_names_the_rest(root: Path, tmp_path: Pat
     assert root_problems([tmp_path / "out"]) == []
 
 
-def test_retention_takes_zeros_at_the_end_of_a_time_index_for_the_year_1970(tmp_path: Path) -> None:
+def test_retention_takes_zeros_at_the_end_of_a_time_index_for_the_year_1970(tmp_path):
     partition = tmp_path / "data" / PARTITION
     shutil.copytree(golden_sets.partitions("k44")["p-segms-0"], partition)
     logs = sorted(partition.glob("*.log"))
     newest = max(int(kafkalog.Segment(log).batches.max_timestamp.max()) for log in logs)
     now = newest + 3_600_000
 
-    def asked(clean: bool = True) -> Any:
+    def asked(clean=True):
         [row] = kafkalog.preflight(tmp_path / "data", clean=clean, now=now).partitions
         return row
 

@@ -1,11 +1,8 @@
 """Commits that are read in columns are those that are decoded one by one."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,15 +20,15 @@ from kafkalog.records.columns import BinaryColumn
 from kafkalog.system_topics.commits import read_commits
 
 
-def column(parts: list[bytes | None]) -> BinaryColumn:
+def column(parts):
     texts = [part or b"" for part in parts]
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     valid = np.array([part is not None for part in parts], np.bool_)
     return BinaryColumn(offsets, np.frombuffer(b"".join(texts), np.uint8), valid)
 
 
-def one_by_one(keys: list[bytes], values: list[bytes | None]) -> list[tuple[object, ...] | None]:
-    rows: list[tuple[object, ...] | None] = []
+def one_by_one(keys, values):
+    rows = []
     for key, value in zip(keys, values, strict=True):
         try:
             one = decode_record(CONSUMER_OFFSETS, key, value)
@@ -47,26 +44,26 @@ def one_by_one(keys: list[bytes], values: list[bytes | None]) -> list[tuple[obje
     return rows
 
 
-def in_columns(keys: list[bytes], values: list[bytes | None]) -> list[tuple[object, ...] | None]:
+def in_columns(keys, values):
     is_commit, commits = read_commits(column([*keys]), column(values))
-    found: list[tuple[object, ...] | None] = [None] * len(keys)
+    found = [None] * len(keys)
     rows = zip(*(column.tolist() for column in commits), strict=True)
     for row, one in zip(np.flatnonzero(is_commit).tolist(), rows, strict=True):
         found[row] = one
     return found
 
 
-def part(name: str, version: int, rng: random.Random) -> bytes:
+def part(name, version, rng):
     message = messages()[name]
     number = version if name.endswith("Value") else message.key
     fields = made_up(message.fields, version, rng)
     return struct.pack(">h", number) + encode_message(name, version, fields)
 
 
-def test_commits_of_all_versions_are_read_in_columns() -> None:
+def test_commits_of_all_versions_are_read_in_columns():
     rng = random.Random(18)
-    keys: list[bytes] = []
-    values: list[bytes | None] = []
+    keys = []
+    values = []
     for kind, versions in (("LegacyOffsetCommit", range(1)), ("OffsetCommit", range(5)), ("GroupMetadata", range(4))):
         for version in versions:
             keys += [part(f"{kind}Key", 0, rng) for _ in range(20)]
@@ -78,11 +75,11 @@ def test_commits_of_all_versions_are_read_in_columns() -> None:
     assert in_columns([], []) == []
 
 
-def test_whatever_is_read_in_columns_is_read_one_by_one() -> None:
+def test_whatever_is_read_in_columns_is_read_one_by_one():
     rng = random.Random(180)
     for _ in range(max(fuzz_inputs() // 1000, 1)):
-        keys: list[bytes] = []
-        values: list[bytes | None] = []
+        keys = []
+        values = []
         for _ in range(1000):
             kind = rng.choice(["LegacyOffsetCommit", "OffsetCommit"])
             version = 0 if kind[0] == "L" else rng.randrange(5)
@@ -102,7 +99,7 @@ def test_whatever_is_read_in_columns_is_read_one_by_one() -> None:
         assert sum(one is not None for one in expected) - sum(one is not None for one in found) < 150
 
 
-def test_text_that_is_not_utf_8_is_left_to_the_decoder_of_one() -> None:
+def test_text_that_is_not_utf_8_is_left_to_the_decoder_of_one():
     key = b"\0\1\0\1\xff\0\1t\0\0\0\0"
     value = b"\0\3" + struct.pack(">qihq", 5, 1, 0, 7)
     good = ("g", "t", 0, 5, 1, "", 7)
@@ -111,7 +108,7 @@ def test_text_that_is_not_utf_8_is_left_to_the_decoder_of_one() -> None:
     assert in_columns([key], [value]) == [None]
 
 
-def made_up_part(name: str, rng: random.Random) -> bytes:
+def made_up_part(name, rng):
     """A key or value of a random version, at times with a byte changed or cut."""
     message = messages()[name]
     assert message.key is not None
@@ -125,12 +122,12 @@ def made_up_part(name: str, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("topic", [CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE])
-def test_every_table_is_made(topic: str, tmp_path: Path) -> None:
+def test_every_table_is_made(topic, tmp_path):
     rng = random.Random(topic)
     kinds = sorted(name.removesuffix("Key") for name, one in messages().items() if one.topic == topic and "Key" in name)
     n = fuzz_inputs(6) // 3  # of each topic
     while n > 0:
-        records: dict[str, list[bytes | None]] = {"key": [], "value": []}
+        records = {"key": [], "value": []}
         for _ in range(min(n, 500)):
             kind = rng.choice(kinds)
             other = kind if rng.random() < 0.9 else rng.choice(kinds)

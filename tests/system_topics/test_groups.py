@@ -1,14 +1,10 @@
 """Groups of consumers, share groups included, in the log dirs that real brokers wrote."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random
 import struct
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 from builder import batch_v2, control_batch, record_v2
@@ -23,11 +19,11 @@ from kafkalog.system_topics.share_state import _combined
 
 
 @pytest.fixture(scope="module")
-def groups() -> kafkalog.Groups:
+def groups():
     return kafkalog.groups(unpacked("k44"))
 
 
-def test_offsets_and_lags_of_every_type_of_group(groups: kafkalog.Groups) -> None:
+def test_offsets_and_lags_of_every_type_of_group(groups):
     assert not groups.findings
     assert [(group.name, group.type, group.state, group.lag) for group in groups] == [
         ("p-g-848", "consumer", "Empty", 24),
@@ -43,7 +39,7 @@ def test_offsets_and_lags_of_every_type_of_group(groups: kafkalog.Groups) -> Non
     assert [row["offset"] for row in table if row["group"] == "p-g-share"] == [24, 0, 1]
 
 
-def test_members_and_assignments_as_of_a_time() -> None:
+def test_members_and_assignments_as_of_a_time():
     records = kafkalog.read_table(unpacked("k44"), topics="__consumer_offsets", columns=["timestamp", "key"])
     times = {row["timestamp"] for row in records.to_pylist() if b"p-g-classic" in row["key"]}
     seen = {}
@@ -57,14 +53,14 @@ def test_members_and_assignments_as_of_a_time() -> None:
     assert set(assigned) == {"p-multi"}
 
 
-def test_old_brokers_groups() -> None:
+def test_old_brokers_groups():
     groups = kafkalog.groups(unpacked("k28"))
     assert groups
     assert not groups.findings
     assert all(one.offset >= 0 for group in groups for one in group.offsets)
 
 
-def test_records_that_are_none_are_findings(tmp_path: Path) -> None:
+def test_records_that_are_none_are_findings(tmp_path):
     with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
         keys = [b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x63", b"\0\2\0\1h", b"\0\2\0\1i"]
         values = [b"\0\0" + bytes(8) + b"\0\0" + bytes(8), b"\0\0", b"\0\x09", b"\0"]
@@ -76,7 +72,7 @@ def test_records_that_are_none_are_findings(tmp_path: Path) -> None:
     assert not any(finding.damage for finding in groups.findings)
 
 
-def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: kafkalog.Groups) -> None:
+def test_the_command_says_the_same(capsys, groups):
     path = str(unpacked("k44"))
     assert main(["groups", path, "--json"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [one.as_dict() for one in groups]
@@ -90,20 +86,20 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: k
     assert "no groups" in capsys.readouterr().err
 
 
-def record(kind: str, key: dict[str, Any], **given: Any) -> tuple[bytes, bytes]:
+def record(kind, key, **given):
     """Key and value in the newest version, with these fields and defaults for the others."""
     return encode_keyed_record(kind, messages()[f"{kind}Value"].versions.last, key, given)
 
 
-def states(path: Path, *records: tuple[bytes, bytes]) -> dict[str, tuple[str, str | None]]:
+def states(path, *records):
     with PartitionWriter(path / "__consumer_offsets-0") as writer:
         writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
     return {group.name: (group.state, group.protocol) for group in kafkalog.groups(path)}
 
 
 @pytest.mark.parametrize(("kind", "stable"), [("Consumer", 0), ("Streams", 1)])
-def test_states_of_members_and_groups(tmp_path: Path, kind: str, stable: int) -> None:
-    def member(number: str, epoch: int, state: int, assignor: str | None) -> list[tuple[bytes, bytes]]:
+def test_states_of_members_and_groups(tmp_path, kind, stable):
+    def member(number, epoch, state, assignor):
         key = {"groupId": "g", "memberId": number}
         name = {} if kind == "Streams" else {"serverAssignor": assignor}
         return [
@@ -131,9 +127,7 @@ def test_states_of_members_and_groups(tmp_path: Path, kind: str, stable: int) ->
         assert states(tmp_path, newer) == {"g": ("NotReady", None)}
 
 
-def test_a_group_whose_only_offsets_are_in_an_open_transaction(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_whose_only_offsets_are_in_an_open_transaction(tmp_path, capsys):
     key, value = record("OffsetCommit", {"group": "g", "topic": "t", "partition": 0}, offset=7)
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
@@ -146,11 +140,11 @@ def test_a_group_whose_only_offsets_are_in_an_open_transaction(
     assert "t-0: offset 7 was committed in an open transaction" in capsys.readouterr().out
 
 
-def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_table(tmp_path: Path) -> None:
+def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_table(tmp_path):
     rng = random.Random(19)
     with PartitionWriter(tmp_path / "t-1") as log:
         log.append({"value": [b"v"] * 40})
-    expected: dict[tuple[str, str, int], tuple[int, str, int | None]] = {}
+    expected = {}
     keys, values = [], []
     for offset in range(400):
         name, topic, number = rng.choice(["b", "a", "\u00e9", "c" * 300]), rng.choice("tu"), rng.randrange(3)
@@ -166,9 +160,9 @@ def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_t
     with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
         writer.append({"key": [*keys, odd[0]], "value": [*values, odd[1]]})
 
-    def told(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[int, str, int | None]]:
+    def told(rows):
         names = ("group", "topic", "partition"), ("offset", "metadata", "lag")
-        return {tuple(row[key] for key in names[0]): tuple(row[key] for key in names[1]) for row in rows}  # type: ignore[misc]
+        return {tuple(row[key] for key in names[0]): tuple(row[key] for key in names[1]) for row in rows}
 
     found, same = kafkalog.groups(tmp_path), kafkalog.groups(tmp_path)
     expected["a", "o" * 200, 0] = 9, "x" * 200, None
@@ -185,16 +179,14 @@ def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_t
     assert again == same
     assert [group.lag for group in same] == lags
     with pytest.raises(AttributeError, match="no attribute 'offset'"):
-        same[0].offset  # type: ignore[attr-defined]  # noqa: B018
+        same[0].offset  # noqa: B018
 
 
 @pytest.mark.parametrize("topic", ["orders", "o" * 200], ids=["in columns", "alone"])
 @pytest.mark.parametrize(
     ("committed", "lag", "out_of_range"), [(25, -15, "past_end"), (10, 0, None), (4, 6, None), (3, 7, "before_start")]
 )
-def test_a_commit_outside_of_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], committed: int, lag: int, out_of_range: str | None, topic: str
-) -> None:
+def test_a_commit_outside_of_the_log(tmp_path, capsys, committed, lag, out_of_range, topic):
     with PartitionWriter(tmp_path / f"{topic}-0") as log:
         log.append({"value": [b"v"] * 10})
     (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n{topic} 0 4\n")
@@ -216,7 +208,7 @@ def test_a_commit_outside_of_the_log(
     assert ("of the log" in last) == (out_of_range is not None)
 
 
-def commit(version: int, partition: int, offset: int | None, topic: str = "orders") -> tuple[bytes, bytes | None]:
+def commit(version, partition, offset, topic="orders"):
     """A commit under a version of the key; a tombstone without an offset."""
     name = topic.encode()
     key = struct.pack(">hh1sh", version, 1, b"g", len(name)) + name + struct.pack(">i", partition)
@@ -224,7 +216,7 @@ def commit(version: int, partition: int, offset: int | None, topic: str = "order
 
 
 @pytest.mark.parametrize("topic", ["o", "orders"], ids=["a short key", "a long key"])
-def test_commits_under_the_old_and_the_new_key_replace_each_other(tmp_path: Path, topic: str) -> None:
+def test_commits_under_the_old_and_the_new_key_replace_each_other(tmp_path, topic):
     written = [(0, 0, 5), (1, 0, 9), (1, 1, 7), (0, 1, 8), (0, 2, 7), (1, 2, None), (1, 3, 7), (0, 3, None), (0, 4, 3)]
     for name, sizes in {"a part": [len(written)], "parts": [1] * len(written)}.items():
         left = [commit(*one, topic) for one in written]
@@ -242,7 +234,7 @@ def test_commits_under_the_old_and_the_new_key_replace_each_other(tmp_path: Path
         ]
 
 
-def test_a_commit_under_the_old_key_in_a_transaction_counts_once_it_ends(tmp_path: Path) -> None:
+def test_a_commit_under_the_old_key_in_a_transaction_counts_once_it_ends(tmp_path):
     for is_commit, expected in ((True, 9), (False, 5)):
         directory = tmp_path / str(is_commit) / "__consumer_offsets-0"
         directory.mkdir(parents=True)
@@ -261,7 +253,7 @@ def test_a_commit_under_the_old_key_in_a_transaction_counts_once_it_ends(tmp_pat
         assert [one.offset for one in group.offsets] == [expected]
 
 
-def test_groups_up_to_an_offset_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+def test_groups_up_to_an_offset_in_the_middle_of_a_batch(tmp_path):
     parts = [record("OffsetCommit", {"group": "g", "topic": "t", "partition": 0}, offset=n) for n in range(10)]
     with PartitionWriter(tmp_path / "__consumer_offsets-0", max_records_per_batch=5) as writer:
         writer.append({"key": [key for key, _ in parts], "value": [value for _, value in parts]})
@@ -274,7 +266,7 @@ def test_groups_up_to_an_offset_in_the_middle_of_a_batch(tmp_path: Path) -> None
 TOPIC_ID = "RxLbS2aoRLmJ9xc1exUYuQ"
 
 
-def record_share_state(kind: str, start: int, *batches: tuple[int, int, int, int]) -> tuple[bytes, bytes]:
+def record_share_state(kind, start, *batches):
     names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
     value = {
         "startOffset": start,
@@ -284,7 +276,7 @@ def record_share_state(kind: str, start: int, *batches: tuple[int, int, int, int
     return encode_keyed_record(kind, 0, {"groupId": "g", "topicId": TOPIC_ID, "partition": 3}, value)
 
 
-def state(tmp_path: Path, *records: tuple[bytes, bytes | None]) -> list[kafkalog.GroupOffset]:
+def state(tmp_path, *records):
     tmp_path.mkdir(exist_ok=True)
     with PartitionWriter(tmp_path / "__share_group_state-0") as writer:
         for key, value in records:
@@ -294,7 +286,7 @@ def state(tmp_path: Path, *records: tuple[bytes, bytes | None]) -> list[kafkalog
     return found[0].offsets if found else []
 
 
-def test_updates_add_to_the_snapshot_before_them(tmp_path: Path) -> None:
+def test_updates_add_to_the_snapshot_before_them(tmp_path):
     (one,) = state(
         tmp_path,
         record_share_state("ShareSnapshot", 5, (5, 9, 2, 1)),
@@ -310,14 +302,14 @@ def test_updates_add_to_the_snapshot_before_them(tmp_path: Path) -> None:
     ]
 
 
-def test_a_snapshot_replaces_and_a_tombstone_removes(tmp_path: Path) -> None:
+def test_a_snapshot_replaces_and_a_tombstone_removes(tmp_path):
     first = record_share_state("ShareSnapshot", 5, (5, 9, 2, 1))
     (one,) = state(tmp_path / "a", first, record_share_state("ShareSnapshot", 7, (8, 8, 0, 1)))
     assert (one.offset, one.deliveries) == (7, [Delivery(8, 8, "available", 1)])
     assert state(tmp_path / "b", first, (first[0], None)) == []
 
 
-def test_overlaps_against_a_map_of_each_offset() -> None:
+def test_overlaps_against_a_map_of_each_offset():
     rng = random.Random(18)
     ranks = ["available", "acquired", "acknowledged", "archiving", "archived"]
     for _ in range(300):
@@ -326,7 +318,7 @@ def test_overlaps_against_a_map_of_each_offset() -> None:
         for _ in range(rng.randint(0, 6)):
             first = rng.randint(0, 25)
             given.append(Delivery(first, first + rng.randint(0, 8), rng.choice(ranks), rng.randint(1, 3)))
-        expected: dict[int, tuple[int, int]] = {}
+        expected = {}
         for one in given:
             for offset in range(max(one.first_offset, start), one.last_offset + 1):
                 rank = one.delivery_count, ranks.index(one.state)

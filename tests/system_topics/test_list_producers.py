@@ -1,9 +1,6 @@
 """Producers of a partition, their open transactions, what hangs and what that blocks."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -14,7 +11,7 @@ from golden_sets import unpacked
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
-from kafkalog.errors import CorruptionError, Finding
+from kafkalog.errors import CorruptionError
 from kafkalog.format import INTERNAL_TOPICS
 from kafkalog.system_topics.list_producers import list_producers
 
@@ -22,7 +19,7 @@ START = 1_700_000_000_000
 MINUTE = 60_000
 
 
-def data(offset: int, producer_id: int, timestamp: int) -> bytes:
+def data(offset, producer_id, timestamp):
     return builder.batch_v2(
         [builder.record_v2(0)],
         base_offset=offset,
@@ -35,7 +32,7 @@ def data(offset: int, producer_id: int, timestamp: int) -> bytes:
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> kafkalog.Partition:
+def partition(tmp_path):
     """One transaction that hangs, one that is just open, one that was committed."""
     path = tmp_path / "orders-0"
     path.mkdir()
@@ -49,9 +46,7 @@ def partition(tmp_path: Path) -> kafkalog.Partition:
     return kafkalog.Partition(path)
 
 
-def test_a_transaction_hangs_when_nothing_was_written_in_it_for_longer_than_any_may_be_open(
-    partition: kafkalog.Partition,
-) -> None:
+def test_a_transaction_hangs_when_nothing_was_written_in_it_for_longer_than_any_may_be_open(partition):
     found = list_producers(partition, now_ms=START + 21 * MINUTE)
     assert [one.producer_id for one in found.producers] == [7, 8, 9]
     assert [one.producer_id for one in found.open] == [7, 8]
@@ -68,7 +63,7 @@ def test_a_transaction_hangs_when_nothing_was_written_in_it_for_longer_than_any_
     assert len(list_producers(partition, now_ms=START + 60 * MINUTE).overdue) == 2
 
 
-def test_a_transaction_that_began_below_the_first_segment_is_known_from_its_snapshot(tmp_path: Path) -> None:
+def test_a_transaction_that_began_below_the_first_segment_is_known_from_its_snapshot(tmp_path):
     import numpy as np
 
     from kafkalog import format as kf
@@ -87,7 +82,7 @@ def test_a_transaction_that_began_below_the_first_segment_is_known_from_its_snap
     assert [one.producer_id for one in list_producers(kafkalog.Partition(path)).open] == [8]
 
 
-def test_golden_partitions_have_the_last_stable_offsets_of_a_replay() -> None:
+def test_golden_partitions_have_the_last_stable_offsets_of_a_replay():
     n_producers = 0
     for name in golden_sets.SETS:
         for path in golden_sets.partitions(name).values():
@@ -99,21 +94,19 @@ def test_golden_partitions_have_the_last_stable_offsets_of_a_replay() -> None:
     assert n_producers > 15
 
 
-def test_damage_raises_or_is_passed_over(partition: kafkalog.Partition) -> None:
+def test_damage_raises_or_is_passed_over(partition):
     path = partition.segments[0].path
     content = bytearray(path.read_bytes())
     content[8:12] = b"\0\0\0\1"
     path.write_bytes(content)
     with pytest.raises(CorruptionError):
         list_producers(kafkalog.Partition(partition.path))
-    findings: list[Finding] = []
+    findings = []
     list_producers(kafkalog.Partition(partition.path), on_corruption="skip", report=findings.append)
     assert findings
 
 
-def test_the_command_lists_producers_in_text_and_json(
-    partition: kafkalog.Partition, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_lists_producers_in_text_and_json(partition, capsys):
     now = str(START + 21 * MINUTE)
     assert main(["producers", str(partition.path), "--now", now]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -130,7 +123,7 @@ def test_the_command_lists_producers_in_text_and_json(
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
-def test_records_are_those_of_a_dump(topic: str) -> None:
+def test_records_are_those_of_a_dump(topic):
     found = list(kafkalog.history(unpacked("k44"), topic))
     files = sorted(unpacked("k44").glob(f"{topic}-*/*.log"))
     decoder = {"__consumer_offsets": "offsets", "__transaction_state": "transaction-log"}.get(topic, "cluster-metadata")
@@ -153,7 +146,7 @@ def test_records_are_those_of_a_dump(topic: str) -> None:
     assert n_same == len(plain)
 
 
-def test_what_cannot_be_decoded_keeps_its_bytes(tmp_path: Path) -> None:
+def test_what_cannot_be_decoded_keeps_its_bytes(tmp_path):
     with PartitionWriter(tmp_path / "__consumer_offsets-3") as writer:
         writer.append({"key": [b"\0\x63", None], "value": [b"v", b"\0"], "timestamp": [5, 6]})
     with PartitionWriter(tmp_path / "_schemas-0") as writer:
@@ -167,13 +160,13 @@ def test_what_cannot_be_decoded_keeps_its_bytes(tmp_path: Path) -> None:
     assert noop.type == "NOOP"
 
 
-def test_a_topic_that_is_not_known() -> None:
+def test_a_topic_that_is_not_known():
     with pytest.raises(ValueError, match="cannot decode records of orders"):
         kafkalog.history(unpacked("k44"), "orders")
     assert len(INTERNAL_TOPICS) == 5
 
 
-def test_secrets_are_left_out(tmp_path: Path) -> None:
+def test_secrets_are_left_out(tmp_path):
     # frame version, type, version; name, mechanism, salt, stored key, server key, iterations, no tagged fields
     value = b"\x01\x0b\x00" + b"\x04ann\x01" + b"\x03ss" + b"\x03kk" + b"\x03vv" + b"\0\0\x10\0" + b"\0"
     directory = tmp_path / "__cluster_metadata-0"

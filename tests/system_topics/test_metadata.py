@@ -1,15 +1,10 @@
 """What the metadata log of a cluster adds up to, in log dirs that real brokers wrote."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
 import shutil
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +21,7 @@ from kafkalog.system_topics.reading import OF_TRANSACTIONS, TopicRecords, listed
 from kafkalog.system_topics.replay import LastRecords
 
 
-def test_topics_and_their_ids_are_those_of_the_partitions_beside_it() -> None:
+def test_topics_and_their_ids_are_those_of_the_partitions_beside_it():
     found = kafkalog.metadata(unpacked("k44"))
     assert not found.findings
     on_disk = {name: kafkalog.open_partition(path).topic_id for name, path in partitions("k44").items()}
@@ -44,7 +39,7 @@ def test_topics_and_their_ids_are_those_of_the_partitions_beside_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["k30", "k32"])
-def test_brokers_of_3_0_and_3_2_say_the_same_of_their_topics(name: str) -> None:
+def test_brokers_of_3_0_and_3_2_say_the_same_of_their_topics(name):
     path = unpacked(name, "metadata")
     found = kafkalog.metadata(path)
     assert not found.findings
@@ -58,7 +53,7 @@ def test_brokers_of_3_0_and_3_2_say_the_same_of_their_topics(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "archive"), [("k44", "clean"), ("k30", "metadata"), ("k32", "metadata")])
-def test_each_snapshot_is_what_the_log_before_it_adds_up_to(name: str, archive: str, tmp_path: Path) -> None:
+def test_each_snapshot_is_what_the_log_before_it_adds_up_to(name, archive, tmp_path):
     source = unpacked(name, archive) / "__cluster_metadata-0"
     shutil.copytree(source, tmp_path / source.name, ignore=shutil.ignore_patterns("*.checkpoint"))
     offsets = sorted(int(path.name[:20]) for path in source.glob("*.checkpoint"))
@@ -72,7 +67,7 @@ def test_each_snapshot_is_what_the_log_before_it_adds_up_to(name: str, archive: 
         assert snapshot == replayed, offset
 
 
-def test_as_of_a_time_is_as_of_its_offset(tmp_path: Path) -> None:
+def test_as_of_a_time_is_as_of_its_offset(tmp_path):
     path = unpacked("k44")
     created = [one for one in kafkalog.history(path, "__cluster_metadata") if one.type == "Topic"]
     assert len(created) > 20
@@ -87,7 +82,7 @@ def test_as_of_a_time_is_as_of_its_offset(tmp_path: Path) -> None:
         assert one.value["name"] in {row["topic"] for row in after.topics}
 
 
-def test_a_damaged_snapshot_makes_way_for_the_one_before_it(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_makes_way_for_the_one_before_it(tmp_path):
     shutil.copytree(unpacked("k44") / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
     newest = max((tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))
     data = bytearray(newest.read_bytes())
@@ -98,7 +93,7 @@ def test_a_damaged_snapshot_makes_way_for_the_one_before_it(tmp_path: Path) -> N
     assert found.topics == kafkalog.metadata(unpacked("k44")).topics
 
 
-def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path: Path) -> None:
+def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path):
     with pytest.raises(NotKafkaError, match="no __cluster_metadata-0"):
         kafkalog.metadata(LOG_DIR)
     shutil.copytree(unpacked("k44") / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
@@ -111,7 +106,7 @@ def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path:
         kafkalog.metadata(tmp_path, end_offset=450)
 
 
-def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_the_same(capsys):
     path = str(unpacked("k44"))
     found = kafkalog.metadata(path)
     assert main(["metadata", path, "--json"]) == 0
@@ -133,34 +128,34 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
 
-def part(*rows: tuple[Any, ...]) -> TopicRecords:
+def part(*rows):
     """Rows of offset, key, value, producer id, is transactional, is control."""
     offset, key, value, *of_transactions = zip(*rows, strict=True) if rows else ((),) * 6
-    columns: dict[str, Any] = {"offset": np.array(offset, np.int64), "timestamp": np.array(offset, np.int64) + 1000}
+    columns = {"offset": np.array(offset, np.int64), "timestamp": np.array(offset, np.int64) + 1000}
     columns |= {"key": binary(key), "value": binary(value)}
     if any(map(any, of_transactions[1:])):
         columns |= {name: np.array(one) for name, one in zip(OF_TRANSACTIONS, of_transactions, strict=True)}
     return TopicRecords(0, RecordColumns(len(rows), columns))
 
 
-def binary(values: Sequence[bytes | None]) -> BinaryColumn:
+def binary(values):
     texts = [value or b"" for value in values]
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     validity = np.array([value is not None for value in values])
     return BinaryColumn(offsets, np.frombuffer(b"".join(texts), np.uint8), None if validity.all() else validity)
 
 
-def values(*parts: TopicRecords) -> dict[bytes, bytes | None]:
+def values(*parts):
     last = LastRecords()
     last.feed(parts)
     return {key: record.value for key, record in last.records() if not record.is_pending}
 
 
-def test_random_transactions_against_one_record_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_transactions_against_one_record_after_the_other(monkeypatch):
     rng = random.Random(18)
     for _ in range(150):
         monkeypatch.setattr(replay, "_AT_ONCE", rng.choice((1, 8, 2**30)))
-        rows: list[tuple[Any, ...]] = []
+        rows = []
         for offset in range(rng.randint(1, 60)):
             producer, kind = rng.randint(0, 3), rng.random()
             if kind < 0.25:
@@ -169,8 +164,8 @@ def test_random_transactions_against_one_record_after_the_other(monkeypatch: pyt
                 key = rng.choice((b"a", b"b", b"c", None)) if kind < 0.9 else b"d"
                 value = rng.choice((None, str(offset).encode()))
                 rows.append((offset, key, value, producer, kind < 0.7, False))
-        expected: dict[bytes, tuple[int, bytes | None]] = {}
-        pending: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
+        expected = {}
+        pending = {}
         for offset, key, value, producer, is_transactional, is_control in rows:
             if is_control:
                 for one in pending.pop(producer, []):
@@ -190,7 +185,7 @@ def test_random_transactions_against_one_record_after_the_other(monkeypatch: pyt
         assert {key for key, one in records if one.is_pending} == {key for _, key, _ in open_ones}
 
 
-def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:
+def test_keys_of_one_hash_are_told_apart_by_their_bytes():
     # a first word like the second seed makes the hash that of the last 8 bytes, whatever lies between
     other = 0x0123456789ABCDEF
     word = other.to_bytes(8, sys.byteorder)
@@ -203,19 +198,19 @@ def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:
     assert [offset for *_, offset in content(rows)] == list(range(n, 2 * n))
 
 
-def feed(rows: LastRows, keys: BinaryColumn, values: BinaryColumn, **given: Any) -> None:
+def feed(rows, keys, values, **given):
     """Rows whose offsets are their numbers, unless they are given."""
     number = np.arange(len(keys))
-    options: dict[str, Any] = {"offset": number, "timestamp": number, "partition": 0, "wanted": None} | given
+    options = {"offset": number, "timestamp": number, "partition": 0, "wanted": None} | given
     rows.feed(replay._views(keys), replay._views(values), **{"only_newer": False} | options)
 
 
-def content(rows: LastRows) -> list[tuple[Any, ...]]:
+def content(rows):
     """The key, value and offset of each row."""
     return list(zip(*(listed(replay._columns(rows)[name]) for name in ("key", "value", "offset")), strict=True))
 
 
-def test_a_string_lies_within_its_buffer() -> None:
+def test_a_string_lies_within_its_buffer():
     good, nothing = as_views(binary([b"of thirteen..", b""])), np.empty(0, np.int64)
     views = good.views.view(np.int32).reshape(2, 4)
     for word, wrong in ((0, -1), (0, 14), (0, 2**31 - 1), (2, 1), (2, 2), (2, -1), (3, 1), (3, -1)):
@@ -225,22 +220,22 @@ def test_a_string_lies_within_its_buffer() -> None:
         for pair in ((bad, good), (good, bad)):
             in_order = LastRows(1, 2)
             for _ in range(2):
-                feed(in_order, good, good)  # type: ignore[arg-type]
+                feed(in_order, good, good)
             for rows in (LastRows(1, 2), in_order):
                 with pytest.raises(IndexError):
-                    feed(rows, *pair)  # type: ignore[arg-type]
+                    feed(rows, *pair)
     for name in ("offset", "timestamp"):
         with pytest.raises(ValueError, match="differ in length"):
-            feed(LastRows(1, 2), good, good, **{name: nothing})  # type: ignore[arg-type]
+            feed(LastRows(1, 2), good, good, **{name: nothing})
     with pytest.raises(ValueError, match="differ in length"):
-        feed(LastRows(1, 2), good, good, wanted=np.empty(0, np.uint8))  # type: ignore[arg-type]
+        feed(LastRows(1, 2), good, good, wanted=np.empty(0, np.uint8))
     rows, no_bytes, one = LastRows(1, 2), np.empty(0, np.uint8), np.zeros(1, np.int64)
     with pytest.raises(ValueError, match="another length"):
         rows.copy(nothing, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32))
     assert rows.copy(one, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32)) == 0
 
 
-def test_values_of_all_sizes_replace_each_other() -> None:
+def test_values_of_all_sizes_replace_each_other():
     rng = random.Random(19)
     keys = [b"%d" % number * (1 + number % 20) for number in range(300)]
     rows, expected, offset = LastRows(1, 2), dict[bytes, tuple[bytes | None, int]](), 0
@@ -258,7 +253,7 @@ def test_values_of_all_sizes_replace_each_other() -> None:
     assert [(key, (value, one)) for key, value, one in content(rows)] == [*expected.items()]
 
 
-def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None:
+def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers():
     rng = random.Random(18)
     runs = [[b"%d-%d" % (group, partition) * (1 + group % 3) for partition in range(12)] for group in range(60)]
     runs += [[b"", b"a", b"ba"], [b"aa", b"a", b"aa", b"a"]]
@@ -279,7 +274,7 @@ def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None
 
 
 @pytest.mark.parametrize("size", range(1, 50))
-def test_keys_that_differ_in_one_byte_are_others_in_a_known_order_too(size: int) -> None:
+def test_keys_that_differ_in_one_byte_are_others_in_a_known_order_too(size):
     key = bytes(range(size))
     others = [key[:at] + b"\xff" + key[at + 1 :] for at in range(size)]
     rows = LastRows(1, 2)

@@ -1,10 +1,6 @@
 """Segments in remote storage: copied, finished, deleted."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
-from typing import Any
 
 from effort import counted, fuzz_inputs
 from message_bytes import made_up
@@ -18,11 +14,11 @@ IDS = ["RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ", "TxLbS2aoRLmJ9xc1exUY
 OF = {"name": "orders", "id": IDS[0], "partition": 2}
 
 
-def record(kind: str, **given: Any) -> bytes:
+def record(kind, **given):
     return encode_metadata_record(kind, 0, **given)
 
 
-def copied(segment: str, start: int) -> bytes:
+def copied(segment, start):
     epochs = [{"leaderEpoch": 4, "offset": start}]
     offsets = {"startOffset": start, "endOffset": start + 9, "segmentSizeInBytes": 1000}
     return record(
@@ -34,7 +30,7 @@ def copied(segment: str, start: int) -> bytes:
     )
 
 
-def changed(segment: str, state: int, custom: bytes | None = None) -> bytes:
+def changed(segment, state, custom=None):
     return record(
         "RemoteLogSegmentMetadataUpdate",
         remoteLogSegmentId={"topicIdPartition": OF, "id": segment},
@@ -45,14 +41,14 @@ def changed(segment: str, state: int, custom: bytes | None = None) -> bytes:
     )
 
 
-def written(path: Path, *values: bytes) -> Path:
+def written(path, *values):
     path.mkdir(exist_ok=True)
     with PartitionWriter(path / "__remote_log_metadata-1") as writer:
         writer.append({"value": list(values)})
     return path
 
 
-def test_segments_and_what_became_of_them(tmp_path: Path) -> None:
+def test_segments_and_what_became_of_them(tmp_path):
     path = written(
         tmp_path,
         copied(IDS[1], 10),
@@ -75,8 +71,8 @@ def test_segments_and_what_became_of_them(tmp_path: Path) -> None:
     assert kafkalog.remote_log(path, topics="bills") == []
 
 
-def test_partitions_that_are_deleted(tmp_path: Path) -> None:
-    def deleted(state: int) -> bytes:
+def test_partitions_that_are_deleted(tmp_path):
+    def deleted(state):
         return record("RemotePartitionDeleteMetadata", topicIdPartition=OF, remotePartitionDeleteState=state)
 
     found = kafkalog.remote_log(written(tmp_path / "a", copied(IDS[0], 0), deleted(0), deleted(1)))
@@ -86,7 +82,7 @@ def test_partitions_that_are_deleted(tmp_path: Path) -> None:
     assert (list(found), found.deleting) == ([], {})
 
 
-def test_made_up_records_are_segments_or_findings(tmp_path: Path) -> None:
+def test_made_up_records_are_segments_or_findings(tmp_path):
     rng = random.Random(18)
     known = [one for one in messages().values() if one.topic == "__remote_log_metadata"]
     values = []

@@ -1,11 +1,7 @@
 """Schemas out of the topic of a registry, in the form in which Confluent's writes its records."""
 
-from __future__ import annotations
-
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import counted, fuzz_inputs
@@ -21,12 +17,12 @@ AVRO = '{"type":"record","name":"A","fields":[]}'
 PROTO = 'syntax = "proto3"; message B { A a = 1; }'
 
 
-def schema(subject: str, version: int, number: int, text: str = AVRO, **more: Any) -> tuple[dict[str, Any], Any]:
+def schema(subject, version, number, text=AVRO, **more):
     key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
     return key, {"subject": subject, "version": version, "id": number, "schema": text, "deleted": False, **more}
 
 
-def other(kind: str, subject: str | None, **value: Any) -> tuple[dict[str, Any], Any]:
+def other(kind, subject, **value):
     return {"keytype": kind, "subject": subject, "magic": 0}, {"subject": subject, **value} if value else None
 
 
@@ -51,7 +47,7 @@ RECORDS = [
 ]
 
 
-def written(path: Path, records: Any = None) -> Path:
+def written(path, records=None):
     with PartitionWriter(path / "_schemas-0") as writer:
         for number, (key, value) in enumerate(RECORDS if records is None else records):
             data = None if value is None else json.dumps(value).encode()
@@ -59,7 +55,7 @@ def written(path: Path, records: Any = None) -> Path:
     return path
 
 
-def test_subjects_versions_ids_types_and_references(tmp_path: Path) -> None:
+def test_subjects_versions_ids_types_and_references(tmp_path):
     found = kafkalog.schemas(written(tmp_path))
     assert not found.findings
     assert [(one.subject, one.version, one.id, one.type) for one in found] == [
@@ -75,7 +71,7 @@ def test_subjects_versions_ids_types_and_references(tmp_path: Path) -> None:
     assert found.to_arrow().column("id").to_pylist() == [1, 3, 5, 1, 2]
 
 
-def test_deleted_ones_are_known_while_they_are_in_the_file(tmp_path: Path) -> None:
+def test_deleted_ones_are_known_while_they_are_in_the_file(tmp_path):
     found = kafkalog.schemas(written(tmp_path), deleted=True)
     assert {(one.subject, one.version): one.deleted for one in found if one.deleted} == {
         ("old", 1): "soft",
@@ -86,7 +82,7 @@ def test_deleted_ones_are_known_while_they_are_in_the_file(tmp_path: Path) -> No
     assert (gone.schema, gone.offset) == (AVRO, 8), "the record that registered it, not the one that deleted it"
 
 
-def test_lookups_for_decoders(tmp_path: Path) -> None:
+def test_lookups_for_decoders(tmp_path):
     found = read_schemas(kafkalog.open_log_dir(written(tmp_path)))
     assert [one and one.subject for one in map(found.by_id, (1, 6, 99))] == ["orders-value", "gone", None]
     by_guid = found.by_guid("095D71CF-1255-6B9D-5E33-0AD575B3DF5D")
@@ -99,7 +95,7 @@ def test_lookups_for_decoders(tmp_path: Path) -> None:
     ]
 
 
-def test_a_version_that_was_replaced_still_decodes_its_values(tmp_path: Path) -> None:
+def test_a_version_that_was_replaced_still_decodes_its_values(tmp_path):
     """Two registries that both write give a version twice, with an id each."""
     written(tmp_path, [schema("s", 1, 1), schema("s", 1, 2, '"string"'), schema("s", 1, 2, '"string"', deleted=True)])
     found = read_schemas(kafkalog.open_log_dir(tmp_path))
@@ -138,7 +134,7 @@ METADATA = {
     "sensitive": ["s2", "s1"],
 }
 REFERENCES = [{"name": "a.proto", "subject": "a", "version": 3}, {"name": "b", "subject": "b", "version": 1}]
-GUIDS: list[tuple[str, str, dict[str, Any]]] = [
+GUIDS = [
     ("095d71cf-1255-6b9d-5e33-0ad575b3df5d", '"string"', {}),
     (
         "ccc72787-cff3-4fdd-da50-0bd70ea931ed",
@@ -153,7 +149,7 @@ GUIDS: list[tuple[str, str, dict[str, Any]]] = [
 """What the registry's own classes (client 8.x) say of these records."""
 
 
-def test_guids_are_those_of_the_registry(tmp_path: Path) -> None:
+def test_guids_are_those_of_the_registry(tmp_path):
     records = [schema("s", number, number, text, **more) for number, (_, text, more) in enumerate(GUIDS, 1)]
     found = kafkalog.schemas(written(tmp_path, records))
     assert not found.findings
@@ -165,7 +161,7 @@ def test_guids_are_those_of_the_registry(tmp_path: Path) -> None:
     assert [finding.base_offset for finding in kafkalog.schemas(written(tmp_path, broken)).findings] == [6, 7]
 
 
-def test_subjects_of_a_context_are_cleared_together(tmp_path: Path) -> None:
+def test_subjects_of_a_context_are_cleared_together(tmp_path):
     records = [
         *(schema(":.c:a", 1, 1, deleted=True), schema(":.c:a", 2, 2), schema(":.d:a", 1, 1, deleted=True)),
         *(other("DELETE_SUBJECT", ":.d:a", version=1), other("CLEAR_SUBJECT", ":.d:a")),
@@ -179,7 +175,7 @@ def test_subjects_of_a_context_are_cleared_together(tmp_path: Path) -> None:
     ]
 
 
-def test_settings_of_subjects(tmp_path: Path) -> None:
+def test_settings_of_subjects(tmp_path):
     config = {"alias": "orders-value", "normalize": True, "compatibilityGroup": "major", "defaultMetadata": METADATA}
     records = [
         *(other("CONFIG", "a", **config), other("CONFIG", "b", compatibilityLevel="FULL"), other("CONFIG", "b")),
@@ -193,14 +189,14 @@ def test_settings_of_subjects(tmp_path: Path) -> None:
     assert (found.compatibility, found.modes) == ({"c": "NONE"}, {"": "IMPORT"})
 
 
-def test_the_earliest_schema_of_an_id_counts(tmp_path: Path) -> None:
+def test_the_earliest_schema_of_an_id_counts(tmp_path):
     found = kafkalog.schemas(written(tmp_path, [schema("z", 1, 7, '"int"'), schema("a", 1, 7, '"long"')]))
     one = found.by_id(7)
     assert one is not None
     assert one.subject == "z", "a registry passes over another one with the same id"
 
 
-def test_as_of_an_offset_and_a_time(tmp_path: Path) -> None:
+def test_as_of_an_offset_and_a_time(tmp_path):
     written(tmp_path)
     assert [one.subject for one in kafkalog.schemas(tmp_path, end_offset=4)] == ["orders-value"] * 2
     before = kafkalog.schemas(tmp_path, end_timestamp=1007)
@@ -212,7 +208,7 @@ def test_as_of_an_offset_and_a_time(tmp_path: Path) -> None:
         kafkalog.schemas(tmp_path, end_offset=-1)
 
 
-def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path: Path) -> None:
+def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path):
     keys = [b"{", b"[]", b'{"keytype":"NEW"}', None, b'{"keytype":"SCHEMA","subject":"s","version":"1"}', b"[" * 5000]
     with PartitionWriter(tmp_path / "_schemas-0") as writer:
         writer.append({"key": keys, "value": [b"{}"] * len(keys)})
@@ -224,7 +220,7 @@ def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path: Path) -> None:
     assert {finding.reason for finding in found.findings} == {"internal_record"}
 
 
-def test_mutated_records_end_in_schemas_or_findings() -> None:
+def test_mutated_records_end_in_schemas_or_findings():
     rng = random.Random(180)
     registry = _Registry()
     n_refused = 0
@@ -242,7 +238,7 @@ def test_mutated_records_end_in_schemas_or_findings() -> None:
     assert n_refused
 
 
-def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_the_same(tmp_path, capsys):
     path = str(written(tmp_path))
     assert main(["schemas", path, "--json", "--deleted"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -288,9 +284,7 @@ HOSTILE = [
 ]
 
 
-def test_written_schemas_are_read_back_whatever_their_subjects_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_written_schemas_are_read_back_whatever_their_subjects_are(tmp_path, capsys):
     log_dir, output = tmp_path / "log", tmp_path / "schemas"
     log_dir.mkdir()
     written(log_dir, HOSTILE)
@@ -313,9 +307,7 @@ def test_written_schemas_are_read_back_whatever_their_subjects_are(
     assert table.column(0).to_pylist() == [{"price": {"cents": 8}}]
 
 
-def test_what_some_schemas_refer_to_is_found_and_written_with_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_some_schemas_refer_to_is_found_and_written_with_them(tmp_path, capsys):
     log_dir, output = tmp_path / "log", tmp_path / "schemas"
     log_dir.mkdir()
     total = '{"type":"record","name":"Total","fields":[{"name":"of","type":"Bill"}]}'
@@ -339,7 +331,7 @@ def test_what_some_schemas_refer_to_is_found_and_written_with_them(
     with PartitionWriter(tmp_path / "totals-0") as writer:
         writer.append({"value": [b"\0\0\0\0\x0c\x10"]})
     for source in (output, found):
-        options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": source, "columns": ["value"]}
+        options = {"decode": {"value": "avro"}, "schemas": source, "columns": ["value"]}
         table = kafkalog.read_table(tmp_path / "totals-0", **options)
         assert table.column(0).to_pylist() == [{"of": {"price": {"cents": 8}}}]
     assert [one.subject for one in found] == ["total"]
@@ -349,7 +341,7 @@ def test_what_some_schemas_refer_to_is_found_and_written_with_them(
     assert [one.version for one in found.referred()] == [2]
 
 
-def test_no_schemas_make_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_schemas_make_no_directory(tmp_path, capsys):
     written(tmp_path)
     output = tmp_path / "schemas"
     assert main(["schemas", str(tmp_path), "--end-offset", "0", "-o", str(output)]) == 0
@@ -359,7 +351,7 @@ def test_no_schemas_make_no_directory(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not output.exists()
 
 
-def test_schemas_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schemas_are_written_whole_or_not_at_all(tmp_path, capsys):
     log_dir = tmp_path / "log"
     log_dir.mkdir()
     written(log_dir)

@@ -1,10 +1,7 @@
 """Transactions: what coordinators know, joined with what partitions have open, in log dirs that real brokers wrote."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from golden_sets import LOG_DIR, unpacked
@@ -18,7 +15,7 @@ NOW = "2023-11-14T22:30:00Z"
 """16 minutes after the last record of the golden transaction that nobody ended."""
 
 
-def test_what_coordinators_know() -> None:
+def test_what_coordinators_know():
     found = kafkalog.transactions(unpacked("k44"), now=NOW)
     assert not found.findings
     assert [
@@ -40,7 +37,7 @@ def test_what_coordinators_know() -> None:
     assert found.to_arrow().column("open").to_pylist()[-1][0]["start_offset"] == 426
 
 
-def test_a_transaction_without_a_coordinator_hangs() -> None:
+def test_a_transaction_without_a_coordinator_hangs():
     (one,) = kafkalog.transactions(LOG_DIR, now=NOW)
     assert (one.transactional_id, one.state, one.producer_id, one.is_hanging) == (None, None, 3, True)
     assert one.open[0].abort_command.endswith("abort --topic p-txn --partition 0 --start-offset 426")
@@ -50,7 +47,7 @@ def test_a_transaction_without_a_coordinator_hangs() -> None:
     assert kafkalog.transactions(LOG_DIR, read_partitions=False) == []
 
 
-def test_a_transaction_that_its_coordinator_has_forgotten_hangs(tmp_path: Path) -> None:
+def test_a_transaction_that_its_coordinator_has_forgotten_hangs(tmp_path):
     shutil.copytree(LOG_DIR / "p-txn-0", tmp_path / "p-txn-0")
     key = b"\0\0\0\x03ids"
     ended = b"\0\0" + (3).to_bytes(8, "big") + b"\0\0" + (60_000).to_bytes(4, "big") + b"\x04" + b"\xff" * 4
@@ -65,7 +62,7 @@ def test_a_transaction_that_its_coordinator_has_forgotten_hangs(tmp_path: Path) 
     assert kafkalog.transactions(tmp_path, transactional_ids="other", end_timestamp=NOW) == []
 
 
-def test_as_of_a_time_an_offset_and_all_of_it() -> None:
+def test_as_of_a_time_an_offset_and_all_of_it():
     path = unpacked("k44")
     records = list(kafkalog.history(path, "__transaction_state"))
     of_one = [one for one in records if one.key and one.key["transactionalId"] == "p-tx-B"]
@@ -82,7 +79,7 @@ def test_as_of_a_time_an_offset_and_all_of_it() -> None:
     assert kafkalog.transactions(path, transactional_ids="p-tx-B", end_timestamp=first) == []
 
 
-def test_old_brokers_transactions() -> None:
+def test_old_brokers_transactions():
     found = kafkalog.transactions(unpacked("k28"), now=NOW)
     assert [(one.transactional_id, one.state) for one in found] == [
         ("p-tx28-A", "CompleteCommit"),
@@ -92,7 +89,7 @@ def test_old_brokers_transactions() -> None:
     assert not found.findings
 
 
-def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_the_same(capsys):
     path = str(unpacked("k44"))
     expected = kafkalog.transactions(path, now=NOW)
     assert main(["transactions", path, "--now", NOW, "--json"]) == 0

@@ -1,9 +1,5 @@
 """Which copies count: the chain of leader epochs, and not what is newest or longest."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
 from kafkalog.tiered.chain import Hole, MetadataFinder, chain
 from kafkalog.tiered.layouts import Copy, PartitionId
@@ -11,7 +7,7 @@ from kafkalog.tiered.layouts import Copy, PartitionId
 OF = PartitionId("t", "id", 0)
 
 
-def finder(*segments: tuple[str, int, dict[int, int]], lost: str = "") -> MetadataFinder:
+def finder(*segments, lost=""):
     """Finished segments with their id, last offset and epochs, in the order of their events."""
     log = RemoteLog()
     copies = []
@@ -25,23 +21,23 @@ def finder(*segments: tuple[str, int, dict[int, int]], lost: str = "") -> Metada
     return MetadataFinder(log, ("id", 0), copies)
 
 
-def read(found: Any) -> tuple[list[tuple[str, int, int]], list[tuple[int, int]]]:
+def read(found):
     """Ids and ranges."""
     links, holes = found
     return [(link.copy.segment_id, link.first, link.last) for link in links], [(one.first, one.last) for one in holes]
 
 
-def test_segments_follow_one_another() -> None:
+def test_segments_follow_one_another():
     found = chain(finder(("a", 9, {0: 0}), ("b", 19, {0: 10}), ("c", 29, {0: 20})), [(0, 0)], 5, 20)
     assert read(found) == ([("a", 5, 9), ("b", 10, 19)], [])
 
 
-def test_epochs_within_a_segment_are_one_link() -> None:
+def test_epochs_within_a_segment_are_one_link():
     found = chain(finder(("a", 29, {0: 0, 2: 10, 5: 20}), ("b", 39, {5: 30})), [(0, 0), (2, 10), (5, 20)], 0, 40)
     assert read(found) == ([("a", 0, 29), ("b", 30, 39)], [])
 
 
-def test_the_branch_of_a_leader_that_lost_is_left_out() -> None:
+def test_the_branch_of_a_leader_that_lost_is_left_out():
     # epoch 0 went on to 49 at a leader whose end was lost: it ends at 19 in the chain
     segments = [("a", 9, {0: 0}), ("dead", 49, {0: 10}), ("b", 29, {0: 10, 3: 20}), ("c", 39, {3: 30})]
     found = chain(finder(*segments), [(0, 0), (3, 20)], 0, 40)
@@ -53,12 +49,12 @@ def test_the_branch_of_a_leader_that_lost_is_left_out() -> None:
     assert ids[-2][0] == "b"
 
 
-def test_a_longer_segment_replaces_those_that_it_covers() -> None:
+def test_a_longer_segment_replaces_those_that_it_covers():
     segments = [("a", 9, {0: 0}), ("b", 19, {0: 10}), ("ab", 25, {0: 0})]
     assert read(chain(finder(*segments), [(0, 0)], 0, 26)) == ([("ab", 0, 25)], [])
 
 
-def test_holes_are_found() -> None:
+def test_holes_are_found():
     segments = [("a", 9, {0: 0}), ("c", 29, {0: 20}), ("d", 39, {1: 30})]
     found = chain(finder(*segments, lost="c"), [(0, 0), (1, 30)], 0, 50)
     assert read(found) == ([("a", 0, 9), ("d", 30, 39)], [(10, 19), (20, 29), (40, 49)])
@@ -66,6 +62,6 @@ def test_holes_are_found() -> None:
     assert found[1][1].segment is not None
 
 
-def test_without_an_end_the_last_copy_ends_the_chain() -> None:
+def test_without_an_end_the_last_copy_ends_the_chain():
     found = chain(finder(("a", 9, {0: 0}), ("b", 19, {0: 10})), [(0, 0)], 0, 2**63 - 1)
     assert read(found) == ([("a", 0, 9), ("b", 10, 19)], [])

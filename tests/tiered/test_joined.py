@@ -1,10 +1,7 @@
 """A log dir with remote segments gives what it gave when all segments were local."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import GOLDEN
@@ -18,7 +15,7 @@ from kafkalog.errors import CorruptionWarning, NotKafkaError, ReadError, Reason
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = {"p-txn-0": 2, "p-multi-0": 1, "p-delrec-0": 1, "p-headers-0": 1}
 KEY = RSA.generate(2048)
-KINDS: dict[str, Any] = {
+KINDS = {
     "apache": None,
     "plain": {"prefix": "backup/", "chunk": 4096},
     "zstd": {"compressed": True, "chunk": 3000},
@@ -28,7 +25,7 @@ KINDS: dict[str, Any] = {
 KEYS = {"key1": KEY.export_key(pkcs=8).decode()}
 
 
-def made(place: Path, kind: str = "apache", **moved: int) -> TieredSet:
+def made(place, kind="apache", **moved):
     """A copy of the golden log dir, with segments in remote storage."""
     shutil.copytree(LOG_DIR, place / "data")
     found = TieredSet(place / "data", place / "remote", KINDS[kind])
@@ -37,12 +34,12 @@ def made(place: Path, kind: str = "apache", **moved: int) -> TieredSet:
     return found
 
 
-def same(stored: kafkalog.LogDir, keys: Any = MOVED) -> None:
+def same(stored, keys=MOVED):
     """Compare partitions with the golden ones."""
     for key in keys:
         mine, other = stored[key], kafkalog.open(LOG_DIR)[key]
         for level in ("read_uncommitted", "read_committed"):
-            options: dict[str, Any] = {"isolation_level": level, "include_control": True}
+            options = {"isolation_level": level, "include_control": True}
             columns = [*(name for name in other.to_table().schema.names), "leader_epoch", "producer_id"]
             assert mine.to_table(columns=columns, **options) == other.to_table(columns=columns, **options)
         assert mine.log_start_offset == other.log_start_offset
@@ -51,7 +48,7 @@ def same(stored: kafkalog.LogDir, keys: Any = MOVED) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_remote_and_local_segments_are_one_log(kind: str, tmp_path: Path) -> None:
+def test_remote_and_local_segments_are_one_log(kind, tmp_path):
     one = made(tmp_path, kind)
     one.finish()
     stored = kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=KEYS)
@@ -67,7 +64,7 @@ def test_remote_and_local_segments_are_one_log(kind: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_the_metadata_topic_complete_copies_count(kind: str, tmp_path: Path) -> None:
+def test_without_the_metadata_topic_complete_copies_count(kind, tmp_path):
     one = made(tmp_path, kind, **{"p-txn-0": 1, "p-multi-0": 1})
     stored = kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=KEYS)
     same(stored, ["p-txn-0", "p-multi-0"])
@@ -75,7 +72,7 @@ def test_without_the_metadata_topic_complete_copies_count(kind: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_remote_storage_is_read_alone(kind: str, tmp_path: Path) -> None:
+def test_remote_storage_is_read_alone(kind, tmp_path):
     one = made(tmp_path, kind, **{"p-txn-0": 1, "p-headers-0": 1})
     alone = kafkalog.open(kafkalog.tiered_location(None, one.remote, keys=KEYS))
     assert [str(key) for key in alone] == ["p-headers-0", "p-txn-0"]
@@ -87,7 +84,7 @@ def test_remote_storage_is_read_alone(kind: str, tmp_path: Path) -> None:
         assert any("remote storage alone" in finding.detail for finding in alone[key].findings)
 
 
-def test_a_dead_branch_does_not_count(tmp_path: Path) -> None:
+def test_a_dead_branch_does_not_count(tmp_path):
     one = made(tmp_path, **{"p-txn-0": 1})
     # another leader's copy of what was lost in an unclean election: finished, longer, and in no epoch of the chain
     other = LOG_DIR / "p-multi-0"
@@ -98,7 +95,7 @@ def test_a_dead_branch_does_not_count(tmp_path: Path) -> None:
     same(kafkalog.open(one.log_dir, tiered=one.remote), ["p-txn-0"])
 
 
-def test_of_two_copies_with_one_start_the_later_event_counts(tmp_path: Path) -> None:
+def test_of_two_copies_with_one_start_the_later_event_counts(tmp_path):
     one = made(tmp_path, **{"p-multi-0": 2})
     (base, end), *_ = one.bounds("p-multi-0")
     one.copy("p-multi-0", base, end)
@@ -111,7 +108,7 @@ def test_of_two_copies_with_one_start_the_later_event_counts(tmp_path: Path) -> 
     same(kafkalog.open(one.log_dir, tiered=one.remote), ["p-multi-0"])
 
 
-def test_a_longer_copy_is_cut_to_the_local_log(tmp_path: Path) -> None:
+def test_a_longer_copy_is_cut_to_the_local_log(tmp_path):
     one = made(tmp_path, **{"p-txn-0": 6})
     place = one.log_dir / "p-txn-0"
     bounds = one.bounds("p-txn-0")
@@ -125,7 +122,7 @@ def test_a_longer_copy_is_cut_to_the_local_log(tmp_path: Path) -> None:
     same(kafkalog.open(one.log_dir, tiered=one.remote), ["p-txn-0"])
 
 
-def test_a_hole_is_a_finding(tmp_path: Path) -> None:
+def test_a_hole_is_a_finding(tmp_path):
     one = made(tmp_path, **{"p-txn-0": 1})
     one.finish()
     identity, main_path = one.copies["p-txn-0"][1]
@@ -138,7 +135,7 @@ def test_a_hole_is_a_finding(tmp_path: Path) -> None:
     assert [finding.reason for finding in found] == [Reason.SEGMENT_MISSING]
 
 
-def test_wrong_keys_and_damaged_chunks_are_errors(tmp_path: Path) -> None:
+def test_wrong_keys_and_damaged_chunks_are_errors(tmp_path):
     one = made(tmp_path, "aes", **{"p-headers-0": 1})
     one.finish()
     for keys, message in (({}, "key1"), ({"key1": RSA.generate(2048).export_key().decode()}, "does not decrypt")):
@@ -160,7 +157,7 @@ def test_wrong_keys_and_damaged_chunks_are_errors(tmp_path: Path) -> None:
         data[:] = saved
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path, capsys):
     one = made(tmp_path, "zstd-aes")
     one.finish()
     (tmp_path / "key.pem").write_text(KEYS["key1"])
@@ -171,7 +168,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found == capsys.readouterr().out
 
 
-def test_what_is_no_remote_storage_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_remote_storage_is_refused(tmp_path):
     (tmp_path / "x").mkdir()
     with pytest.raises(NotKafkaError):
         kafkalog.open(LOG_DIR, tiered=tmp_path / "x")
@@ -181,7 +178,7 @@ def test_what_is_no_remote_storage_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_epochs", [True, False])
-def test_plain_copies_of_a_log_dir_are_joined(has_epochs: bool, tmp_path: Path) -> None:
+def test_plain_copies_of_a_log_dir_are_joined(has_epochs, tmp_path):
     import fsspec
 
     shutil.copytree(LOG_DIR, tmp_path / "data")

@@ -1,13 +1,9 @@
 """Values whose schemas are looked up: in a log's own `_schemas`, in a directory, in a mapping; and their versions."""
 
-from __future__ import annotations
-
 import io
 import json
 import uuid
 import warnings
-from pathlib import Path
-from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -34,17 +30,17 @@ V2 = {
 GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
 
 
-def avro(schema: Any, value: Any) -> bytes:
+def avro(schema, value):
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
 
 
-def framed(key: int | str, payload: bytes) -> bytes:
+def framed(key, payload):
     return (b"\0" + key.to_bytes(4, "big") if isinstance(key, int) else b"\1" + uuid.UUID(key).bytes) + payload
 
 
-def schema_record(schema_id: int, version: int, schema: Any, **more: Any) -> tuple[bytes, bytes]:
+def schema_record(schema_id, version, schema, **more):
     """A record as Confluent's registry writes it."""
     key = {"keytype": "SCHEMA", "subject": "orders-value", "version": version, "magic": 1}
     value = {"subject": "orders-value", "version": version, "id": schema_id, "schema": json.dumps(schema)}
@@ -52,13 +48,13 @@ def schema_record(schema_id: int, version: int, schema: Any, **more: Any) -> tup
 
 
 @pytest.fixture(scope="module")
-def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log_dir(tmp_path_factory):
     root = tmp_path_factory.mktemp("log")
     noop = b'{"keytype":"NOOP","magic":0}', b""
     schemas = [noop, schema_record(1, 1, V1), schema_record(2, 2, V2, guid=GUID), (b"junk", b"{")]
     with PartitionWriter(root / "_schemas-0") as writer:
         writer.append({"key": [key for key, _ in schemas], "value": [value for _, value in schemas]})
-    values: list[bytes | None] = [
+    values = [
         framed(1, avro(V1, {"id": 1, "note": "one"})),
         framed(2, avro(V2, {"id": 2**40, "customer": {"n": "Ann"}})),
         None,
@@ -95,7 +91,7 @@ REASONS = [
 
 @BROKEN
 @pytest.mark.parametrize("place", ["log dir", "partition", "segment"])
-def test_schemas_come_from_the_topic_beside_and_versions_are_unified(log_dir: Path, place: str) -> None:
+def test_schemas_come_from_the_topic_beside_and_versions_are_unified(log_dir, place):
     segment = next((log_dir / "orders-0").glob("*.log"))
     path = {"log dir": log_dir, "partition": log_dir / "orders-0", "segment": segment}[place]
     topics = {"topics": "orders"} if place == "log dir" else {}
@@ -109,7 +105,7 @@ def test_schemas_come_from_the_topic_beside_and_versions_are_unified(log_dir: Pa
 
 
 @BROKEN
-def test_fields_alone_are_decoded_and_filtered(log_dir: Path) -> None:
+def test_fields_alone_are_decoded_and_filtered(log_dir):
     table = kafkalog.read_table(
         log_dir / "orders-0", decode={"value": "avro"}, columns=["offset", "value.customer.n"], filters="value.id > 1"
     )
@@ -117,7 +113,7 @@ def test_fields_alone_are_decoded_and_filtered(log_dir: Path) -> None:
 
 
 @BROKEN
-def test_schemas_come_from_files_or_a_mapping(log_dir: Path, tmp_path: Path) -> None:
+def test_schemas_come_from_files_or_a_mapping(log_dir, tmp_path):
     (tmp_path / "1.avsc").write_text(json.dumps(V1))
     (tmp_path / "2.avsc").write_text(json.dumps(V2))
     (tmp_path / f"{GUID}.avsc").write_text(json.dumps(V2))
@@ -127,7 +123,7 @@ def test_schemas_come_from_files_or_a_mapping(log_dir: Path, tmp_path: Path) -> 
         assert table.column("value").to_pylist() == UNIFIED
 
 
-def test_a_given_schema_needs_no_frame(tmp_path: Path) -> None:
+def test_a_given_schema_needs_no_frame(tmp_path):
     with PartitionWriter(tmp_path / "bare-0") as writer:
         writer.append({"value": [avro(V1, {"id": 1, "note": "a"}), None, avro(V1, {"id": 2, "note": "b"})]})
     (tmp_path / "order.avsc").write_text(json.dumps(V1))
@@ -140,7 +136,7 @@ def test_a_given_schema_needs_no_frame(tmp_path: Path) -> None:
         kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "avro", "schema": "{\n}"}})
 
 
-def test_a_schema_refers_to_others(tmp_path: Path) -> None:
+def test_a_schema_refers_to_others(tmp_path):
     money = {"type": "record", "name": "x.Money", "fields": [{"name": "cents", "type": "long"}]}
     price = {"type": "record", "name": "P", "fields": [{"name": "price", "type": "x.Money"}]}
     (tmp_path / "7.avsc").write_text(json.dumps(price))
@@ -159,7 +155,7 @@ def test_a_schema_refers_to_others(tmp_path: Path) -> None:
     assert table.column(0).to_pylist() == [8]
 
 
-def test_a_plan_divides_decoded_records_with_one_type(log_dir: Path) -> None:
+def test_a_plan_divides_decoded_records_with_one_type(log_dir):
     import pickle
 
     scan = kafkalog.scan(log_dir, topics="orders", decode={"value": "avro"}, columns=["value"], end_offset=4)
@@ -170,17 +166,17 @@ def test_a_plan_divides_decoded_records_with_one_type(log_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("n_schemas", "n_each"), [(20, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
-def test_values_of_confluent_serializers_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
+def test_values_of_confluent_serializers_come_back(tmp_path, n_schemas, n_each):
     with warnings.catch_warnings(record=True):  # a library that it imports warns about itself, whatever the filters are
         registry = pytest.importorskip("confluent_kafka.schema_registry")
         avro_module = pytest.importorskip("confluent_kafka.schema_registry.avro")
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     client = registry.SchemaRegistryClient.new_client({"url": "mock://values"})
-    known: dict[int | str, str] = {}
-    values: list[bytes] = []
-    headers: list[list[dict[str, Any]]] = []
-    expected: list[Any] = []
+    known = {}
+    values = []
+    headers = []
+    expected = []
     context = SerializationContext("orders", MessageField.VALUE, [])
     for number in range(n_schemas):
         case = AvroCase(5000 + number)
@@ -217,7 +213,7 @@ RIDE = {"type": "record", "name": "Ride", "fields": [{"name": "r", "type": "acme
 PLAIN = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
 
 
-def registered(root: Path, *rows: tuple[str, int, Any], references: Any = ()) -> Path:
+def registered(root, *rows, references=()):
     keys, values = [], []
     for subject, number, schema in rows:
         keys.append({"keytype": "SCHEMA", "subject": subject, "version": 1, "magic": 1})
@@ -241,13 +237,11 @@ def registered(root: Path, *rows: tuple[str, int, Any], references: Any = ()) ->
         (":.partner:orders-value", "orders", False),
     ],
 )
-def test_an_id_of_two_contexts_is_that_of_the_topics_subject(
-    tmp_path: Path, subject: str, topic: str, is_chosen: bool
-) -> None:
+def test_an_id_of_two_contexts_is_that_of_the_topics_subject(tmp_path, subject, topic, is_chosen):
     root = registered(tmp_path / "log", ("orders-value", 1, PLAIN), (subject, 1, RIDER))
     value = b"\0\0\0\0\1" + avro(RIDER, {"city": "Oslo"})
     kafkalog.write_table({"value": [value]}, root, topic=topic)
-    options: dict[str, Any] = {"topics": topic, "decode": {"value": "avro"}, "columns": ["value", "value_error"]}
+    options = {"topics": topic, "decode": {"value": "avro"}, "columns": ["value", "value_error"]}
     directory = tmp_path / "schemas"
     kafkalog.schemas(root).write(directory)
     for schemas in (None, kafkalog.schemas(root), directory):
@@ -265,7 +259,7 @@ def test_an_id_of_two_contexts_is_that_of_the_topics_subject(
         kafkalog.scan(root, **options, schemas={1: json.dumps(RIDER)}, schema_context=".partner")
 
 
-def test_the_command_chooses_a_context(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_chooses_a_context(tmp_path, capsys):
     root = registered(tmp_path / "log", ("orders-value", 1, PLAIN), (":.partner:riders-value", 1, RIDER))
     kafkalog.write_table({"value": [b"\0\0\0\0\1" + avro(RIDER, {"city": "Oslo"})]}, root, topic="riders")
     command = ["cat", str(root), "-t", "riders", "--value-format", "avro", "--json", "--columns", "value"]
@@ -275,7 +269,7 @@ def test_the_command_chooses_a_context(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("reference", ["acme.Rider", ":.partner:acme.Rider"])
-def test_references_are_looked_up_in_the_context_of_what_refers(tmp_path: Path, reference: str) -> None:
+def test_references_are_looked_up_in_the_context_of_what_refers(tmp_path, reference):
     other = {**RIDER, "fields": [{"name": "wrong", "type": "int"}]}
     root = registered(
         tmp_path / "log",
@@ -287,7 +281,7 @@ def test_references_are_looked_up_in_the_context_of_what_refers(tmp_path: Path, 
     assert table.to_pylist() == [{"value": {"r": {"city": "Oslo"}}}]
 
 
-def test_protobuf_and_json_schemas_of_two_contexts(tmp_path: Path) -> None:
+def test_protobuf_and_json_schemas_of_two_contexts(tmp_path):
     protos = [
         'syntax = "proto3"; message A { string a = 1; }',
         'syntax = "proto3"; package p; message B { string b = 1; }',

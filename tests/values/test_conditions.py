@@ -1,10 +1,7 @@
 """Filters on decoded columns: which wait, and what they compare with."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,12 +10,12 @@ from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.values.conditions import matching, split_filters
 
 
-def test_filters_are_divided_into_those_before_and_after() -> None:
+def test_filters_are_divided_into_those_before_and_after():
     split = split_filters("offset > 3", {"value"}, parse_filter)
     assert split == ([[("offset", ">", 3)]], None)
     split = split_filters(["offset > 3", "value.a == x"], {"value"}, parse_filter)
     assert split == ([[("offset", ">", 3)]], [[("value.a", "==", "x")]])
-    either: Any = [[("offset", "<", 3), ("value.a", "=", 1)], [("key", "==", b"k")]]
+    either = [[("offset", "<", 3), ("value.a", "=", 1)], [("key", "==", b"k")]]
     before, after = split_filters(either, {"value"}, parse_filter)
     assert before == [[("offset", "<", 3)], [("key", "==", b"k")]]
     assert after == [[("offset", "<", 3), ("value.a", "==", 1)], [("key", "==", b"k")]]
@@ -35,12 +32,12 @@ def test_filters_are_divided_into_those_before_and_after() -> None:
         ([[("value.a", "==", 1)], [("headers", "has")]], "filters on headers are"),
     ],
 )
-def test_conditions_that_are_none_say_why(filters: Any, message: str) -> None:
+def test_conditions_that_are_none_say_why(filters, message):
     with pytest.raises(ValueError, match=message):
         split_filters(filters, {"value"}, parse_filter)
 
 
-def test_patterns_and_their_negations() -> None:
+def test_patterns_and_their_negations():
     kind = pa.struct([("t", pa.string()), ("b", pa.binary()), ("n", pa.int64())])
     rows = [{"t": "user-1", "b": b"a.c", "n": 1}, {"t": "USER-2", "b": b"abc", "n": 2}, {"t": None, "b": None}]
     columns = {"value": pa.array(rows, kind)}
@@ -91,7 +88,7 @@ BEGIN, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     ],
     ids=str,
 )
-def test_values_compare_in_the_type_of_the_field(kind: pa.DataType, low: Any, high: Any, value: Any) -> None:
+def test_values_compare_in_the_type_of_the_field(kind, low, high, value):
     columns = {"value": pa.array([{"a": low}, {"a": high}, {"a": None}, None], pa.struct([("a", kind)]))}
     for operation, expected in (("<", [0]), (">=", [1]), ("!=", [0, 1]), ("==", [])):
         assert matching([[("value.a", operation, value)]], columns, 4).nonzero()[0].tolist() == expected
@@ -99,7 +96,7 @@ def test_values_compare_in_the_type_of_the_field(kind: pa.DataType, low: Any, hi
     assert matching([[("value.a", "not in", [value])]], columns, 4).nonzero()[0].tolist() == [0, 1, 2, 3]
 
 
-def test_booleans_and_what_does_not_compare() -> None:
+def test_booleans_and_what_does_not_compare():
     columns = {"value": pa.array([True, False, None]), "key": pa.array([{"a": [1]}])}
     assert matching([[("value", "==", "true")]], columns, 3).tolist() == [True, False, False]
     for term in (
@@ -116,8 +113,6 @@ def test_booleans_and_what_does_not_compare() -> None:
     ("operation", "value", "expected"),
     [("==", "0.1", [0]), (">", 0.1, [1]), ("in", [0.1], [0]), ("==", 0.10000000149011612, [0]), ("==", 0.10000001, [])],
 )
-def test_single_precision_numbers_are_found_by_the_digits_that_are_shown(
-    operation: str, value: Any, expected: list[int]
-) -> None:
+def test_single_precision_numbers_are_found_by_the_digits_that_are_shown(operation, value, expected):
     columns = {"value": pa.array([0.1, 0.2, None], pa.float32())}
     assert matching([[("value", operation, value)]], columns, 3).nonzero()[0].tolist() == expected

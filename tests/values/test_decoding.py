@@ -1,14 +1,10 @@
 """`decode=` from end to end: scans and commands over logs with text, numbers and JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 import uuid
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +20,12 @@ from kafkalog.values.payloads import Payloads
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def orders(tmp_path_factory):
     return written_orders(tmp_path_factory.mktemp("log"))
 
 
 @BROKEN
-def test_json_becomes_structs_and_what_is_none_becomes_null(orders: Path) -> None:
+def test_json_becomes_structs_and_what_is_none_becomes_null(orders):
     scan = kafkalog.scan(orders, decode={"value": "json", "key": "long"}, columns=["offset", "key", "value"])
     customer = pa.struct([("name", pa.string()), ("age", pa.int64())])
     value = pa.struct([("id", pa.int64()), ("customer", customer), ("tags", pa.list_(pa.string()))])
@@ -46,13 +42,13 @@ def test_json_becomes_structs_and_what_is_none_becomes_null(orders: Path) -> Non
     assert "1 value" in scan.findings[0].detail or "a value" in scan.findings[0].detail
 
 
-def test_a_warning_says_that_values_are_null(orders: Path) -> None:
+def test_a_warning_says_that_values_are_null(orders):
     with pytest.warns(DecodeWarning, match="not JSON"):
         kafkalog.read_table(orders, decode={"value": "json"}, start_offset=9, end_offset=10)
 
 
 @BROKEN
-def test_reason_and_bytes_stand_in_columns_of_their_own(orders: Path) -> None:
+def test_reason_and_bytes_stand_in_columns_of_their_own(orders):
     table = kafkalog.read_table(
         orders,
         decode={"value": "json"},
@@ -83,21 +79,21 @@ def test_reason_and_bytes_stand_in_columns_of_their_own(orders: Path) -> None:
         ("key > 37", [38, 39]),
     ],
 )
-def test_filters_on_decoded_fields_are_exact(orders: Path, filters: Any, wanted: list[int]) -> None:
-    options: dict[str, Any] = {"decode": {"value": "json", "key": "long"}, "filters": filters}
+def test_filters_on_decoded_fields_are_exact(orders, filters, wanted):
+    options = {"decode": {"value": "json", "key": "long"}, "filters": filters}
     assert kafkalog.read_table(orders, columns=["offset"], **options).column(0).to_pylist() == wanted
     assert kafkalog.scan(orders, **options).count_rows() == len(wanted)
     assert kafkalog.read_table(orders, limit=1, **options).num_rows == 1
 
 
-def command(*arguments: object) -> tuple[int, str, str]:
+def command(*arguments):
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main([str(argument) for argument in arguments])
-    return code, out.buffer.getvalue().decode(), err.getvalue()  # type: ignore[attr-defined]
+    return code, out.buffer.getvalue().decode(), err.getvalue()
 
 
-def test_cat_prints_decoded_columns(orders: Path) -> None:
+def test_cat_prints_decoded_columns(orders):
     code, out, err = command(
         "cat", orders, "--value-format", "json", "--key-format", "long", "--start-offset", 8, "-n", 2
     )
@@ -109,7 +105,7 @@ def test_cat_prints_decoded_columns(orders: Path) -> None:
     assert "not JSON" in err
 
 
-def test_cat_prints_json_lines_of_fields_and_filters_them(orders: Path) -> None:
+def test_cat_prints_json_lines_of_fields_and_filters_them(orders):
     options = ["--json", "--columns", "offset,value.customer,value.tags", "--filter", "value.customer.name == c5"]
     code, out, _ = command("cat", orders, "--value-format", "json", *options)
     assert code == 0
@@ -118,7 +114,7 @@ def test_cat_prints_json_lines_of_fields_and_filters_them(orders: Path) -> None:
     ]
 
 
-def test_a_field_that_no_value_has_is_null_and_a_note_says_so(orders: Path) -> None:
+def test_a_field_that_no_value_has_is_null_and_a_note_says_so(orders):
     code, out, err = command("cat", orders, "--value-format", "json", "--columns", "value.idd", "-n", 2, "--json")
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == [{"value.idd": None}] * 2
@@ -126,11 +122,11 @@ def test_a_field_that_no_value_has_is_null_and_a_note_says_so(orders: Path) -> N
 
 
 @pytest.mark.parametrize("more", [{"start_offset": 1}, {"filters": [("offset", ">=", 1)]}, {"end_offset": 1}])
-def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path, more):
     values = [b'{"a": 1, "b": {"c": [1]}}', b'{"a": 3}', b'{"a": 4}']
     kafkalog.write_table({"value": values}, tmp_path / "log", topic="t")
     columns = ["offset", "value.b", "value.b.c", "value.a.d"]
-    options: dict[str, Any] = {"decode": {"value": "json"}, "columns": columns}
+    options = {"decode": {"value": "json"}, "columns": columns}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DecodeWarning)
         whole = kafkalog.read_table(tmp_path / "log", **options).to_pylist()
@@ -144,7 +140,7 @@ def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path: Path, more: dict[
         kafkalog.scan(tmp_path / "log", decode=given, columns=["value.b"]).to_table()
 
 
-def test_the_command_line_knows_all_formats() -> None:
+def test_the_command_line_knows_all_formats():
     assert scan_options.FORMATS == FORMATS
 
 
@@ -153,9 +149,7 @@ GUID = uuid.UUID("0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab")
 ZEROS = uuid.UUID("0b7d6f0e-8a3d-4f3e-9a5e-012345670000")
 
 
-def groups(
-    values: list[bytes | None], headers: pa.Array | None = None, *, has_indexes: bool = False
-) -> tuple[dict, dict]:
+def groups(values, headers=None, *, has_indexes=False):
     payloads = Payloads.of(pa.array(values, pa.binary()))
     found, failures = read_frames(payloads, headers, HEADER_NAMES["value"], has_indexes=has_indexes)
     rows = {
@@ -165,7 +159,7 @@ def groups(
     return rows, failures
 
 
-def test_values_are_grouped_by_the_schema_in_front_of_them() -> None:
+def test_values_are_grouped_by_the_schema_in_front_of_them():
     values = [b"\0\0\0\0\7a", None, b"\1" + GUID.bytes + b"b", b"\0\0\0\0\7", b"\0\xff\0\0\0c", b"\1" + ZEROS.bytes]
     rows, failures = groups(values)
     assert not failures
@@ -177,14 +171,14 @@ def test_values_are_grouped_by_the_schema_in_front_of_them() -> None:
     }
 
 
-def test_what_has_no_frame_says_why() -> None:
+def test_what_has_no_frame_says_why():
     _, failures = groups([b"", b"\0\0\0", b"\1short", b"\2\0\0\0\0\0", b'{"a": 1}'])
     no_frame = "no schema id: the first byte is not 0 or 1 (without ids: framed=False, --no-frame)"
     inside = "the bytes end inside the schema id"
     assert failures == {0: "empty, so there is no schema id", 1: inside, 2: inside, 3: no_frame, 4: no_frame}
 
 
-def test_the_first_header_of_the_name_stands_for_a_frame() -> None:
+def test_the_first_header_of_the_name_stands_for_a_frame():
     name = HEADER_NAMES["value"]
     frame = {"key": name, "value": b"\1" + GUID.bytes}
     other = {"key": "trace", "value": b"x"}
@@ -201,7 +195,7 @@ def test_the_first_header_of_the_name_stands_for_a_frame() -> None:
     assert rows == {(7, ()): {1: b"b"}, (str(GUID), ()): {0: b"whole"}}
 
 
-def test_message_indexes_stand_behind_the_id() -> None:
+def test_message_indexes_stand_behind_the_id():
     # zigzag varints: a count and as many numbers; no count for the first message
     values = [
         b"\0\0\0\0\7\0a",
@@ -215,7 +209,7 @@ def test_message_indexes_stand_behind_the_id() -> None:
     assert failures == dict.fromkeys((3, 4), "the message indexes are damaged")
 
 
-def test_frames_are_stripped_whatever_they_name() -> None:
+def test_frames_are_stripped_whatever_they_name():
     payloads, failures = strip_frames(
         Payloads.of(pa.array([b"\0\0\0\0\7a", b"?", b"\0\0\0\0\1bc"], pa.binary())), None, HEADER_NAMES["key"]
     )
@@ -223,7 +217,7 @@ def test_frames_are_stripped_whatever_they_name() -> None:
     assert [*failures] == [1]
 
 
-def test_fields_with_dots_and_keys_of_maps_have_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_with_dots_and_keys_of_maps_have_names(tmp_path, capsys):
     (tmp_path / "log").mkdir()
     with kafkalog.PartitionWriter(tmp_path / "log" / "t-0") as writer:
         writer.append({"value": [b'{"user.id": 1, "m": {"a.b": {"c d": 5}}}', b'{"user.id": 2, "user": {"id": 3}}']})

@@ -1,11 +1,7 @@
 """Encoded values decode to what they were made of, here and with the libraries of the formats."""
 
-from __future__ import annotations
-
 import io
 import json
-from pathlib import Path
-from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -23,13 +19,13 @@ from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError
 
 
-def decoded(reader: Any, values: list[bytes | None]) -> list[Any]:
+def decoded(reader, values):
     found = reader.decode(Payloads.of(pa.array(values, pa.binary())))
     assert not found.failures
     return plain_values(found.array)
 
 
-def test_random_values_of_avro_are_those_that_fastavro_reads() -> None:
+def test_random_values_of_avro_are_those_that_fastavro_reads():
     for seed in range(max(fuzz_inputs() // 40, 100)):
         case = AvroCase(seed)
         text, parsed = json.dumps(case.schema), fastavro.parse_schema(case.schema)
@@ -48,7 +44,7 @@ def test_random_values_of_avro_are_those_that_fastavro_reads() -> None:
             assert pair[0] == pair[1], seed
 
 
-def test_random_messages_of_protobuf_decode_to_the_same() -> None:
+def test_random_messages_of_protobuf_decode_to_the_same():
     for seed in range(max(fuzz_inputs() // 100, 50)):
         case = ProtoCase(seed)
         source = next(iter(case.files.values()))
@@ -83,20 +79,20 @@ def test_random_messages_of_protobuf_decode_to_the_same() -> None:
         ("null", 1, "null"),
     ],
 )
-def test_what_does_not_fit_the_schema_is_refused_with_its_field(kind: Any, value: Any, why: str) -> None:
+def test_what_does_not_fit_the_schema_is_refused_with_its_field(kind, value, why):
     schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
     with pytest.raises(EncodeError, match=f"a is .*{why}"):
         ValueEncoder("avro", schema).encode({"a": value})
 
 
-def test_fields_that_the_schema_lacks_are_refused() -> None:
+def test_fields_that_the_schema_lacks_are_refused():
     with pytest.raises(EncodeError, match="has a field 'b'"):
         ValueEncoder("avro", '{"type":"record","name":"R","fields":[]}').encode({"b": 1})
     with pytest.raises(EncodeError, match="a has a field 'b'"):
         ValueEncoder("protobuf", "message M { M a = 1; }").encode({"a": {"b": 1}})
 
 
-def test_frames() -> None:
+def test_frames():
     assert ValueEncoder("json", schema_id=258).encode({"a": 1}) == b'\0\0\0\1\2{"a":1}'
     assert ValueEncoder("json").encode(None) is None
     source = 'syntax = "proto3"; message A { int32 x = 1; } message B { message C { int32 x = 1; } }'
@@ -105,7 +101,7 @@ def test_frames() -> None:
     assert inner.encode({"x": 1}) == b"\0\0\0\0\1\4\2\0\x08\1"
 
 
-def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+def test_options_that_do_not_go_together(tmp_path):
     for arguments, message in (
         (("yaml",), "must be one of"),
         (("avro",), "needs a schema"),

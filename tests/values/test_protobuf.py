@@ -1,11 +1,7 @@
 """Protobuf values whose schemas are looked up, beside Confluent's serializer and deserializer."""
 
-from __future__ import annotations
-
 import uuid
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,11 +27,11 @@ V2 = ORDER.replace("int32 id", "int64 id").replace("string note = 3;", "optional
 class Registered:
     """Schemas as a registry that speaks with Confluent's client has them, but as source."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client):
         self._client = client
-        self.sources: dict[str, str] = {}
+        self.sources = {}
 
-    def _schema(self, found: Any) -> Schema:
+    def _schema(self, found):
         import base64
 
         from google.protobuf import descriptor_pb2
@@ -45,20 +41,20 @@ class Registered:
         name = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(one.schema_str)).name
         return Schema("PROTOBUF", self.sources.get(name, one.schema_str), references)
 
-    def by_id(self, schema_id: int) -> Schema:
+    def by_id(self, schema_id):
         return self._schema(self._client.get_schema(schema_id, fmt="serialized"))
 
-    def by_guid(self, guid: str) -> Schema:
+    def by_guid(self, guid):
         return self._schema(self._client.get_schema_by_guid(guid, fmt="serialized"))
 
-    def find(self, subject: str, version: int) -> Schema:
+    def find(self, subject, version):
         return self._schema(self._client.get_version(subject, version, fmt="serialized"))
 
 
 @pytest.mark.parametrize(
     ("n_schemas", "n_each"), [(16, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
-def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
+def test_values_of_confluents_serializer_come_back(tmp_path, n_schemas, n_each):
     with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves
         registry = pytest.importorskip("confluent_kafka.schema_registry")
         module = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
@@ -66,9 +62,9 @@ def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: in
 
     client = registry.SchemaRegistryClient.new_client({"url": "mock://protobuf"})
     source = Registered(client)
-    values: list[bytes] = []
-    headers: list[list[dict[str, Any]]] = []
-    expected: list[str] = []
+    values = []
+    headers = []
+    expected = []
     context = SerializationContext("orders", MessageField.VALUE, [])
     for number in range(n_schemas):
         case = ProtoCase(7000 + number, has_maps=False)  # Python counts their entries as messages, Java does not
@@ -103,14 +99,14 @@ def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: in
         assert [canonical(one) for one in found.column("value").to_pylist()] == expected[first:stop]
 
 
-def framed(key: int | str, indexes: bytes, payload: bytes) -> bytes:
+def framed(key, indexes, payload):
     return (
         (b"\0" + key.to_bytes(4, "big") if isinstance(key, int) else b"\1" + uuid.UUID(key).bytes) + indexes + payload
     )
 
 
 @pytest.fixture(scope="module")
-def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log_dir(tmp_path_factory):
     root = tmp_path_factory.mktemp("log")
     values = [
         framed(1, b"\2\2", b"\x08\1\x12\2\x08\5\x1a\1a"),
@@ -133,7 +129,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
-def test_messages_of_all_versions_have_one_type(log_dir: Path) -> None:
+def test_messages_of_all_versions_have_one_type(log_dir):
     options = {"decode": {"value": "protobuf"}, "schemas": log_dir / "schemas", "columns": ["value", "value_error"]}
     table = kafkalog.read_table(log_dir / "orders-0", **options)
     nothing = {"id": None, "price": None, "note": None, "s": None, "customer": None, "x": None}
@@ -159,7 +155,7 @@ def test_messages_of_all_versions_have_one_type(log_dir: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
-def test_a_note_says_that_times_are_truncated(tmp_path: Path) -> None:
+def test_a_note_says_that_times_are_truncated(tmp_path):
     text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp t = 1; }'
     decode = {"value": {"format": "protobuf", "schema": text, "framed": False}}
     for nanos, notes in ((b"\xe8\x07", []), (b"\xe9\x07", ["value: times finer than a microsecond are truncated"])):
@@ -171,7 +167,7 @@ def test_a_note_says_that_times_are_truncated(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
-def test_a_given_schema_and_message(log_dir: Path, tmp_path: Path) -> None:
+def test_a_given_schema_and_message(log_dir, tmp_path):
     given = {"format": "protobuf", "schema": ORDER, "message": "Order"}
     options = {"schemas": log_dir / "schemas", "columns": ["value"]}
     table = kafkalog.read_table(log_dir / "orders-0", decode={"value": given}, end_offset=1, **options)

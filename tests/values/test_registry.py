@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,10 +24,10 @@ class Answers(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.found: dict[str, tuple[int, bytes]] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.found = {}
+        self.asked = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -38,19 +35,19 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Answers
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.server.asked.append((self.path, self.headers.get("Authorization")))
         status, body = self.server.found.get(self.path, (404, b"{}"))
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format, *args):
         """Say nothing."""
 
 
 @pytest.fixture
-def server() -> Iterator[Answers]:
+def server():
     one = Answers()
     thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -60,11 +57,11 @@ def server() -> Iterator[Answers]:
     one.server_close()
 
 
-def url(server: Answers, user: str = "") -> str:
+def url(server, user=""):
     return f"http://{user}127.0.0.1:{server.server_port}/"
 
 
-def test_schemas_are_looked_up_once(server: Answers) -> None:
+def test_schemas_are_looked_up_once(server):
     reference = {"name": "x", "subject": "a/b", "version": 2}
     server.found["/schemas/ids/7"] = 200, json.dumps({"schema": TEXT}).encode()
     answer = {"schema": "syntax", "schemaType": "PROTOBUF", "references": [reference]}
@@ -81,22 +78,22 @@ def test_schemas_are_looked_up_once(server: Answers) -> None:
 
 
 @pytest.mark.parametrize("answer", [(500, b""), (200, b"no"), (200, b"[]"), (200, b"{}"), (200, b" " * (5 * 2**20))])
-def test_an_answer_that_is_no_schema_is_an_error(server: Answers, answer: tuple[int, bytes]) -> None:
+def test_an_answer_that_is_no_schema_is_an_error(server, answer):
     server.found["/schemas/ids/7"] = answer
     with pytest.raises(ReadError, match="registry"):
         Registry(url(server)).by_id(7)
 
 
-def test_a_registry_that_is_not_there_is_an_error() -> None:
+def test_a_registry_that_is_not_there_is_an_error():
     with pytest.raises(ReadError, match="registry"):
         Registry("http://127.0.0.1:1", timeout=0.5).by_id(7)
 
 
-def test_a_scan_asks_the_registry(server: Answers, tmp_path: Path) -> None:
+def test_a_scan_asks_the_registry(server, tmp_path):
     server.found["/schemas/ids/7"] = 200, json.dumps({"schema": TEXT}).encode()
     with PartitionWriter(tmp_path / "t-0") as writer:
         writer.append({"value": [b"\0\0\0\0\7\x10", b"\0\0\0\0\7\x12"]})
-    options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": url(server), "columns": ["value.a"]}
+    options = {"decode": {"value": "avro"}, "schemas": url(server), "columns": ["value.a"]}
     assert kafkalog.read_table(tmp_path / "t-0", **options).column(0).to_pylist() == [8, 9]
     assert len(server.asked) == 1
     server.found.clear()
@@ -104,7 +101,7 @@ def test_a_scan_asks_the_registry(server: Answers, tmp_path: Path) -> None:
         kafkalog.read_table(tmp_path / "t-0", **{**options, "schemas": "http://127.0.0.1:1"})
 
 
-def test_sources_are_told_apart(tmp_path: Path) -> None:
+def test_sources_are_told_apart(tmp_path):
     assert isinstance(schema_source(tmp_path), DirectorySchemas)
     assert isinstance(schema_source("https://registry:8081/api"), Registry)
     for wrong in ("http://", tmp_path / "nothing"):
@@ -114,7 +111,7 @@ def test_sources_are_told_apart(tmp_path: Path) -> None:
         schema_source(7)
 
 
-def test_names_in_schemas_do_not_lead_out_of_the_directory(tmp_path: Path) -> None:
+def test_names_in_schemas_do_not_lead_out_of_the_directory(tmp_path):
     (tmp_path / "secret.avsc").write_text('"int"')
     (tmp_path / "schemas").mkdir()
     source = DirectorySchemas(tmp_path / "schemas")

@@ -1,9 +1,6 @@
 """What several types have in common, and arrays of it."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +9,7 @@ from kafkalog.interchange.table_types import Lost
 from kafkalog.values.types import MOST_DEPTH, CommonType, TooWideError, check_width, field_at, narrow_type, wider
 
 
-def unified(*arrays: pa.Array) -> list[Any]:
+def unified(*arrays):
     common = CommonType()
     for array in arrays:
         common.add(array.type)
@@ -47,11 +44,11 @@ def unified(*arrays: pa.Array) -> list[Any]:
         (pa.bool_(), pa.int32(), None),
     ],
 )
-def test_the_wider_type_of_two(one: pa.DataType, other: pa.DataType, both: pa.DataType | None) -> None:
+def test_the_wider_type_of_two(one, other, both):
     assert wider(one, other) == wider(other, one) == both
 
 
-def test_values_of_all_versions_fit() -> None:
+def test_values_of_all_versions_fit():
     first = pa.array([{"a": 1, "l": [{"x": 1}], "m": [("k", 1)]}, None], pa.struct([
         ("a", pa.int32()), ("l", pa.list_(pa.struct([("x", pa.int32())]))), ("m", pa.map_(pa.string(), pa.int32())),
     ]))  # fmt: skip
@@ -69,7 +66,7 @@ def test_values_of_all_versions_fit() -> None:
     assert unified(first[:1], second[:0]) == expected[:1]
 
 
-def test_sliced_lists_and_maps_fit() -> None:
+def test_sliced_lists_and_maps_fit():
     lists = pa.array([[1], [2, 3], None, [4]], pa.list_(pa.int32()))
     maps = pa.array([[("a", 1)], [("b", 2)], None], pa.map_(pa.string(), pa.int32()))
     assert unified(lists[1:], pa.array([[2**40]], pa.list_(pa.int64()))) == [[2, 3], None, [4], [2**40]]
@@ -80,7 +77,7 @@ def test_sliced_lists_and_maps_fit() -> None:
     ]
 
 
-def test_what_does_not_go_together_is_json_text() -> None:
+def test_what_does_not_go_together_is_json_text():
     numbers = pa.array([{"a": 1}, {"a": None}], pa.struct([("a", pa.int64())]))
     structs = pa.array([{"a": {"b": b"\0", "t": 0}}], pa.struct([
         ("a", pa.struct([("b", pa.binary()), ("t", pa.timestamp("ms", "UTC"))]))
@@ -92,7 +89,7 @@ def test_what_does_not_go_together_is_json_text() -> None:
     ]
 
 
-def test_nested_fields_are_null_where_what_is_around_them_is() -> None:
+def test_nested_fields_are_null_where_what_is_around_them_is():
     array = pa.array([{"a": {"b": 1}}, {"a": None}, None], pa.struct([("a", pa.struct([("b", pa.int64())]))]))
     assert field_at(array, ["a", "b"]).to_pylist() == [1, None, None]
     assert field_at(array[1:], ["a", "b"]).to_pylist() == [None, None]
@@ -100,14 +97,14 @@ def test_nested_fields_are_null_where_what_is_around_them_is() -> None:
         field_at(array, ["a", "c"])
 
 
-def test_types_are_narrowed_to_paths() -> None:
+def test_types_are_narrowed_to_paths():
     kind = pa.struct([("a", pa.struct([("b", pa.int64()), ("c", pa.int64())])), ("d", pa.int64())])
     assert narrow_type(kind, [("a", "c")]) == pa.struct([("a", pa.struct([("c", pa.int64())]))])
     assert narrow_type(kind, [("a",), ("a", "c")]) == pa.struct([("a", kind.field("a").type)])
     assert narrow_type(kind, None) == narrow_type(kind, [()]) == kind
 
 
-def test_deep_and_wide_types_are_refused() -> None:
+def test_deep_and_wide_types_are_refused():
     deep = pa.int64()
     for _ in range(MOST_DEPTH + 1):
         deep = pa.list_(deep)

@@ -1,11 +1,7 @@
 """However records are cut into pieces, the same batches come of them; what no reader could read is refused."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,21 +19,21 @@ from kafkalog.errors import (
 )
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches
-from kafkalog.writing.batch_builder import Filled, RecordAccumulator
+from kafkalog.writing.batch_builder import RecordAccumulator
 
 
-def numbered(records: list[Record], step: int = 1) -> RecordColumns:
+def numbered(records, step=1):
     return columns_of([record._replace(offset=step * row) for row, record in enumerate(records)])
 
 
-def fill(accumulator: RecordAccumulator, columns: RecordColumns, cuts: list[int]) -> list[Filled]:
+def fill(accumulator, columns, cuts):
     """All that comes out when records come in pieces."""
     ends = sorted({0, *cuts, columns.n_records})
     given_out = [accumulator.add(columns.slice(start, stop)) for start, stop in itertools.pairwise(ends)]
     return [filled for filled in (*given_out, accumulator.finish()) if filled is not None]
 
 
-def written(filled: list[Filled]) -> bytes:
+def written(filled):
     return b"".join(encode_batches(*one).data.tobytes() for one in filled)
 
 
@@ -61,9 +57,7 @@ RECORDS = st.lists(
     st.sampled_from([None, 1, 7]),
     st.sampled_from([1, 2**30]),
 )
-def test_batches_are_the_same_however_records_were_cut(
-    records: list[Record], cuts: list[int], batch_size: int, max_records: int | None, step: int
-) -> None:
+def test_batches_are_the_same_however_records_were_cut(records, cuts, batch_size, max_records, step):
     columns = numbered(records, step)
     boundaries = cut_batches(columns, batch_size=batch_size, max_records=max_records)
     accumulator = RecordAccumulator(batch_size=batch_size, max_records=max_records)
@@ -75,7 +69,7 @@ def test_batches_are_the_same_however_records_were_cut(
     assert accumulator.finish() is None
 
 
-def test_what_waits_is_not_much_more_than_a_batch() -> None:
+def test_what_waits_is_not_much_more_than_a_batch():
     accumulator = RecordAccumulator(batch_size=20_000)
     columns = numbered([Record(value=bytes(size)) for size in [100] * 500 + [50_000, 10] * 5 + [1] * 3000])
     most = n_out = 0
@@ -87,7 +81,7 @@ def test_what_waits_is_not_much_more_than_a_batch() -> None:
     assert most < 2 * 50_100
 
 
-def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole() -> None:
+def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole():
     records = draw(300)
     offsets = [*range(250), 100, *range(251, 300)]
     columns = columns_of([record._replace(offset=offset) for record, offset in zip(records, offsets, strict=True)])
@@ -98,7 +92,7 @@ def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole() -> N
         assert caught.value.row == 250
 
 
-def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path: Path) -> None:
+def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path):
     topic = LogConfig(max_message_bytes=2000)
     big = Record(value=np.random.default_rng(0).bytes(2000))
     writer = PartitionWriter(path, config=topic)
@@ -116,7 +110,7 @@ def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path: Path) -> No
             writer.append(columns_of([Record(value=bytes(100_000))]))
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path):
     compacted = LogConfig(cleanup_policy=("compact",))
     for columns in ({"value": [b"1"]}, {"key": [b"k", None], "value": [b"1", b"2"]}):
         with (
@@ -130,7 +124,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_what_could_not_be_read_again_is_not_written(compression: str, tmp_path: Path) -> None:
+def test_what_could_not_be_read_again_is_not_written(compression, tmp_path):
     limits = Limits(max_batch_bytes=10_000, max_decompressed_bytes=20_000, max_headers_per_record=100)
     noise = np.random.default_rng(1).bytes(10_000)
     cases = [
@@ -154,9 +148,7 @@ def test_what_could_not_be_read_again_is_not_written(compression: str, tmp_path:
 @pytest.mark.parametrize(
     ("offset", "error"), [(-1, ValueError), (2**63, ValueError), (2**63 - 1, ValueError), (1.5, TypeError)]
 )
-def test_an_offset_that_cannot_be_one_is_refused_with_its_name(
-    offset: Any, error: type[Exception], tmp_path: Path
-) -> None:
+def test_an_offset_that_cannot_be_one_is_refused_with_its_name(offset, error, tmp_path):
     with pytest.raises(error, match="start_offset"):
         PartitionWriter(tmp_path / "t-0", start_offset=offset)
     with pytest.raises(error, match="base_offset"), PartitionWriter(tmp_path / "t-0") as writer:
@@ -167,7 +159,7 @@ def test_an_offset_that_cannot_be_one_is_refused_with_its_name(
 LAST = 2**63 - 2
 
 
-def test_the_last_offset_is_written_and_none_behind_it(path: Path) -> None:
+def test_the_last_offset_is_written_and_none_behind_it(path):
     with PartitionWriter(path, start_offset=LAST - 1) as writer:
         writer.append({"value": [b"a"]})
         assert writer.append({"value": [b"b"], "offset": [LAST]}).last_offset == LAST
@@ -192,13 +184,13 @@ def test_the_last_offset_is_written_and_none_behind_it(path: Path) -> None:
     full.abort()
 
 
-def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path: Path) -> None:
+def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path):
     table = {"value": [b"a"], "offset": [2**63 - 1]}
     with pytest.raises(UnwritableError, match=r"'offset', row 0 is 2\^63 - 1, the largest"):
         kafkalog.write_table(table, tmp_path / "log", topic="t")
 
 
-def test_records_with_times_before_1970_are_named_by_their_row(path: Path) -> None:
+def test_records_with_times_before_1970_are_named_by_their_row(path):
     records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
     with pytest.raises(UnwritableError, match="row 100 is before 1970") as caught, PartitionWriter(path) as writer:
         writer.append(columns_of(records))

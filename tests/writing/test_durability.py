@@ -1,13 +1,9 @@
 """The order of fsyncs and renames: what is renamed is durable before, and the name is durable behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,19 +24,19 @@ Step = tuple[str, ...]
 class Recorder:
     """Calls that write, make durable and rename, in their order, each with the paths as they were at that time."""
 
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
+    def __init__(self):
+        self.steps = []
 
-    def note(self, *step: str) -> None:
+    def note(self, *step):
         self.steps.append(step)
 
-    def index(self, *step: str) -> int:
+    def index(self, *step):
         return self.steps.index(step)
 
-    def renames(self) -> list[tuple[int, Path, Path]]:
+    def renames(self):
         return [(i, Path(step[1]), Path(step[2])) for i, step in enumerate(self.steps) if step[0] == "rename"]
 
-    def check_order(self, n_renames: int) -> None:
+    def check_order(self, n_renames):
         """Every file is fsynced behind its last write and before its rename, as are the directories that it lies in.
 
         A directory that is renamed is fsynced with all that was written in it; a name that appears is made durable.
@@ -64,32 +60,32 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[Recorder]:
+def recorded():
     """Record what the functions of `os` that matter are called with."""
     recorder = Recorder()
     kept = {name: getattr(os, name) for name in ("write", "fsync", "rename", "replace")}
     renameat2 = file_steps._renameat2
 
-    def path_of(descriptor: int) -> str:
+    def path_of(descriptor):
         return os.readlink(f"/proc/self/fd/{descriptor}")
 
-    def write(descriptor: int, data: Any) -> int:
+    def write(descriptor, data):
         recorder.note("write", path_of(descriptor))
         return int(kept["write"](descriptor, data))
 
-    def fsync(descriptor: int) -> None:
+    def fsync(descriptor):
         recorder.note("fsync", path_of(descriptor))
         kept["fsync"](descriptor)
 
-    def rename(source: Any, target: Any) -> None:
+    def rename(source, target):
         recorder.note("rename", os.fspath(source), os.fspath(target))
         kept["rename"](source, target)
 
-    def exchange(source: Path, target: Path, flags: int) -> None:
+    def exchange(source, target, flags):
         recorder.note("rename", str(source), str(target))
         renameat2(source, target, flags)
 
-    os.write, os.fsync, os.rename, os.replace = write, fsync, rename, rename  # type: ignore[assignment]
+    os.write, os.fsync, os.rename, os.replace = write, fsync, rename, rename
     file_steps._renameat2 = exchange
     try:
         yield recorder
@@ -103,7 +99,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_is_durable_before_it_has_its_name(tmp_path: Path, overwrite: bool) -> None:
+def test_a_file_is_durable_before_it_has_its_name(tmp_path, overwrite):
     if overwrite:
         (tmp_path / "out").write_bytes(b"old")
     with recorded() as recorder, staged_file(tmp_path / "out", overwrite=overwrite) as file:
@@ -113,9 +109,7 @@ def test_a_file_is_durable_before_it_has_its_name(tmp_path: Path, overwrite: boo
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_directory_is_durable_with_all_that_is_in_it_before_it_has_its_name(
-    tmp_path: Path, overwrite: bool, elsewhere: bool
-) -> None:
+def test_a_directory_is_durable_with_all_that_is_in_it_before_it_has_its_name(tmp_path, overwrite, elsewhere):
     target = tmp_path / "logs" / "out"
     target.parent.mkdir()
     if overwrite:
@@ -133,7 +127,7 @@ def test_a_directory_is_durable_with_all_that_is_in_it_before_it_has_its_name(
     assert ("fsync", staging) in recorder.steps[i:]  # where the temporary name was
 
 
-def test_files_that_are_added_are_durable_before_the_first_and_each_group_before_the_next(tmp_path: Path) -> None:
+def test_files_that_are_added_are_durable_before_the_first_and_each_group_before_the_next(tmp_path):
     target = tmp_path / "logs" / "orders-0"
     target.mkdir(parents=True)
     for name in ("put", "take"):
@@ -153,7 +147,7 @@ def test_files_that_are_added_are_durable_before_the_first_and_each_group_before
     ]  # fmt: skip
 
 
-def test_a_partition_and_what_is_appended_to_it_are_durable_before_they_are_there(path: Path) -> None:
+def test_a_partition_and_what_is_appended_to_it_are_durable_before_they_are_there(path):
     with recorded() as recorder, PartitionWriter(path) as writer:
         writer.append({"value": [b"a", b"b"], "timestamp": [1, 2]})
         writer.roll()
@@ -174,7 +168,7 @@ def test_a_partition_and_what_is_appended_to_it_are_durable_before_they_are_ther
             assert recorder.steps[i - 1] == recorder.steps[i + 1] == ("fsync", str(path))
 
 
-def test_a_load_is_durable_before_it_is_there(tmp_path: Path) -> None:
+def test_a_load_is_durable_before_it_is_there(tmp_path):
     table = {"value": [b"a", b"b", b"c"], "partition": [0, 1, 2], "timestamp": [1, 2, 3]}
     with recorded() as recorder:
         write_table(table, tmp_path / "new", topic="t")
@@ -184,7 +178,7 @@ def test_a_load_is_durable_before_it_is_there(tmp_path: Path) -> None:
     recorder.check_order(6)
 
 
-def test_a_commit_is_written_down_before_anything_is_moved(tmp_path: Path) -> None:
+def test_a_commit_is_written_down_before_anything_is_moved(tmp_path):
     log_dir = tmp_path / "logs"
     write_table({"value": [b"a"], "timestamp": [1]}, log_dir, topic="t")
     area = StagingArea.of(log_dir)
@@ -228,7 +222,7 @@ def test_a_commit_is_written_down_before_anything_is_moved(tmp_path: Path) -> No
     assert ("fsync", str(log_dir)) in recorder.steps[moves[-1][0] : noted]
 
 
-def test_a_file_that_is_cut_and_names_that_change_are_made_durable(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_and_names_that_change_are_made_durable(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"12345")
     with recorded() as recorder:

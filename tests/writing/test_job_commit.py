@@ -1,17 +1,12 @@
 """Results of tasks come into a log dir all at once, whichever process dies."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from effort import thinned
@@ -26,18 +21,18 @@ from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit
-from kafkalog.writing.job_commit import StagedPartition, StagedWriter, commit, recover
+from kafkalog.writing.job_commit import StagedWriter, commit, recover
 from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
 
 SMALL = LogConfig(segment_bytes=2000)
 
 
-def write(path: Path, n: int, seed: int = 0) -> None:
+def write(path, n, seed=0):
     with PartitionWriter(path, config=SMALL) as writer:
         writer.append(columns_of(draw(n, seed)))
 
 
-def make_log_dir(path: Path) -> Path:
+def make_log_dir(path):
     """Partitions with records, with none, and with an empty segment as brokers make it."""
     path.mkdir()
     write(path / "t-0", 50)
@@ -46,7 +41,7 @@ def make_log_dir(path: Path) -> Path:
     return path
 
 
-def stage(area: StagingArea, job: Path, *names: str, n: int = 60, seed: int = 1) -> list[StagedPartition]:
+def stage(area, job, *names, n=60, seed=1):
     """A job of this process, and a task of it for each partition."""
     create_job(job, this_owner(os.getpid()))
     staged = []
@@ -65,11 +60,11 @@ class Killed(BaseException):
     """No `except Exception` sees a SIGKILL either."""
 
 
-def content(log_dir: Path) -> dict[str, bytes]:
+def content(log_dir):
     return {str(path.relative_to(log_dir)): path.read_bytes() for path in sorted(log_dir.rglob("*")) if path.is_file()}
 
 
-def values(path: Path, *, is_going_on: bool = False) -> list[Any]:
+def values(path, *, is_going_on=False):
     # a commit that is going on puts the index before its segment, or has taken it away: a broker helps itself
     found = [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]
     assert [
@@ -81,7 +76,7 @@ def values(path: Path, *, is_going_on: bool = False) -> list[Any]:
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(tmp_path):
     return make_log_dir(tmp_path / "log")
 
 
@@ -91,7 +86,7 @@ OLD = [record.value for record in draw(50)]
 AFTER = {"t-0": OLD + NEW, "t-1": NEW, "t-2": NEW, "t-3": NEW}
 
 
-def test_new_and_old_partitions_go_on_as_a_writer_of_their_own_would_write_them(log_dir: Path, tmp_path: Path) -> None:
+def test_new_and_old_partitions_go_on_as_a_writer_of_their_own_would_write_them(log_dir, tmp_path):
     twin = tmp_path / "twin"
     twin.mkdir()
     write(twin / "t-0", 50)
@@ -109,17 +104,12 @@ def test_new_and_old_partitions_go_on_as_a_writer_of_their_own_would_write_them(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def steps(
-    monkeypatch: pytest.MonkeyPatch,
-    fail_at: int,
-    error: BaseException,
-    names: tuple[str, ...] = ("rename", "replace", "link"),
-) -> Callable[[], int]:
+def steps(monkeypatch, fail_at, error, names=("rename", "replace", "link")):
     """Let the n-th rename or link of a commit fail."""
     count = 0
 
-    def counting(function: Callable[..., None]) -> Callable[..., None]:
-        def step(*args: Any) -> None:
+    def counting(function):
+        def step(*args):
             nonlocal count
             count += 1
             if count == fail_at:
@@ -136,9 +126,7 @@ def steps(
 
 
 @pytest.mark.parametrize("at", thinned(range(1, 40, 2), 3))
-def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
-    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
+def test_a_commit_that_is_killed_is_finished_by_who_comes_next(log_dir, tmp_path, monkeypatch, at):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     staged = stage(area, job, *NAMES)
@@ -166,9 +154,7 @@ def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
 
 
 @pytest.mark.parametrize("at", range(1, 16, 3))
-def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
+def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(log_dir, monkeypatch, at):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     staged = stage(area, job, *NAMES)
@@ -183,7 +169,7 @@ def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(
     assert content(log_dir) == before
 
 
-def test_a_log_that_moved_is_not_appended_to(log_dir: Path) -> None:
+def test_a_log_that_moved_is_not_appended_to(log_dir):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     staged = stage(area, job, *NAMES)
@@ -198,7 +184,7 @@ def test_a_log_that_moved_is_not_appended_to(log_dir: Path) -> None:
         commit(area, job, staged)
 
 
-def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir, monkeypatch):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     staged = stage(area, job, *NAMES)
@@ -213,9 +199,7 @@ def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, mon
     assert content(log_dir) == before
 
 
-def test_a_job_without_a_plan_keeps_nobody_from_finishing_another(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_without_a_plan_keeps_nobody_from_finishing_another(log_dir, monkeypatch):
     area = StagingArea.of(log_dir)
     earlier, job = area.job("job-0"), area.job("job-1")
     stage(area, earlier, "t-0")
@@ -229,7 +213,7 @@ def test_a_job_without_a_plan_keeps_nobody_from_finishing_another(
     assert area.jobs() == [earlier]
 
 
-def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path: Path) -> None:
+def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path):
     ours, other = (parse_topic_id(uuid.UUID(int=number)) for number in (7, 8))
     log_dir = tmp_path / "log"
     log_dir.mkdir()
@@ -246,14 +230,14 @@ def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path: Pat
         StagedWriter(area, task, TopicPartition("t", 0), topic_id=other)
 
 
-def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path) -> None:
+def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     with pytest.raises(UnsafePathError, match=r"kafkalog\.spark\.prepare"):
         commit(area, job, stage(area, job, "t-0", "t-0"))
 
 
-def test_a_torn_end_is_not_continued(log_dir: Path) -> None:
+def test_a_torn_end_is_not_continued(log_dir):
     last = sorted((log_dir / "t-0").glob("*.log"))[-1]
     last.write_bytes(last.read_bytes()[:-3])
     area = StagingArea.of(log_dir)
@@ -261,7 +245,7 @@ def test_a_torn_end_is_not_continued(log_dir: Path) -> None:
         stage(area, area.job("job-1"), "t-0")
 
 
-def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:
+def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir):
     area = StagingArea.of(log_dir)
     owner = this_owner(os.getpid())
     for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
@@ -273,7 +257,7 @@ def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir:
 
 
 @pytest.mark.parametrize("has_records", [False, True])
-def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir: Path, has_records: bool) -> None:
+def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir, has_records):
     # as a task of Spark that is killed late: the driver has removed the job's directory by then
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
@@ -291,7 +275,7 @@ def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir: Path, ha
     assert area.jobs() == []
 
 
-def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
+def test_a_broker_keeps_jobs_out(log_dir):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
     staged = stage(area, job, "t-0")

@@ -1,9 +1,6 @@
 """The state an append continues from: the last batch, the producers, a torn or damaged end."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from writing import SMALL, columns_of, draw, files_in, nothing_left, sound, unclean, write
@@ -19,7 +16,7 @@ from kafkalog.state.producers import encode_snapshot, read_snapshot
 from kafkalog.writing.batch_builder import next_sequence
 
 
-def test_producers_are_known_without_a_snapshot(path: Path) -> None:
+def test_producers_are_known_without_a_snapshot(path):
     with (
         pytest.warns(TransactionWarning, match="producer 9"),
         PartitionWriter(path, config=SMALL, batch_size=200, producer=(9, 4)) as writer,
@@ -36,7 +33,7 @@ def test_producers_are_known_without_a_snapshot(path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", ["", "half a batch", "zeros", "a batch of which a page is missing"])
-def test_a_torn_tail_is_refused_unless_it_may_be_cut(path: Path, tail: str) -> None:
+def test_a_torn_tail_is_refused_unless_it_may_be_cut(path, tail):
     write(path, producer=(3, 0))
     clean = files_in(path)
     last = kafkalog.Partition(path).segments[-1].path
@@ -65,7 +62,7 @@ def test_a_torn_tail_is_refused_unless_it_may_be_cut(path: Path, tail: str) -> N
     assert kafkalog.scan(path).count_rows() == 200
 
 
-def test_an_entry_of_zeros_for_timestamp_0_is_no_unclean_shutdown(path: Path) -> None:
+def test_an_entry_of_zeros_for_timestamp_0_is_no_unclean_shutdown(path):
     for n_before in range(3):
         with PartitionWriter(path) as writer:
             assert writer.next_offset == n_before
@@ -77,7 +74,7 @@ def test_an_entry_of_zeros_for_timestamp_0_is_no_unclean_shutdown(path: Path) ->
         PartitionWriter(path)
 
 
-def test_nothing_is_appended_behind_damage(path: Path) -> None:
+def test_nothing_is_appended_behind_damage(path):
     write(path)
     log = kafkalog.Partition(path).segments[-1].path
     content = bytearray(log.read_bytes())
@@ -92,7 +89,7 @@ def test_nothing_is_appended_behind_damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("n_before", [0, 1])
-def test_the_first_batch_behind_a_snapshot_is_replayed_and_none_before_it(path: Path, n_before: int) -> None:
+def test_the_first_batch_behind_a_snapshot_is_replayed_and_none_before_it(path, n_before):
     table = {"value": [b"a", b"b"], "timestamp": [1, 2]}
     with PartitionWriter(path) as writer:
         writer.append(table, producer=(7, 0))
@@ -119,7 +116,7 @@ def test_the_first_batch_behind_a_snapshot_is_replayed_and_none_before_it(path: 
     assert last.base_sequence.tolist() == [2, 4]
 
 
-def test_a_snapshot_in_the_middle_of_a_segment_is_gone_on_from(path: Path) -> None:
+def test_a_snapshot_in_the_middle_of_a_segment_is_gone_on_from(path):
     table = {"value": [b"a", b"b"], "timestamp": [1, 2]}
     with PartitionWriter(path) as writer:
         writer.append(table, producer=(7, 0))

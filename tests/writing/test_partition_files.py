@@ -1,9 +1,6 @@
 """The files of a partition: those of a real broker, out of its batches alone; offsets must increase."""
 
-from __future__ import annotations
-
 import contextlib
-from pathlib import Path
 
 import golden_sets
 import numpy as np
@@ -26,7 +23,7 @@ RESTARTED = {"p-epochs-0", "p-delrec-0"}
 """Their broker was restarted, which begins the spacing of index entries anew."""
 
 
-def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -> None:
+def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path):
     """Segment boundaries, indexes, transaction indexes and snapshots of a real broker, out of its batches alone."""
     configs = read_cluster_metadata(golden_sets.unpacked("k44"))
     assert configs is not None
@@ -66,7 +63,7 @@ def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -
     assert n_segments > 60
 
 
-def test_offsets_have_to_rise(tmp_path: Path) -> None:
+def test_offsets_have_to_rise(tmp_path):
     data = np.zeros(300, np.uint8)
     for wrong, said in (
         (batch_table(100, [1, 1]), "must increase"),

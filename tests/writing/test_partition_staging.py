@@ -1,7 +1,5 @@
 """Publishing a partition: a failure, a kill or an interrupt anywhere leaves the old or the new."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -9,9 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import THOROUGH, thinned
@@ -28,13 +24,13 @@ from kafkalog.errors import (
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
+def memory(tmp_path):
     """A directory where fsync takes no time, for what is done hundreds of times."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as name:
         yield Path(name)
 
 
-def test_a_partition_that_somebody_writes_to_meanwhile_is_left_alone(path: Path) -> None:
+def test_a_partition_that_somebody_writes_to_meanwhile_is_left_alone(path):
     write(path)
     longer = path.parent / "copy" / path.name
     shutil.copytree(path, longer)
@@ -51,7 +47,7 @@ def test_a_partition_that_somebody_writes_to_meanwhile_is_left_alone(path: Path)
     assert nothing_left(path)
 
 
-def test_places_where_a_broker_would_trip_over_it_are_refused(path: Path, tmp_path: Path) -> None:
+def test_places_where_a_broker_would_trip_over_it_are_refused(path, tmp_path):
     (path.parent / "meta.properties").write_text("version=1\n")
     write(path)
     for target in (path / "other-0", path.parent / "deep" / "other-0"):
@@ -71,7 +67,7 @@ def test_places_where_a_broker_would_trip_over_it_are_refused(path: Path, tmp_pa
         PartitionWriter(path.with_name("other-0"))
 
 
-def begin(path: Path, scenario: str) -> None:
+def begin(path, scenario):
     """What is there before."""
     path.parent.mkdir(parents=True)
     if scenario != "new":
@@ -83,20 +79,20 @@ def begin(path: Path, scenario: str) -> None:
         write(path, 0)
 
 
-def go_on(path: Path, scenario: str) -> None:
+def go_on(path, scenario):
     """What is interrupted."""
-    options: dict[str, Any] = {"config": SMALL, "batch_size": 400, "topic_id": TOPIC_ID, "leader_epoch": 3}
+    options = {"config": SMALL, "batch_size": 400, "topic_id": TOPIC_ID, "leader_epoch": 3}
     with PartitionWriter(path, truncate_tail=scenario == "torn", **options) as writer:
         writer.append(columns_of(draw(60, 6)))
         writer.append(columns_of(draw(30, 7)), producer=(8, 0), transactional=True)
         writer.abort_transaction(producer=(8, 0))
 
 
-def digest(path: Path) -> str:
+def digest(path):
     return hashlib.sha256(repr(files_in(path)).encode()).hexdigest()
 
 
-def is_prefix(path: Path, old: dict[str, bytes], new: dict[str, bytes]) -> bool:
+def is_prefix(path, old, new):
     """Whether a partition is as before, with some of the new segments, each whole, and nothing lost."""
     found = files_in(path)
     logs = sorted(name for name in new if name.endswith(".log"))
@@ -118,10 +114,10 @@ SCENARIOS = ("new", "append", "torn", "empty")
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("code", thinned([errno.ENOSPC, errno.EIO], 2))
-def test_the_nth_failure_is_told_and_leaves_what_was_there(memory: Path, scenario: str, code: int) -> None:
+def test_the_nth_failure_is_told_and_leaves_what_was_there(memory, scenario, code):
     step = 7 if code == errno.EIO or not THOROUGH else 1 if scenario == "append" else 3
 
-    def fault(name: str) -> None:
+    def fault(name):
         raise OSError(code, os.strerror(code))
 
     n_told = 0
@@ -174,7 +170,7 @@ for n in range(1, 5000, step):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Path, scenario: str) -> None:
+def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory, scenario):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     step = 2 if scenario != "append" else 1 if THOROUGH else 4
     command = [sys.executable, "-c", KILLED, str(memory), scenario, str(step)]
@@ -184,7 +180,7 @@ def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Pa
     begin(memory / "before" / "logs" / "orders-0", scenario)
     old = files_in(memory / "before" / "logs" / "orders-0")
     new = files_in(memory / str(n_points + step) / "logs" / "orders-0")
-    states: dict[str, bool] = {}
+    states = {}
     for n in range(1, n_points + 1, step):
         path = memory / str(n) / "logs" / "orders-0"
         assert os.listdir(path.parent) in ([], ["orders-0"])

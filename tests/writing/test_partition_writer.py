@@ -1,7 +1,5 @@
 """What is written comes out again; a partition that is there goes on; whatever fails, it is old or whole."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -10,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pyarrow as pa
@@ -51,7 +48,7 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_written_comes_out_again(path: Path, codec: str) -> None:
+def test_what_is_written_comes_out_again(path, codec):
     records = draw(400, 3)
     with PartitionWriter(path, config=SMALL, compression=codec, topic_id=TOPIC_ID) as writer:
         result = writer.append(columns_of(records))
@@ -68,7 +65,7 @@ def test_what_is_written_comes_out_again(path: Path, codec: str) -> None:
     assert nothing_left(path)
 
 
-def test_memory_does_not_grow_with_what_is_written(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_what_is_written(tmp_path):
     program = """
 import resource, sys
 import pyarrow as pa
@@ -94,7 +91,7 @@ print(*peaks)
     assert second - first < 48, "MiB, for 320 MB of records"
 
 
-def test_offsets_are_kept_and_go_on(path: Path) -> None:
+def test_offsets_are_kept_and_go_on(path):
     with PartitionWriter(path, config=SMALL) as writer:
         writer.append(columns_of([record._replace(offset=1000 + 7 * row) for row, record in enumerate(draw(50))]))
         assert writer.next_offset == 1344
@@ -106,7 +103,7 @@ def test_offsets_are_kept_and_go_on(path: Path) -> None:
     assert sound(path) == []
 
 
-def test_a_partition_of_nothing_is_one(path: Path) -> None:
+def test_a_partition_of_nothing_is_one(path):
     with PartitionWriter(path, start_offset=77):
         pass
     assert sorted(files_in(path).items()) == [
@@ -115,7 +112,7 @@ def test_a_partition_of_nothing_is_one(path: Path) -> None:
     assert kafkalog.Partition(path).log_end_offset == 77
 
 
-def test_log_append_time_is_what_all_records_say(path: Path) -> None:
+def test_log_append_time_is_what_all_records_say(path):
     write(path, timestamp_type="LogAppendTime", log_append_time=1234)
     assert {record.timestamp for record in read(path)} == {1234}
     assert set(kafkalog.read_table(path, columns=["timestamp_type"]).column(0).to_pylist()) == {1}
@@ -126,7 +123,7 @@ def test_log_append_time_is_what_all_records_say(path: Path) -> None:
         assert kafkalog.read_table(target, columns=["timestamp_type"]).column(0).to_pylist() == [expected] * 5
 
 
-def test_transactions_come_out_as_they_ended(path: Path) -> None:
+def test_transactions_come_out_as_they_ended(path):
     writer = PartitionWriter(path, config=SMALL, batch_size=300, producer=(5, 1))
     writer.append(columns_of(draw(20, 1)))
     writer.append(columns_of(draw(20, 2)), transactional=True)
@@ -159,7 +156,7 @@ def test_transactions_come_out_as_they_ended(path: Path) -> None:
     assert sound(path) == []
 
 
-def test_a_transaction_that_is_left_open_is_warned_of_by_who_appends_records(path: Path) -> None:
+def test_a_transaction_that_is_left_open_is_warned_of_by_who_appends_records(path):
     writer = PartitionWriter(path, config=SMALL)
     writer.append(columns_of(draw(5)))
     for producer in ((7, 0), (8, 3)):
@@ -202,7 +199,7 @@ GOLDEN = ("p-txn-0", "p-headers-0", "p-compact-idem-0", "p-empty-0", "p-segms-0"
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_broker_s_partition_goes_on_in_new_segments(tmp_path: Path, name: str) -> None:
+def test_a_broker_s_partition_goes_on_in_new_segments(tmp_path, name):
     path = tmp_path / "logs" / name
     shutil.copytree(golden_sets.partitions("k44")[name], path)
     old, before = files_in(path), kafkalog.Partition(path)
@@ -232,7 +229,7 @@ def test_a_broker_s_partition_goes_on_in_new_segments(tmp_path: Path, name: str)
     assert nothing_left(path)
 
 
-def test_nothing_appended_changes_nothing(path: Path) -> None:
+def test_nothing_appended_changes_nothing(path):
     write(path)
     old = files_in(path)
     with PartitionWriter(path):
@@ -243,7 +240,7 @@ def test_nothing_appended_changes_nothing(path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_nothing_is_written_under_a_broker(path: Path) -> None:
+def test_nothing_is_written_under_a_broker(path):
     (path.parent / "meta.properties").write_text("version=1\n")
     write(path)
     assert (path.parent / ".lock").exists()
@@ -264,7 +261,7 @@ def test_nothing_is_written_under_a_broker(path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(path.parent / ".lock")], check=True)
 
 
-def test_options_that_contradict_what_is_there_are_refused(path: Path) -> None:
+def test_options_that_contradict_what_is_there_are_refused(path):
     write(path, topic_id=TOPIC_ID, leader_epoch=5)
     with pytest.raises(UnsafePathError, match=TOPIC_ID):
         PartitionWriter(path, topic_id="A" * 21 + "Q")
@@ -292,8 +289,8 @@ def test_options_that_contradict_what_is_there_are_refused(path: Path) -> None:
     assert encode_partition_metadata("x").endswith(b"x")
 
 
-def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path: Path) -> None:
-    cases: list[tuple[Any, type[Exception]]] = [
+def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path):
+    cases = [
         (columns_of([Record(offset=5), Record(offset=5)]), ValueError),
         (columns_of([Record(offset=3), Record(offset=2)]), ValueError),
         (columns_of([Record(timestamp=-2)]), UnwritableError),
@@ -314,7 +311,7 @@ def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path: Path) ->
             writer.append(columns_of(draw(1)))
         assert os.listdir(path.parent) == []
 
-    def fail() -> None:
+    def fail():
         with PartitionWriter(path) as writer:
             writer.append(columns_of(draw(100)))
             raise RuntimeError
@@ -329,7 +326,7 @@ def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path: Path) ->
     assert nothing_left(path)
 
 
-def test_batches_have_to_go_on(path: Path) -> None:
+def test_batches_have_to_go_on(path):
     write(path, 20)
     with kafkalog.Partition(path).segments[0].open() as source:
         (window,) = kafkalog.Partition(path).segments[0].iter_windows(source)
@@ -355,17 +352,17 @@ def test_batches_have_to_go_on(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ forks and cleaners
 
 
-def test_a_marker_has_a_timestamp_that_kafka_would_take(path: Path) -> None:
+def test_a_marker_has_a_timestamp_that_kafka_would_take(path):
     with PartitionWriter(path, producer=(1, 0)) as writer:
         writer.append({"value": [b"x"], "timestamp": [5]}, transactional=True)
         for wrong, error in ((-99, ValueError), (-2, ValueError), (2**63, ValueError), (1.5, TypeError)):
             with pytest.raises(error, match="timestamp must be "):
-                writer.commit_transaction(timestamp=wrong)  # type: ignore[arg-type]
+                writer.commit_transaction(timestamp=wrong)
         writer.commit_transaction(timestamp=-1)
     assert kafkalog.Partition(path).segments[0].batches.max_timestamp.tolist() == [5, -1]
 
 
-def test_a_topic_s_codec_is_taken_if_none_is_said(path: Path) -> None:
+def test_a_topic_s_codec_is_taken_if_none_is_said(path):
     topic = LogConfig(compression_type="zstd", compression_zstd_level=5)
     for number, (given, expected) in enumerate([(None, 4), ("none", 0), ("gzip", 1)]):
         target = path.with_name(f"orders-{number}")
@@ -382,13 +379,13 @@ NO_NAMES = ["orders", "orders-", "-0", "orders-x", "orders-00", "orders-+1", "or
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_names_that_are_no_partition_s_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_are_no_partition_s_are_refused(tmp_path, name):
     with pytest.raises(UnsafePathError):
         PartitionWriter(tmp_path / name)
     assert os.listdir(tmp_path) == []
 
 
-def test_the_longest_name_will_do(tmp_path: Path) -> None:
+def test_the_longest_name_will_do(tmp_path):
     (tmp_path / "logs").mkdir()
     write(tmp_path / "logs" / ("a" * 249 + "-12345"))
     assert sound(tmp_path / "logs" / ("a" * 249 + "-12345")) == []
@@ -417,9 +414,7 @@ def test_the_longest_name_will_do(tmp_path: Path) -> None:
         ({"limits": {}}, TypeError, "limits is a Limits, not dict"),
     ],
 )
-def test_an_option_of_another_kind_is_refused_by_name(
-    options: Any, error: type[Exception], message: str, path: Path
-) -> None:
+def test_an_option_of_another_kind_is_refused_by_name(options, error, message, path):
     with pytest.raises(error, match=message):
         PartitionWriter(path, **options)
     assert not path.exists()
@@ -471,11 +466,11 @@ print(json.dumps(said))
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Path:
+def two(tmp_path):
     return write_two_and_roll(tmp_path / "logs" / "orders-0")
 
 
-def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]:
+def run_two(path, together, seed, locks):
     """What the two said: 0, or which error."""
     together.mkdir()
     names = ("left", "right")
@@ -490,7 +485,7 @@ def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize(("seed", "locks"), thinned(itertools.product(range(5), ["yes", "no"]), 10))
-def test_what_a_writer_appended_beside_another_one_is_there(two: Path, tmp_path: Path, seed: int, locks: str) -> None:
+def test_what_a_writer_appended_beside_another_one_is_there(two, tmp_path, seed, locks):
     said = run_two(two, tmp_path / "together", seed, locks)
     winners = [name for name, error in said.items() if error == 0]
     expected = [b"old 0", b"old 1", *(f"{name} {i}".encode() for name in winners for i in range(3))]

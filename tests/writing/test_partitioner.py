@@ -1,7 +1,5 @@
 """Records go to the partitions that Kafka's producers choose."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 
@@ -29,7 +27,7 @@ VECTORS = {
 }
 
 
-def twin(key: bytes) -> int:
+def twin(key):
     """The same hash, written down once more and slowly."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(key)
@@ -45,25 +43,25 @@ def twin(key: bytes) -> int:
     return h - (h >> 31 << 32)
 
 
-def columns_of(keys: list[bytes | None], values: list[bytes] | None = None) -> RecordColumns:
+def columns_of(keys, values=None):
     (columns,) = record_slices({"key": keys, "value": [b""] * len(keys) if values is None else values})
     return columns
 
 
-def test_hashes_are_kafkas() -> None:
+def test_hashes_are_kafkas():
     assert {key: murmur2(key) for key in VECTORS} == VECTORS
     assert {key: twin(key) for key in VECTORS} == VECTORS
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_hashing_a_column_is_hashing_each_key(keys: list[bytes]) -> None:
+def test_hashing_a_column_is_hashing_each_key(keys):
     data = np.frombuffer(b"".join(keys), np.uint8)
     column = BinaryColumn(np.cumsum([0, *map(len, keys)], dtype=np.int64), data)
     assert hash_keys(column).tolist() == [twin(key) for key in keys]
     assert hash_keys(column.slice(len(keys) // 2, len(keys))).tolist() == [twin(k) for k in keys[len(keys) // 2 :]]
 
 
-def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn() -> None:
+def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn():
     columns = columns_of([None] * 7, [b"v" * 93] * 7)  # 100 bytes each
     assert Partitioner(3, sticky_bytes=200).assign(columns).tolist() == [0, 0, 1, 1, 2, 2, 0]
     assert Partitioner(3, sticky_bytes=201).assign(columns).tolist() == [0, 0, 0, 1, 1, 1, 2]
@@ -72,13 +70,13 @@ def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn() -
     assert Partitioner(3, sticky_bytes=200).assign(mixed).tolist() == [0, (murmur2(b"foobar") & 0x7FFFFFFF) % 3, 0, 1]
 
 
-def test_a_table_without_keys_takes_turns_as_well() -> None:
+def test_a_table_without_keys_takes_turns_as_well():
     columns = RecordColumns(3, {"offset": np.arange(3)})
     assert Partitioner(2, sticky_bytes=7).assign(columns).tolist() == [0, 1, 0]
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=3), st.integers(0, 60)), min_size=1), st.integers(1, 9))
-def test_it_does_not_matter_how_records_are_sliced(records: list[tuple[bytes | None, int]], n_slices: int) -> None:
+def test_it_does_not_matter_how_records_are_sliced(records, n_slices):
     columns = columns_of([key for key, _ in records], [b"v" * size for _, size in records])
     whole = Partitioner(4, sticky_bytes=100).assign(columns)
     sliced = Partitioner(4, sticky_bytes=100)
@@ -87,7 +85,7 @@ def test_it_does_not_matter_how_records_are_sliced(records: list[tuple[bytes | N
     assert np.concatenate(parts).tolist() == whole.tolist()
 
 
-def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused() -> None:
+def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused():
     for offsets in ([0, 4], [-1, 2], [2, 1]):
         with pytest.raises(ValueError, match="does not lie"):
             hash_keys(BinaryColumn(np.array(offsets, np.int64), np.zeros(3, np.uint8)))
@@ -95,7 +93,7 @@ def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused() -> None:
         kernels.hash_keys(np.zeros(3, np.int64), np.zeros(0, np.uint8), np.zeros(1, np.int32))
 
 
-def test_gathering_takes_no_byte_from_outside_of_its_column() -> None:
+def test_gathering_takes_no_byte_from_outside_of_its_column():
     data = np.frombuffer(b"abcdef", np.uint8)
     good = np.array([0, 1, 3, 6], np.int64)
     column = BinaryColumn(good, data, np.array([True, False, True]))
@@ -117,6 +115,6 @@ def test_gathering_takes_no_byte_from_outside_of_its_column() -> None:
 
 
 @pytest.mark.parametrize(("n", "sticky"), [(0, 1), (-1, 1), (2**31, 1), (1, 0)])
-def test_impossible_numbers_are_refused(n: int, sticky: int) -> None:
+def test_impossible_numbers_are_refused(n, sticky):
     with pytest.raises(ValueError, match=r"n_partitions|sticky_bytes"):
         Partitioner(n, sticky_bytes=sticky)

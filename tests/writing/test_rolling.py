@@ -1,13 +1,10 @@
 """Segments are rolled where brokers rolled them, by each of the conditions and by all of them together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from writing import batch_table
 
 from kafkalog import LogConfig
-from kafkalog.records.batch_table import BatchTable
 from kafkalog.writing.segment_writer import SegmentRoll, rolled_base_offset
 
 pytestmark = pytest.mark.kernels
@@ -15,7 +12,7 @@ pytestmark = pytest.mark.kernels
 INT32_MAX = 2**31 - 1
 
 
-def broker_rolls(base: int, batches: BatchTable, conditions: LogConfig, jitter_ms: int = 0) -> int:
+def broker_rolls(base, batches, conditions, jitter_ms=0):
     """`LogSegment.shouldRoll` and `append`, a batch at a time, as they are written in Java."""
     size, since, first, largest, last_time = 0, 0, None, -1, -1
     n_offset = n_time = 0
@@ -45,7 +42,7 @@ def broker_rolls(base: int, batches: BatchTable, conditions: LogConfig, jitter_m
     return len(batches)
 
 
-def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
+def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches():
     rng = np.random.default_rng(7)
     stops = []
     for _ in range(800):
@@ -76,7 +73,7 @@ def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
     assert 200 < sum(stops) < 780
 
 
-def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
+def test_an_offset_that_is_too_far_rolls_even_an_empty_segment():
     far = batch_table(100, [INT32_MAX, INT32_MAX + 1])
     assert SegmentRoll(0, LogConfig()).take(far) == 1
     assert SegmentRoll(0, LogConfig()).take(far[1:]) == 0
@@ -87,7 +84,7 @@ def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
     assert rolled_base_offset(far, 1, 5) == 101
 
 
-def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
+def test_settings_that_no_segment_can_be_written_with_are_refused():
     for wrong in (
         {"segment_bytes": 0},
         {"segment_bytes": 2**31},

@@ -1,14 +1,9 @@
 """Rows come to the partitions that columns or Kafka's partitioner say, in their order, and wait there for more."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +20,14 @@ from kafkalog.writing.partitioner import murmur2
 from kafkalog.writing.routing import Routed, Router, WaitingRecords
 
 
-def route(router: Router, columns: dict[str, Any], first_row: int = 0) -> list[tuple[str, list[bytes | None], bool]]:
+def route(router, columns, first_row=0):
     (batch,) = pa.table(columns).to_batches()
     reader = ColumnReader(batch.schema)
     routed = router.route(reader.read(batch, first_row), batch, reader, first_row)
     return [(str(each.key), each.columns.value.to_pylist(), each.is_owned) for each in routed]
 
 
-def by_column(_topic: str) -> None:
+def by_column(_topic):
     """Every topic goes by its column."""
 
 
@@ -40,17 +35,17 @@ VALUES = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())])
-def test_columns_say_topic_and_partition_and_the_order_is_kept(kind: pa.DataType) -> None:
+def test_columns_say_topic_and_partition_and_the_order_is_kept(kind):
     topics = pa.array(["b", "a", "b", "b", "a", "b"]).cast(kind)
     found = route(Router(by_column), {"value": VALUES, "topic": topics, "partition": [1, 0, 0, 1, 0, 0]})
     assert found == [("b-0", [b"2", b"5"], True), ("b-1", [b"0", b"3"], True), ("a-0", [b"1", b"4"], True)]
     assert route(Router(by_column, topic="t"), {"value": VALUES}) == [("t-0", VALUES, False)]
 
 
-def test_each_topic_is_asked_for_once_and_spread_over_as_many_partitions_as_it_has() -> None:
+def test_each_topic_is_asked_for_once_and_spread_over_as_many_partitions_as_it_has():
     asked = []
 
-    def n_partitions(topic: str) -> int | None:
+    def n_partitions(topic):
         asked.append(topic)
         return {"one": 1, "many": 5}.get(topic)
 
@@ -62,7 +57,7 @@ def test_each_topic_is_asked_for_once_and_spread_over_as_many_partitions_as_it_h
         "topic": ["many", "one", "column", "many", "one", "column"],
         "partition": [7, 7, 7, 7, 7, 8],
     }
-    expected: dict[str, list[bytes | None]] = {"one-0": [b"1", b"4"], "column-7": [b"2"], "column-8": [b"5"]}
+    expected = {"one-0": [b"1", b"4"], "column-7": [b"2"], "column-8": [b"5"]}
     for row in (0, 3):
         expected.setdefault(f"many-{(murmur2(keys[row]) & 0x7FFFFFFF) % 5}", []).append(VALUES[row])
     for _ in range(2):
@@ -70,7 +65,7 @@ def test_each_topic_is_asked_for_once_and_spread_over_as_many_partitions_as_it_h
     assert asked == ["many", "one", "column"]
 
 
-def test_what_is_no_place_is_refused_with_its_row() -> None:
+def test_what_is_no_place_is_refused_with_its_row():
     for column, what in [
         ({"topic": ["a", None]}, "null topic present in the data (column 'topic', row 8)"),
         ({"topic": pa.nulls(2, pa.string())}, "row 7)"),
@@ -87,20 +82,20 @@ def test_what_is_no_place_is_refused_with_its_row() -> None:
 KEY = TopicPartition("t", 0)
 
 
-def waiting(tmp_path: Path, writer: PartitionWriter | None = None, **options: Any) -> WaitingRecords:
+def waiting(tmp_path, writer=None, **options):
     return WaitingRecords(lambda _key: writer, path=tmp_path, batch_size=1000, hint="sort them", **options)
 
 
-def records(offsets: list[int] | None, n: int = 0) -> Routed:
+def records(offsets, n=0):
     n = n if offsets is None else len(offsets)
-    columns: dict[str, Any] = {"value": [b"v" * 10] * n}
+    columns = {"value": [b"v" * 10] * n}
     if offsets is not None:
         columns["offset"] = pa.array(offsets, pa.int64())
     (batch,) = pa.table(columns).to_batches()
     return Routed(KEY, ColumnReader(batch.schema).read(batch), True)
 
 
-def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path: Path) -> None:
+def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path):
     for between in (False, True):
         held = waiting(tmp_path)
         held.give(records([3, 5]))
@@ -116,14 +111,14 @@ def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path: Path) -> Non
         assert (partition.first_offset, partition.next_offset, partition.n_records) == (3, 2**63 - 1, 3)
 
 
-def test_a_log_that_goes_on_says_where(tmp_path: Path) -> None:
+def test_a_log_that_goes_on_says_where(tmp_path):
     with PartitionWriter(tmp_path / "t-0", start_offset=7) as writer:
         held = waiting(tmp_path, writer)
         with pytest.raises(UnwritableError, match="the input has offset 3, but the log continues at 7"):
             held.give(records([3]))
 
 
-def test_records_with_and_without_offsets_follow_one_another(tmp_path: Path) -> None:
+def test_records_with_and_without_offsets_follow_one_another(tmp_path):
     with PartitionWriter(tmp_path / "t-0") as writer:
         held = waiting(tmp_path, writer)
         for routed in (records(None, 2), records([4, 9]), records(None, 2)):
@@ -134,9 +129,7 @@ def test_records_with_and_without_offsets_follow_one_another(tmp_path: Path) -> 
     assert kafkalog.read_table(tmp_path / "t-0").column("offset").to_pylist() == [0, 1, 4, 9, 10, 11]
 
 
-def test_a_large_batch_waits_for_several_and_a_shared_one_gets_its_own_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_batch_waits_for_several_and_a_shared_one_gets_its_own_memory(tmp_path, monkeypatch):
     held = waiting(tmp_path)
     shared = records(None, 5)
     held.give(Routed(KEY, shared.columns, False))
@@ -172,14 +165,14 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], count_open_files() - before
 """
 
 
-def limited(path: Path, soft: int, hard: int, **options: Any) -> list[str]:
+def limited(path, soft, hard, **options):
     command = [sys.executable, "-c", LIMITED, str(path), str(soft), str(hard), repr(options)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("options", thinned([{}, {"partitions": 100}, {"dry_run": True}], 3))
-def test_more_partitions_than_may_be_open_are_refused_with_what_helps(tmp_path: Path, options: Any) -> None:
+def test_more_partitions_than_may_be_open_are_refused_with_what_helps(tmp_path, options):
     said, rest = limited(tmp_path / "log", 64, 120, **options)
     assert "open files, but its limit is 120" in said
     assert "ulimit -n" in said
@@ -187,7 +180,7 @@ def test_more_partitions_than_may_be_open_are_refused_with_what_helps(tmp_path: 
     assert os.listdir(tmp_path) == []
 
 
-def with_files_open(n_spare: int, action: Callable[[], object]) -> None:
+def with_files_open(n_spare, action):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (count_open_files() + n_spare, hard))
     try:
@@ -196,8 +189,8 @@ def with_files_open(n_spare: int, action: Callable[[], object]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_file_too_many_names_the_limit(tmp_path: Path) -> None:
-    def write_many() -> None:
+def test_a_file_too_many_names_the_limit(tmp_path):
+    def write_many():
         writers = []
         try:
             for number in range(20):
@@ -212,7 +205,7 @@ def test_a_file_too_many_names_the_limit(tmp_path: Path) -> None:
     assert "ulimit -n" in caught.value.__notes__[0]
 
 
-def test_an_empty_batch_goes_nowhere() -> None:
+def test_an_empty_batch_goes_nowhere():
     table = pa.table({"value": pa.array([], pa.binary()), "topic": pa.array([], pa.string())})
     batch = pa.RecordBatch.from_pylist([], table.schema)
     assert list(Router(by_column).route(RecordColumns.empty(["value"]), batch, ColumnReader(table.schema))) == []

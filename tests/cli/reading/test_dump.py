@@ -1,11 +1,8 @@
 """`kafkalog dump`, run as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -18,10 +15,10 @@ HEADERS = golden_sets.LOG_DIR / "p-headers-0" / f"{0:020d}.log"
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+def run(capfdbinary):
     """Call `main`: exit code, lines of stdout, stderr."""
 
-    def call(*argv: object) -> tuple[int, list[str], str]:
+    def call(*argv):
         code = main(["dump", *map(str, argv)])
         captured = capfdbinary.readouterr()
         return code, captured.out.decode().split("\n")[:-1], captured.err.decode()
@@ -30,7 +27,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def damaged(tmp_path):
     path = Path(shutil.copy(HEADERS, tmp_path))
     data = bytearray(path.read_bytes())
     data[1000] ^= 1
@@ -38,27 +35,27 @@ def damaged(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_healthy_log_is_printed_and_good(run: Any) -> None:
+def test_a_healthy_log_is_printed_and_good(run):
     code, out, err = run(HEADERS)
     assert (code, err) == (0, "")
     assert out[:2] == [f"Dumping {HEADERS}", "Log starting offset: 0"]
     assert out[2].startswith("baseOffset: 0 lastOffset: 41 count: 42 ")
 
 
-def test_gaps_between_offsets_are_listed_and_no_damage(run: Any) -> None:
+def test_gaps_between_offsets_are_listed_and_no_damage(run):
     path = TXN / f"{14:020d}.log"
     code, _, err = run("--deep-iteration", path)
     assert (code, err) == (0, f"Non-consecutive offsets in {path}\n  -1 is followed by 14\n")
 
 
-def test_a_wrong_checksum_is_shown_said_and_exit_code_1(run: Any, damaged: Path) -> None:
+def test_a_wrong_checksum_is_shown_said_and_exit_code_1(run, damaged):
     code, out, err = run(damaged)
     assert code == 1
     assert sum(line.endswith("isvalid: false") for line in out) == 1
     assert err.startswith(f"kafkalog: damage: {damaged}@0 base_offset=0: crc_mismatch")
 
 
-def test_an_error_comes_behind_what_was_printed(run: Any, damaged: Path) -> None:
+def test_an_error_comes_behind_what_was_printed(run, damaged):
     whole = run(damaged)[1]
     damaged.write_bytes(damaged.read_bytes() + bytes(50))
     code, out, err = run(damaged)
@@ -71,7 +68,7 @@ def test_an_error_comes_behind_what_was_printed(run: Any, damaged: Path) -> None
     assert "zero_fill" in err
 
 
-def test_control_characters_of_records_do_not_reach_the_terminal(run: Any, tmp_path: Path) -> None:
+def test_control_characters_of_records_do_not_reach_the_terminal(run, tmp_path):
     value = "a\tb\x1b[31m\x07\r\x7f\x9bc é \nd".encode()
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"k\x00", value, [(b"\x1b]", None)])]))
@@ -81,7 +78,7 @@ def test_control_characters_of_records_do_not_reach_the_terminal(run: Any, tmp_p
     assert out[4:] == ["d"]
 
 
-def test_json_has_the_values_of_headers(run: Any) -> None:
+def test_json_has_the_values_of_headers(run):
     code, out, _ = run("--json", "--print-data-log", "--encoding", "utf8", HEADERS)
     rows = [json.loads(line) for line in out]
     assert code == 0
@@ -93,7 +90,7 @@ def test_json_has_the_values_of_headers(run: Any) -> None:
     assert "key" not in json.loads(run("--json", "--deep-iteration", HEADERS)[1][2])
 
 
-def test_files_are_taken_as_the_tool_takes_them(run: Any) -> None:
+def test_files_are_taken_as_the_tool_takes_them(run):
     first, second = (TXN / f"{offset:020d}.log" for offset in (0, 14))
     _, expected, _ = run("--deep-iteration", first, second)
     for arguments in (
@@ -107,7 +104,7 @@ def test_files_are_taken_as_the_tool_takes_them(run: Any) -> None:
     assert "FILE" in err
 
 
-def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_usage(run, tmp_path):
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"abc")]))
     for arguments, said in (
@@ -125,7 +122,7 @@ def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
         assert said in err
 
 
-def test_other_exit_codes(run: Any, tmp_path: Path) -> None:
+def test_other_exit_codes(run, tmp_path):
     assert run(tmp_path / "nope.log")[0] == 3
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2()], attributes=5))

@@ -1,10 +1,6 @@
 """What `ls`, `verify` and `index-stats` print about many partitions, torn tails and damage."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from builder import batch_v2, record_v2
@@ -13,7 +9,7 @@ from kafkalog.cli import main
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Path:
+def logs(tmp_path):
     for number in range(4):
         (tmp_path / f"t-{number}").mkdir()
         batches = [batch_v2([record_v2(at) for at in range(5)], base_offset=base) for base in (0, 5, 10)]
@@ -21,7 +17,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ls_counts_the_records_that_can_be_read(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ls_counts_the_records_that_can_be_read(logs, capsys):
     (logs / "log-start-offset-checkpoint").write_text("0\n2\nt 1 7\nt 2 10\n")
     assert main(["ls", str(logs), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -32,7 +28,7 @@ def test_ls_counts_the_records_that_can_be_read(logs: Path, capsys: pytest.Captu
     assert lines[-1].endswith("43 records")
 
 
-def test_ls_marks_a_torn_tail(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ls_marks_a_torn_tail(logs, capsys):
     log = logs / "t-1" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes() + bytes.fromhex("000000000000000f"))
     assert main(["ls", str(logs)]) == 0
@@ -41,9 +37,7 @@ def test_ls_marks_a_torn_tail(logs: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("command", ["ls", "verify"])
-def test_damaged_partitions_are_listed_before_the_total(
-    logs: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_damaged_partitions_are_listed_before_the_total(logs, capsys, command):
     for number in (1, 3):
         log = logs / f"t-{number}" / f"{0:020d}.log"
         data = bytearray(log.read_bytes())
@@ -55,7 +49,7 @@ def test_damaged_partitions_are_listed_before_the_total(
     assert total.startswith("total: ")
 
 
-def test_a_line_a_partition_or_a_segment(log_dir: Path, run_lines: Any) -> None:
+def test_a_line_a_partition_or_a_segment(log_dir, run_lines):
     code, out, err = run_lines("index-stats", log_dir)
     assert (code, err) == (0, "")
     assert len(out) == 1 + 10 + 1
@@ -69,7 +63,7 @@ def test_a_line_a_partition_or_a_segment(log_dir: Path, run_lines: Any) -> None:
     assert out[1].split()[:3] == ["p-txn-0", "15,973", "13"]
 
 
-def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any) -> None:
+def test_json_is_an_object_a_partition_or_segment(log_dir, run_lines):
     code, out, _ = run_lines("index-stats", log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
     rows = [json.loads(line) for line in out]
     assert code == 0
@@ -89,13 +83,13 @@ def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any)
         (["--plot", "x.bmp"], "ends in .svg"),
     ],
 )
-def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run_lines: Any) -> None:
+def test_wrong_usage_is_said(options, message, log_dir, run_lines):
     code, out, err = run_lines("index-stats", log_dir, *options)
     assert (code, out) == (2, [])
     assert message in err
 
 
-def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run_lines: Any) -> None:
+def test_damage_is_said_and_the_rest_is_measured(log_dir_copy, run_lines):
     partition = log_dir_copy / "p-zstd-java-0"
     with (partition / "00000000000000000000.log").open("r+b") as file:
         file.seek(5000)

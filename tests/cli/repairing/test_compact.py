@@ -1,9 +1,6 @@
 """`kafkalog compact`: what it says, and what it ends with."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from compactions import RandomPartition
@@ -16,7 +13,7 @@ NOW = 1_795_000_000_000
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(tmp_path):
     for number in range(2):
         directory = tmp_path / "data" / f"t-{number}"
         directory.mkdir(parents=True)
@@ -24,7 +21,7 @@ def log_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_what_is_removed_is_said(log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_removed_is_said(log_dir, tmp_path, capsys):
     options = ["--topics", "t", "--now", "2026-11-18T00:00Z"]
     assert main(["compact", str(log_dir), *options, "--dry-run"]) == 0
     printed = capsys.readouterr()
@@ -43,7 +40,7 @@ def test_what_is_removed_is_said(log_dir: Path, tmp_path: Path, capsys: pytest.C
     assert "old files kept" in capsys.readouterr().err
 
 
-def test_damage_and_wrong_usage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_and_wrong_usage(log_dir, capsys):
     for arguments in (
         ["--dry-run", "--passes", "4"],
         [],

@@ -1,11 +1,7 @@
 """`kafkalog truncate`, `trim` and `recover`: their output and exit codes."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
@@ -17,19 +13,19 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     target = tmp_path / "data" / "p-txn-0"
     shutil.copytree(golden_sets.partitions("k44")["p-txn-0"], target)
     return target
 
 
-def run(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
+def run(capsys, *arguments):
     code = main([*map(str, arguments)])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
 
-def test_the_end_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_the_end_goes(partition, tmp_path, capsys):
     code, out, err = run(capsys, "truncate", partition, "--to-offset", 200, "--dry-run")
     assert code == 0
     assert "2 segments deleted" in out
@@ -41,7 +37,7 @@ def test_the_end_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
     assert code == 0
 
 
-def test_the_start_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_the_start_goes(partition, tmp_path, capsys):
     backup = tmp_path / "old"
     code, out, err = run(capsys, "trim", partition, "--before-offset", 200, "--in-place", "--backup", backup)
     assert (code, "offsets 200..430  3 segments deleted" in out) == (0, True)
@@ -50,7 +46,7 @@ def test_the_start_goes(partition: Path, tmp_path: Path, capsys: Capture) -> Non
 
 
 @pytest.mark.parametrize("place", [("truncate", "--to-offset"), ("trim", "--before-offset")])
-def test_a_partition_that_cannot_be_cut_is_damage(partition: Path, tmp_path: Path, capsys: Capture, place: Any) -> None:
+def test_a_partition_that_cannot_be_cut_is_damage(partition, tmp_path, capsys, place):
     command, option = place
     other = partition.parent / "p-txn-1"
     shutil.copytree(partition, other)
@@ -72,7 +68,7 @@ def test_a_partition_that_cannot_be_cut_is_damage(partition: Path, tmp_path: Pat
     assert run(capsys, command, partition.parent, option, at, "--dry-run")[0] == 0
 
 
-def test_wrong_usage(partition: Path, capsys: Capture) -> None:
+def test_wrong_usage(partition, capsys):
     for arguments in (
         ["truncate", partition, "--dry-run"],
         ["truncate", partition, "--to-offset", "x", "--dry-run"],
@@ -85,7 +81,7 @@ def test_wrong_usage(partition: Path, capsys: Capture) -> None:
         assert run(capsys, *arguments)[0] == 2, arguments
 
 
-def test_damage_beyond_the_most_findings_is_counted(partition: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_damage_beyond_the_most_findings_is_counted(partition, tmp_path, capsys):
     shutil.copytree(partition, partition.parent / "p-txn-1")
     for path in partition.parent.iterdir():
         (path / "server.log").write_text("not a segment")
@@ -98,7 +94,7 @@ def test_damage_beyond_the_most_findings_is_counted(partition: Path, tmp_path: P
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(tmp_path):
     source = golden_sets.unpacked("k44")
     root = tmp_path / "data"
     root.mkdir()
@@ -108,13 +104,13 @@ def log_dir(tmp_path: Path) -> Path:
     return root
 
 
-def run_recover(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
+def run_recover(capsys, *arguments):
     code = main(["recover", *map(str, arguments)])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
 
-def test_a_healthy_log_dir_gets_its_marker(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_healthy_log_dir_gets_its_marker(log_dir, tmp_path, capsys):
     code, out, err = run_recover(capsys, log_dir, "-o", tmp_path / "out")
     assert code == 0
     assert out.count("1 file rebuilt") == 2  # leader epochs: one that begins at the log end goes, as in a broker
@@ -122,7 +118,7 @@ def test_a_healthy_log_dir_gets_its_marker(log_dir: Path, tmp_path: Path, capsys
     assert (tmp_path / "out" / ".kafka_cleanshutdown").exists()
 
 
-def test_damage_is_said_and_counted(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_damage_is_said_and_counted(log_dir, tmp_path, capsys):
     log = sorted((log_dir / "p-txn-0").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[70] ^= 1
@@ -142,7 +138,7 @@ def test_damage_is_said_and_counted(log_dir: Path, tmp_path: Path, capsys: Captu
     assert (code, "0 segments" in err) == (0, True)
 
 
-def test_wrong_usage_in_recover(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_wrong_usage_in_recover(log_dir, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     for arguments, code in (
         ([log_dir], 2),
@@ -157,7 +153,7 @@ def test_wrong_usage_in_recover(log_dir: Path, tmp_path: Path, capsys: Capture) 
         assert run_recover(capsys, *arguments)[0] == code, arguments
 
 
-def test_a_name_that_stops_a_broker_is_damage(log_dir: Path, capsys: Capture) -> None:
+def test_a_name_that_stops_a_broker_is_damage(log_dir, capsys):
     (log_dir / "p-txn-0" / "server.log").write_text("mine")
     code, _, err = run_recover(capsys, log_dir, "--dry-run")
     assert code == 1

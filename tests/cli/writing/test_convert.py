@@ -1,7 +1,5 @@
 """`kafkalog convert`: what it says, and what it ends with."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -17,22 +15,22 @@ from kafkalog.cli import main
 Capture = pytest.CaptureFixture[str]
 
 
-def run(capsys: Capture, source: Path, output: Path, *arguments: object) -> tuple[int, str, str]:
+def run(capsys, source, output, *arguments):
     code = main(["convert", *map(str, (source, "-o", output, *arguments))])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
 
-def test_a_partition_is_converted_and_summed_up(tmp_path: Path, capsys: Capture) -> None:
+def test_a_partition_is_converted_and_summed_up(tmp_path, capsys):
     source = golden_sets.partitions("k28")["p-v1-none-0"]
     code, out, _ = run(capsys, source, tmp_path / "copy", "--compression", "zstd", "--compression-level", "5")
     assert code == 0
     assert out.startswith("p-v1-none-0  offsets 0..310  records 310 -> 310  batches 310 -> ")
-    (partition,) = kafkalog.open(tmp_path / "copy").values()  # type: ignore[union-attr]
+    (partition,) = kafkalog.open(tmp_path / "copy").values()
     assert {int(codec) for segment in partition.segments for codec in segment.batches.codec} == {kf.Codec.ZSTD}
 
 
-def test_json_has_a_line_a_partition_and_a_dry_run_writes_nothing(tmp_path: Path, capsys: Capture) -> None:
+def test_json_has_a_line_a_partition_and_a_dry_run_writes_nothing(tmp_path, capsys):
     root = golden_sets.unpacked("k44")
     arguments = ["-t", "p-multi", "--drop", "key starts_with key-1", "--json", "--dry-run"]
     code, out, err = run(capsys, root, tmp_path / "copy", *arguments)
@@ -46,7 +44,7 @@ def test_json_has_a_line_a_partition_and_a_dry_run_writes_nothing(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_records_are_kept_dropped_and_redacted_as_said(tmp_path: Path, capsys: Capture) -> None:
+def test_records_are_kept_dropped_and_redacted_as_said(tmp_path, capsys):
     source = golden_sets.partitions("k44")["p-multi-0"]
     (tmp_path / "secret").write_text("pepper\n")
     arguments = [
@@ -76,7 +74,7 @@ def test_records_are_kept_dropped_and_redacted_as_said(tmp_path: Path, capsys: C
     assert "redacted" in out
 
 
-def test_segments_are_cut_by_settings(tmp_path: Path, capsys: Capture) -> None:
+def test_segments_are_cut_by_settings(tmp_path, capsys):
     source = golden_sets.partitions("k44")["p-none-java-0"]
     code, _, _ = run(capsys, source, tmp_path / "t-0", "--segment-bytes", "2M", "--config", "index.interval.bytes=0")
     assert code == 0
@@ -84,7 +82,7 @@ def test_segments_are_cut_by_settings(tmp_path: Path, capsys: Capture) -> None:
     assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size > 8 * 20
 
 
-def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsys: Capture) -> None:
+def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path, capsys):
     source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
     file = source / kf.segment_file_name(0)
     data = bytearray(file.read_bytes())
@@ -118,16 +116,14 @@ def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsy
         (["--redact", "key=hash", "--redact-secret-file", "/nonexistent/secret"], 3, "No such file"),
     ],
 )
-def test_wrong_usage_is_said(
-    arguments: list[str], code: int, words: str, tmp_path: Path, capsys: Capture, log_dir: Path
-) -> None:
+def test_wrong_usage_is_said(arguments, code, words, tmp_path, capsys, log_dir):
     found, out, err = run(capsys, log_dir, tmp_path / "copy", *arguments)
     assert (found, out) == (code, "")
     assert words in err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:
+def test_a_hash_without_a_secret_is_warned_of(tmp_path, capsys):
     source = golden_sets.partitions("k44")["p-multi-0"]
     (tmp_path / "secret").write_text("pepper\n")
     for options, is_warned in (
@@ -140,7 +136,7 @@ def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -
         assert ("--redact-secret-file" in err) == is_warned
 
 
-def test_internal_topics_are_converted_if_they_are_wanted(tmp_path: Path, capsys: Capture) -> None:
+def test_internal_topics_are_converted_if_they_are_wanted(tmp_path, capsys):
     for name in ("orders", "__consumer_offsets"):
         kafkalog.write_table({"value": [b"1"]}, tmp_path / "log", topic=name)
     code, _, err = run(capsys, tmp_path / "log", tmp_path / "a")

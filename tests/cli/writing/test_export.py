@@ -1,7 +1,5 @@
 """`kafkalog export`, run as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -23,10 +19,10 @@ from kafkalog.cli import main
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+def run(capfdbinary):
     """Call `main`: exit code, bytes of stdout, stderr."""
 
-    def call(*argv: object) -> tuple[int, bytes, str]:
+    def call(*argv):
         code = main([str(arg) for arg in argv])
         captured = capfdbinary.readouterr()
         return code, captured.out, captured.err.decode()
@@ -34,7 +30,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
     return call
 
 
-def test_json_lines_are_those_of_cat(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_json_lines_are_those_of_cat(run, log_dir, tmp_path):
     for more in ([], ["--encoding", "utf8"], ["--columns", "value,offset,segment", "-n", "7"], ["--include-control"]):
         _, lines, _ = run("cat", log_dir, "--json", *more)
         assert run("export", log_dir, "-o", tmp_path / "x.jsonl", "--overwrite", *more)[0] == 0
@@ -42,7 +38,7 @@ def test_json_lines_are_those_of_cat(run: Any, log_dir: Path, tmp_path: Path) ->
         assert run("export", log_dir, "-o", "-", "--format", "jsonl", *more) == (0, lines, "")
 
 
-def test_streams_go_to_stdout(run: Any, log_dir: Path) -> None:
+def test_streams_go_to_stdout(run, log_dir):
     _, out, _ = run("export", log_dir, "-o", "-", "--format", "arrows", "--compression", "zstd")
     assert pa.ipc.open_stream(out).read_all().equals(kafkalog.read_table(log_dir))
     some = ["-t", "p-headers", "-n", "2", "--columns", "offset,key"]
@@ -50,7 +46,7 @@ def test_streams_go_to_stdout(run: Any, log_dir: Path) -> None:
     assert run("export", log_dir, "-o", "-", "--format", "csv", "--null", "-", *some)[1] == b"offset,key\n0,-\n1,-\n"
 
 
-def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_what_is_there_is_6_without_overwrite(run, log_dir, tmp_path):
     to = tmp_path / "x.csv"
     to.write_text("mine")
     code, _, err = run("export", log_dir, "-o", to)
@@ -66,16 +62,14 @@ def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path:
     assert "--overwrite" not in err
 
 
-def damage(log: Path) -> None:
+def damage(log):
     position = int(kafkalog.Segment(log).batches.position[3]) + 80
     data = bytearray(log.read_bytes())
     data[position] ^= 0x10
     log.write_bytes(data)
 
 
-def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
-    run: Any, log_dir_copy: Path, tmp_path: Path
-) -> None:
+def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(run, log_dir_copy, tmp_path):
     damage(log_dir_copy / "p-multi-0" / "00000000000000000000.log")
     to = tmp_path / "x.parquet"
     code, _, err = run("export", log_dir_copy, "-o", to)
@@ -91,21 +85,21 @@ def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
     assert (code, err, pq.read_metadata(to).num_rows) == (0, "", whole)
 
 
-def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_what_is_no_text_is_2_and_names_the_record(run, log_dir, tmp_path):
     code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
     assert code == 2
     assert "is not UTF-8" in err
     assert os.listdir(tmp_path) == []
 
 
-def test_a_directory_that_is_not_there_is_7(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_7(run, log_dir, tmp_path):
     code, _, err = run("export", log_dir, "-o", tmp_path / "nope" / "x.csv")
     assert code == 7
     assert "write_failed: No such file or directory" in err
 
 
 @pytest.mark.parametrize("name", thinned(["x.parquet", "x.arrow", "x.csv", "x.jsonl.gz"], 4))
-def test_a_disk_that_is_full_is_7_and_leaves_nothing(log_dir: Path, tmp_path: Path, name: str) -> None:
+def test_a_disk_that_is_full_is_7_and_leaves_nothing(log_dir, tmp_path, name):
     program = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
@@ -119,7 +113,7 @@ def test_a_disk_that_is_full_is_7_and_leaves_nothing(log_dir: Path, tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
+def long_log(tmp_path_factory, log_dir):
     """A log dir of many copies of a topic: some seconds of work for CSV."""
     root = tmp_path_factory.mktemp("long")
     for number in range(150):
@@ -128,9 +122,7 @@ def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
 
 
 @pytest.mark.parametrize(("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)], 2))
-def test_a_command_that_is_interrupted_leaves_nothing(
-    long_log: Path, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_command_that_is_interrupted_leaves_nothing(long_log, tmp_path, number, code):
     command = [sys.executable, "-m", "kafkalog", "export", str(long_log), "-o", str(tmp_path / "x.csv")]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
@@ -142,12 +134,12 @@ def test_a_command_that_is_interrupted_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_internal_topics_are_left_out_unless_they_are_named(run, log_dir, tmp_path):
     mixed = tmp_path / "mixed"
     for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7"), ("p-txn-0", "__mine-0")):
         shutil.copytree(log_dir / source, mixed / name)
 
-    def topics(*argv: object) -> set[str]:
+    def topics(*argv):
         code, out, err = run("cat", *argv, "--json", "--columns", "topic")
         assert code == 0
         assert ("internal topics are left out: __consumer_offsets;" in err) == (argv == (mixed,))
@@ -178,7 +170,7 @@ OBEYED = "\x7f\x9b31m\u061c\u200e\u202e\u2066\u2028\u2029"
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> Path:
+def hostile(tmp_path):
     """A partition whose values a terminal would obey, or a spreadsheet run."""
     values = [OBEYED, "=1+1", '-2,"x"', "plain", "", "\uff1dA1", "caf\u00e9 \U0001f600"]
     table = pa.table(
@@ -197,7 +189,7 @@ def hostile(tmp_path: Path) -> Path:
         "export -o - --format jsonl --encoding utf8",
     ],
 )
-def test_nothing_in_json_or_text_is_obeyed_by_a_terminal(run: Any, hostile: Path, command: str) -> None:
+def test_nothing_in_json_or_text_is_obeyed_by_a_terminal(run, hostile, command):
     name, *options = command.split()
     code, out, _ = run(name, hostile / f"{0:020d}.log", *options)
     assert code == 0
@@ -209,7 +201,7 @@ def test_nothing_in_json_or_text_is_obeyed_by_a_terminal(run: Any, hostile: Path
         assert OBEYED in [row.get("value") for row in rows]
 
 
-def test_formulas_in_csv_are_escaped_where_that_is_asked_for(run: Any, hostile: Path, tmp_path: Path) -> None:
+def test_formulas_in_csv_are_escaped_where_that_is_asked_for(run, hostile, tmp_path):
     options = ["--encoding", "utf8", "--columns", "key,value"]
     assert run("export", hostile, "-o", tmp_path / "raw.csv", *options)[0] == 0
     assert run("export", hostile, "-o", tmp_path / "safe.csv", *options, "--escape-formulas")[0] == 0

@@ -1,14 +1,10 @@
 """`kafkalog load`, run as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pyarrow as pa
@@ -21,7 +17,7 @@ import kafkalog
 
 
 @pytest.fixture
-def parquet(tmp_path: Path) -> Path:
+def parquet(tmp_path):
     table = {
         "key": [b"a", b"b", None, b"a"],
         "value": [b"1", b"", None, b"4"],
@@ -32,7 +28,7 @@ def parquet(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", thinned(["csv", "jsonl", "arrows"], 3))
-def test_a_pipe_from_export_to_load(log_dir: Path, tmp_path: Path, format: str) -> None:
+def test_a_pipe_from_export_to_load(log_dir, tmp_path, format):
     program = f"{sys.executable} -m kafkalog"
     command = f"{program} export {log_dir} -t p-multi -o - --format {format}"
     command += f" | {program} load - --format {format} -o {tmp_path / format} -q"
@@ -40,7 +36,7 @@ def test_a_pipe_from_export_to_load(log_dir: Path, tmp_path: Path, format: str) 
     assert kafkalog.read_table(tmp_path / format).equals(kafkalog.read_table(log_dir, topics="p-multi"))
 
 
-def test_what_was_written_is_said_in_lines_or_json(run: Any, parquet: Path, tmp_path: Path) -> None:
+def test_what_was_written_is_said_in_lines_or_json(run, parquet, tmp_path):
     code, out, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "t", "--partitions", 2)
     assert code == 0
     assert out.splitlines()[0].startswith("t-0  ")
@@ -62,7 +58,7 @@ def test_what_was_written_is_said_in_lines_or_json(run: Any, parquet: Path, tmp_
     assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "t-1", "u-0"]
 
 
-def test_settings_come_from_a_file_and_from_options(run: Any, parquet: Path, tmp_path: Path) -> None:
+def test_settings_come_from_a_file_and_from_options(run, parquet, tmp_path):
     (tmp_path / "server.properties").write_text("compression.type=zstd\nlog.message.timestamp.type=LogAppendTime\n")
     options = ["--config-file", tmp_path / "server.properties", "--config", "message.timestamp.type=CreateTime"]
     assert run("load", parquet, "-o", tmp_path / "log", "--topic", "t", *options)[0] == 0
@@ -89,7 +85,7 @@ def test_settings_come_from_a_file_and_from_options(run: Any, parquet: Path, tmp
         ["--topic", "t", "--format", "xml"],
     ],
 )
-def test_wrong_usage_is_2_and_a_missing_topic_is_told(run: Any, parquet: Path, tmp_path: Path, options: Any) -> None:
+def test_wrong_usage_is_2_and_a_missing_topic_is_told(run, parquet, tmp_path, options):
     code, out, err = run("load", parquet, "-o", tmp_path / "log", *options)
     assert code == (2 if options else 3)
     assert out == ""
@@ -97,7 +93,7 @@ def test_wrong_usage_is_2_and_a_missing_topic_is_told(run: Any, parquet: Path, t
     assert not (tmp_path / "log").exists()
 
 
-def test_inputs_that_hold_no_records_are_3(run: Any, tmp_path: Path) -> None:
+def test_inputs_that_hold_no_records_are_3(run, tmp_path):
     pair = pa.struct([("key", pa.binary()), ("value", pa.binary())])
     tables = {
         "type": pa.table({"value": [1]}),
@@ -123,7 +119,7 @@ def test_inputs_that_hold_no_records_are_3(run: Any, tmp_path: Path) -> None:
     assert run("load", tmp_path / "offsets.arrow", "-o", tmp_path / "log2", *options, "--no-keep-offsets")[0] == 0
 
 
-def test_what_is_there_and_what_is_locked_is_6(run: Any, parquet: Path, tmp_path: Path) -> None:
+def test_what_is_there_and_what_is_locked_is_6(run, parquet, tmp_path):
     load = ["load", parquet, "-o", tmp_path / "log", "--topic"]
     assert run(*load, "t")[0] == 0
     code, _, err = run(*load, "t")
@@ -135,13 +131,13 @@ def test_what_is_there_and_what_is_locked_is_6(run: Any, parquet: Path, tmp_path
     assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
 
 
-def test_stdin_needs_its_format_and_stands_alone(run: Any, tmp_path: Path) -> None:
+def test_stdin_needs_its_format_and_stands_alone(run, tmp_path):
     assert run("load", "-", "-o", tmp_path / "log", "--topic", "t")[0] == 2
     assert run("load", "-", tmp_path / "x.csv", "--format", "csv", "-o", tmp_path / "log", "--topic", "t")[0] == 2
     assert run("load", "-", "--format", "parquet", "-o", tmp_path / "log", "--topic", "t")[0] == 2
 
 
-def test_install_needs_a_brokers_log_dir(run: Any, parquet: Path, tmp_path: Path) -> None:
+def test_install_needs_a_brokers_log_dir(run, parquet, tmp_path):
     install = ["load", parquet, "-o", tmp_path / "broker", "--topic", "t", "--install"]
     assert run(*install)[0] == 3
     (tmp_path / "broker").mkdir()
@@ -157,7 +153,7 @@ def test_install_needs_a_brokers_log_dir(run: Any, parquet: Path, tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["broker", "x.parquet"]
 
 
-def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_path: Path) -> None:
+def test_the_broker_keeps_its_topic_ids_elsewhere(run, parquet, tmp_path):
     source = golden_sets.unpacked("k44")
     (tmp_path / "metadata").mkdir()
     shutil.copytree(source / "__cluster_metadata-0", tmp_path / "metadata" / "__cluster_metadata-0")
@@ -181,7 +177,7 @@ def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_p
     assert "--install" in err
 
 
-def test_a_record_above_the_topics_limit_is_noted(run: Any, tmp_path: Path) -> None:
+def test_a_record_above_the_topics_limit_is_noted(run, tmp_path):
     path = tmp_path / "large.csv"
     path.write_text("value\n" + "x" * 2_000_000 + "\n")
     code, out, error = run("load", str(path), "-o", str(tmp_path / "log"), "--topic", "t", "--encoding", "utf8")

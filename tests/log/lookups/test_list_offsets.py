@@ -6,10 +6,8 @@ import itertools
 import os
 import random
 import shutil
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import golden_sets
@@ -20,7 +18,7 @@ from builder import batch_v2, record_v2
 from effort import THOROUGH, examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
+from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, BruteForce
 
 import kafkalog
 from kafkalog.errors import CorruptionError
@@ -35,11 +33,11 @@ NAMED = {EARLIEST: "earliest", LATEST: "latest", MAX_TIMESTAMP: "max-timestamp"}
 GOLDEN_CASES = [(name, archive) for name in golden_sets.SETS for archive in ("clean", "unclean")][:5]
 
 
-def named(questions: Sequence[int]) -> list[Any]:
+def named(questions):
     return [NAMED.get(question, question) for question in questions]
 
 
-def without_epochs(questions: Sequence[int], answers: Sequence[Sequence[int]]) -> list[Answer]:
+def without_epochs(questions, answers):
     """The oracle has no epoch for the earliest and the latest offset."""
     return [
         (stamp, offset, -1 if question in (EARLIEST, LATEST) else epoch)
@@ -47,14 +45,14 @@ def without_epochs(questions: Sequence[int], answers: Sequence[Sequence[int]]) -
     ]
 
 
-def around(stamps: Sequence[int], draw: random.Random, most: int = 40) -> list[int]:
+def around(stamps, draw, most=40):
     chosen = [0, 2**62, *draw.sample(list(stamps), min(len(stamps), most))]
     questions = [stamp + more for stamp in chosen for more in (-1, 0, 1) if stamp + more >= 0]
     draw.shuffle(questions)
     return [*NAMED, *questions]
 
 
-def check(partition: kafkalog.Partition, questions: list[int], slowly: BruteForce | None = None) -> list[Answer]:
+def check(partition, questions, slowly=None):
     """All at once, each alone, and each of a partition that has not seen any: always what brute force gives."""
     slowly = slowly or BruteForce(partition)
     expected = [slowly.answer(question) for question in questions]
@@ -70,7 +68,7 @@ def check(partition: kafkalog.Partition, questions: list[int], slowly: BruteForc
 
 
 @pytest.mark.parametrize(("name", "archive"), thinned(GOLDEN_CASES, 3))
-def test_every_golden_partition_answers_as_brute_force_does(name: str, archive: str) -> None:
+def test_every_golden_partition_answers_as_brute_force_does(name, archive):
     opened = kafkalog.open(golden_sets.unpacked(name, archive))
     assert isinstance(opened, kafkalog.LogDir)
     draw = random.Random(name)
@@ -89,16 +87,16 @@ def test_every_golden_partition_answers_as_brute_force_does(name: str, archive: 
     assert magics == ({0, 1, 2} if name == "k28" else {2})
 
 
-def zeroed(path: Path) -> bytes:
+def zeroed(path):
     return bytes(path.stat().st_size)
 
 
-def backwards(path: Path) -> bytes:
+def backwards(path):
     width = 12 if path.suffix == ".timeindex" else 8
     return np.frombuffer(path.read_bytes(), f"V{width}")[::-1].tobytes()
 
 
-def far_ahead(path: Path) -> bytes:
+def far_ahead(path):
     """Each entry with the offset of the last one: all point behind what is asked for."""
     entry = np.dtype(
         [("key", "V8"), ("offset", "V4")] if path.suffix == ".timeindex" else [("offset", "V4"), ("position", "V4")]
@@ -110,7 +108,7 @@ def far_ahead(path: Path) -> bytes:
     return rows.tobytes()
 
 
-DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
+DAMAGE = {
     "missing": lambda path: None,
     "empty": lambda path: b"",
     "zeroed": zeroed,
@@ -121,7 +119,7 @@ DAMAGE: dict[str, Callable[[Path], bytes | None]] = {
 }
 
 
-def swap_among(paths: list[Path]) -> None:
+def swap_among(paths):
     """Each index gets the content of the next one."""
     contents = [path.read_bytes() for path in paths]
     for path, content in zip(paths, contents[1:] + contents[:1], strict=True):
@@ -133,11 +131,9 @@ def swap_among(paths: list[Path]) -> None:
     thinned(itertools.product([*DAMAGE, "swapped"], [(".timeindex",), (".index",), (".timeindex", ".index")]), 5),
     ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )
-def test_answers_stay_the_same_whatever_becomes_of_the_indexes(
-    log_dir_copy: Path, damage: str, suffixes: tuple[str, ...]
-) -> None:
+def test_answers_stay_the_same_whatever_becomes_of_the_indexes(log_dir_copy, damage, suffixes):
     directories = sorted(path for path in log_dir_copy.iterdir() if path.is_dir())
-    questions: dict[Path, list[int]] = {}
+    questions = {}
     before = {}
     for directory in directories:
         partition = kafkalog.Partition(directory)
@@ -173,11 +169,11 @@ class Drawn(NamedTuple):
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> Drawn:
+def partitions(draw):
     """Small timestamps, so that they collide; every format; headers that promise too much; batches and segments left
     empty, as by the cleaner."""
     stamps = st.integers(-1, 12)
-    logs: dict[int, bytes] = {}
+    logs = {}
     offset = draw(st.integers(0, 5))
     for _ in range(draw(st.integers(1, 4))):
         base, data = offset, b""
@@ -192,7 +188,7 @@ def partitions(draw: st.DrawFn) -> Drawn:
     return Drawn(logs, modified, draw(st.one_of(st.just(0), st.integers(0, offset + 2))))
 
 
-def _batch(kind: str, offset: int, stamps: list[int]) -> bytes:
+def _batch(kind, offset, stamps):
     last = offset + len(stamps) - 1
     if kind == "v1":
         return b"".join(builder.message(offset + i, b"k", timestamp=stamp) for i, stamp in enumerate(stamps))
@@ -217,9 +213,7 @@ def _batch(kind: str, offset: int, stamps: list[int]) -> bytes:
 
 @settings(max_examples=examples(150))
 @given(drawn=partitions())
-def test_generated_partitions_answer_as_brute_force_does(
-    drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_generated_partitions_answer_as_brute_force_does(drawn, tmp_path_factory):
     directory = tmp_path_factory.mktemp("generated") / "t-0"
     directory.mkdir()
     for (base, data), modified in zip(drawn.logs.items(), drawn.modified, strict=True):
@@ -235,19 +229,19 @@ def test_generated_partitions_answer_as_brute_force_does(
     shutil.rmtree(directory)
 
 
-def one_segment(directory: Path, *batches: bytes, base: int = 0) -> Path:
+def one_segment(directory, *batches, base=0):
     directory.mkdir(exist_ok=True)
     path = directory / f"{base:020d}.log"
     path.write_bytes(b"".join(batches))
     return path
 
 
-def stamped(base: int, *stamps: int, **options: Any) -> bytes:
+def stamped(base, *stamps, **options):
     records = [builder.record_v2(i, stamp) for i, stamp in enumerate(stamps)]
     return builder.batch_v2(records, base_offset=base, max_timestamp=max(stamps), **options)
 
 
-def test_questions_keep_their_shape(log_dir: Path) -> None:
+def test_questions_keep_their_shape(log_dir):
     partition = kafkalog.Partition(log_dir / "p-multi-0")
     assert type(partition.offset_for_timestamp(0)) is int
     assert type(partition.offset_for_timestamp("latest")) is int
@@ -257,13 +251,13 @@ def test_questions_keep_their_shape(log_dir: Path) -> None:
     assert partition.find_timestamps(2**62).tolist() == (-1, -1, -1)
 
 
-def test_an_empty_directory_answers(tmp_path: Path) -> None:
+def test_an_empty_directory_answers(tmp_path):
     (tmp_path / "t-0").mkdir()
     partition = kafkalog.Partition(tmp_path / "t-0")
     assert partition.offset_for_timestamp(["earliest", "latest", "max-timestamp", 0]).tolist() == [0, 0, -1, -1]
 
 
-def test_epochs_come_from_the_checkpoint_and_a_malformed_one_costs_only_them(tmp_path: Path) -> None:
+def test_epochs_come_from_the_checkpoint_and_a_malformed_one_costs_only_them(tmp_path):
     directory = tmp_path / "t-0"
     one_segment(directory, stamped(0, 5, 90, leader_epoch=4))
     checkpoint = directory / "leader-epoch-checkpoint"
@@ -279,7 +273,7 @@ def test_epochs_come_from_the_checkpoint_and_a_malformed_one_costs_only_them(tmp
     assert found["offset"].tolist() == [0, 2, 0]
 
 
-def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_path: Path) -> None:
+def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_path):
     directory = tmp_path / "t-0"
     one_segment(directory, stamped(0, 10), stamped(1, 20, crc=1), stamped(2, 30))
     partition = kafkalog.Partition(directory)
@@ -290,12 +284,12 @@ def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_
 
 
 @pytest.mark.parametrize("name", ["p-multi-1", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"])
-def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name: str) -> None:
+def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy, name):
     """Any byte of a log or an index may be anything; in a log those of headers, as few others are looked at."""
     directory = log_dir_copy / name
     files = [path for path in sorted(directory.iterdir()) if path.suffix in (".log", ".index", ".timeindex")]
     draw = random.Random(name)
-    looks: list[Callable[[kafkalog.Partition], Any]] = [
+    looks = [
         lambda partition: partition.offset_for_timestamp([0, 1_700_000_200_000, 2**63 - 1]),
         lambda partition: trace_timestamp(partition, "max-timestamp"),
         lambda partition: trace_timestamp(partition, 1_700_000_200_000),
@@ -328,7 +322,7 @@ def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name:
     assert n_answers + n_errors == 5 * n_trials, "every error says where"
 
 
-def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> None:
+def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path):
     last = 2**63 - 1
     path = tmp_path / f"{last:020d}.log"
     path.write_bytes(builder.batch_v2([builder.record_v2(0, key=b"k", value=b"v")], base_offset=last))
@@ -336,7 +330,7 @@ def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> Non
     assert kafkalog.lookup(path, timestamp="latest")[0].offset == last
 
 
-def test_a_later_question_is_answered_as_if_it_were_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_question_is_answered_as_if_it_were_the_first(tmp_path, monkeypatch):
     """What earlier searches walked ended where they had what they looked for: not where later ones begin or end."""
     monkeypatch.setattr(header_reader, "_LEAST_ROWS", 4)
     monkeypatch.setattr(header_reader, "_FIRST_WINDOW_BYTES", 1000)
@@ -389,7 +383,7 @@ MS = 1_700_000_000_000
         (np.array(["earliest", MOMENT], object), [-2, MS]),
     ],
 )
-def test_milliseconds_names_and_moments_are_questions(given: Any, expected: Any) -> None:
+def test_milliseconds_names_and_moments_are_questions(given, expected):
     parsed = parse_timestamps(given)
     assert parsed.dtype == np.int64
     assert parsed.dtype.isnative
@@ -414,31 +408,31 @@ def test_milliseconds_names_and_moments_are_questions(given: Any, expected: Any)
         ("2023-11-14T00:00:00", "time zone"),
     ],
 )
-def test_what_is_no_moment_is_a_value_error_that_says_why(given: Any, message: str) -> None:
+def test_what_is_no_moment_is_a_value_error_that_says_why(given, message):
     with pytest.raises(ValueError, match=message):
         parse_timestamps(given)
 
 
 @pytest.mark.parametrize("given", [1.5, [1.0, 2.0], None, True, [True, False], np.array([True]), b"latest", [object()]])
-def test_what_is_no_timestamp_at_all_is_a_type_error(given: Any) -> None:
+def test_what_is_no_timestamp_at_all_is_a_type_error(given):
     with pytest.raises(TypeError, match="timestamp is milliseconds, a time as text or an aware datetime, not"):
         parse_timestamps(given)
 
 
-def searched(data: bytes, timestamps: list[int], **options: Any) -> TimestampSearch:
+def searched(data, timestamps, **options):
     search = TimestampSearch(np.array(timestamps, np.int64), **options)
     for window in walk(BufferSource(data)):
         search.feed(window)
     return search
 
 
-def batch(base_offset: int, stamps: list[int], largest: int | None = None, **options: Any) -> bytes:
+def batch(base_offset, stamps, largest=None, **options):
     records = [record_v2(i, stamp, b"k", b"v") for i, stamp in enumerate(stamps)]
     largest = max(stamps) if largest is None else largest
     return batch_v2(records, base_offset=base_offset, max_timestamp=largest, **options)
 
 
-def test_batches_that_no_answer_needs_are_not_decoded() -> None:
+def test_batches_that_no_answer_needs_are_not_decoded():
     good, bad = batch(0, [10]), batch(1, [20], crc=7)
     search = searched(good + bad + batch(2, [30]), [5, 10, 21, 30])
     assert search.found["offset"].tolist() == [0, 0, 2, 2]

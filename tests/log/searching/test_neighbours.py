@@ -1,14 +1,10 @@
 """What a damaged batch held is said the same however its segment is cut into windows and tasks."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -22,7 +18,7 @@ from searches import damaged, dense, salvaged
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Reason
+from kafkalog.errors import Reason
 from kafkalog.log.searching.choosing import agreeing
 from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
 from kafkalog.log.searching.resync import Found, find_batches
@@ -33,7 +29,7 @@ from kafkalog.storage.source import BufferSource
 
 
 @contextlib.contextmanager
-def windows_of(window_bytes: int | None) -> Iterator[None]:
+def windows_of(window_bytes):
     """Scans in windows of a size, and without warnings."""
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
@@ -45,7 +41,7 @@ def windows_of(window_bytes: int | None) -> Iterator[None]:
         yield
 
 
-def findings(path: Path, window_bytes: int | None = None, **options: Any) -> list[Finding]:
+def findings(path, window_bytes=None, **options):
     """Those of a scan, in windows of a size."""
     scan = kafkalog.scan(path, on_corruption="skip", **options)
     with windows_of(window_bytes):
@@ -57,9 +53,7 @@ def findings(path: Path, window_bytes: int | None = None, **options: Any) -> lis
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.integers(1, 3), st.sampled_from([1, 2**7, 2**9, 2**12]))
-def test_windows_and_threads_change_no_finding(
-    tmp_path: Path, isolation_level: str, data: st.DataObject, threads: int, window_bytes: int
-) -> None:
+def test_windows_and_threads_change_no_finding(tmp_path, isolation_level, data, threads, window_bytes):
     segment = data.draw(strategies.segments(min_batches=2))
     content = data.draw(strategies.damaged(segment)).data
     # with bytes repeated or left out, a second damage next to them may make a search begin elsewhere
@@ -78,9 +72,7 @@ def test_windows_and_threads_change_no_finding(
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("n_left", [0, 7, 8, 20, 30])
-def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(
-    tmp_path: Path, isolation_level: str, n_left: int
-) -> None:
+def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(tmp_path, isolation_level, n_left):
     # the batch before the tail leaves a gap and reaches into the next segment: only the tail's offset can speak for it
     batches = [batch(0, 1, 20), batch(110, 1, 20), batch(112, 1, 20)]
     path = tmp_path / f"{0:020d}.log"
@@ -92,7 +84,7 @@ def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(
         assert findings(path, window_bytes, isolation_level=isolation_level) == expected
 
 
-def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path: Path) -> None:
+def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path):
     # its gap and the next segment tell that its offset is wrong, wherever the window before it ended
     records = [builder.record_v2(0, 0, b"k", b"v")]
     data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
@@ -106,7 +98,7 @@ def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path: 
 
 
 @pytest.mark.parametrize("mode", ["raise", "stop"])
-def test_what_ends_reading_says_the_same_whether_it_was_read_ahead_or_not(tmp_path: Path, mode: Any) -> None:
+def test_what_ends_reading_says_the_same_whether_it_was_read_ahead_or_not(tmp_path, mode):
     records = [builder.record_v2(0, 0, b"k", b"v")]
     data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
     lost = batch(3, 2, 20)  # the gap before it leaves room for a marker
@@ -128,7 +120,7 @@ def test_what_ends_reading_says_the_same_whether_it_was_read_ahead_or_not(tmp_pa
     assert "passed over" not in str(said)
 
 
-def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path: Path) -> None:
+def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path):
     chance = random.Random(3)
     offset, batches, starts = 0, [], []
     for _ in range(300):
@@ -151,7 +143,7 @@ def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_
     for window_bytes in (1, 200, 1000):
         assert findings(log, window_bytes) == expected, window_bytes
     for task_bytes in (2**10, 2**12):
-        found: list[Finding] = []
+        found = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
             read(plan(log, task_bytes=task_bytes, on_corruption="skip"), report=found.append)
@@ -162,7 +154,7 @@ def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_
 
 
 @pytest.mark.parametrize("n_plain", [1, 3])
-def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_path: Path, n_plain: int) -> None:
+def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_path, n_plain):
     # plain messages are decoded in runs if windows are small
     hidden = builder.wrapper([builder.message(2**48, b"k", b"v", magic=0)], offset=0, magic=0)
     plain = [builder.message(2 + number, b"k", b"v", magic=0) for number in range(n_plain)]
@@ -174,7 +166,7 @@ def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_p
         assert findings(path, window_bytes) == expected
 
 
-def kept(*parts: bytes, base_offset: int = 0, end_offset: int = 2**63 - 1) -> list[int]:
+def kept(*parts, base_offset=0, end_offset=2**63 - 1):
     """The first offsets of the runs that agree."""
     source = BufferSource(b"".join(parts))
     found = Found.concatenate([part.joined() for part in find_batches(source)])
@@ -182,19 +174,19 @@ def kept(*parts: bytes, base_offset: int = 0, end_offset: int = 2**63 - 1) -> li
     return [int(offset) for offset in runs.first_offset]
 
 
-def test_readers_do_not_question_the_epoch_of_a_batch() -> None:
+def test_readers_do_not_question_the_epoch_of_a_batch():
     batches = dense(6)
     batches[3] = batches[3][:12] + (8124).to_bytes(4, "big") + batches[3][16:]
     assert kept(*batches) == [0, 9, 12]
 
 
 @pytest.mark.parametrize(("offset", "is_kept"), [(1, True), (20, True), (900, False), (2**40, False)])
-def test_behind_damage_a_lone_batch_far_away_is_not_believed(offset: int, is_kept: bool) -> None:
+def test_behind_damage_a_lone_batch_far_away_is_not_believed(offset, is_kept):
     first, last = builder.message(0, b"k", b"v", magic=0), builder.message(offset, b"k", b"v", magic=0)
     assert kept(first, b"\xff" * 100, last) == [0, offset][: 1 + is_kept]
 
 
-def test_relative_offsets_behind_a_lost_header_are_not_believed() -> None:
+def test_relative_offsets_behind_a_lost_header_are_not_believed():
     inner = b"".join(builder.message(n, None, b"v" * 20, magic=1) for n in range(1, 4))
     whole = builder.wrapper([builder.message(0)], offset=0)
     # the header of a compressed message is lost, and its content was stored as it was
@@ -204,7 +196,7 @@ def test_relative_offsets_behind_a_lost_header_are_not_believed() -> None:
 
 
 @pytest.mark.parametrize("n_cut", [0, 60])
-def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path: Path, n_cut: int) -> None:
+def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path, n_cut):
     batches = dense(20)
     copy = [damaged(one) if number == 12 else one for number, one in enumerate(batches)]
     copy[12] = copy[12][n_cut:]
@@ -222,7 +214,7 @@ def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_pat
 KEY = kafkalog.TopicPartition("t", 0)
 
 
-def test_the_end_that_checkpoints_know_of_is_told_unless_a_broker_runs(tmp_path: Path) -> None:
+def test_the_end_that_checkpoints_know_of_is_told_unless_a_broker_runs(tmp_path):
     partition = tmp_path / "t-0"
     partition.mkdir()
     assert missing_end(partition, KEY, 5) is None

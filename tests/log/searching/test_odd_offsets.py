@@ -1,9 +1,6 @@
 """A batch whose offset was changed, which no checksum covers: that one is blamed and passed over, no neighbour is."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
 
 import builder
 import pytest
@@ -14,22 +11,22 @@ N_BATCHES, N_RECORDS = 40, 10
 LOG = f"{0:020d}.log"
 
 
-def batch(offset: int, n: int = N_RECORDS) -> bytes:
+def batch(offset, n=N_RECORDS):
     records = [builder.record_v2(value=b"%d" % (offset + row), offset_delta=row) for row in range(n)]
     return builder.batch_v2(records, base_offset=offset)
 
 
-def moved(data: bytes, offset: int) -> bytes:
+def moved(data, offset):
     return offset.to_bytes(8, "big", signed=True) + data[8:]
 
 
-def make(directory: Path, batches: list[bytes], name: str = LOG) -> Path:
+def make(directory, batches, name=LOG):
     directory.mkdir(exist_ok=True)
     (directory / name).write_bytes(b"".join(batches))
     return directory
 
 
-def skip(path: Path) -> tuple[list[int], list[kafkalog.Finding]]:
+def skip(path):
     """Offsets, and the damage."""
     scan = kafkalog.scan(path, columns=["offset"], on_corruption="skip")
     with warnings.catch_warnings():
@@ -38,12 +35,12 @@ def skip(path: Path) -> tuple[list[int], list[kafkalog.Finding]]:
     return offsets, [finding for finding in scan.findings if finding.damage]
 
 
-def all_but(row: int, n: int = N_BATCHES) -> list[int]:
+def all_but(row, n=N_BATCHES):
     return [offset for offset in range(n * N_RECORDS) if offset // N_RECORDS != row]
 
 
 @pytest.mark.parametrize("bit", range(63))
-def test_any_flipped_bit_costs_that_batch_and_no_other(tmp_path: Path, bit: int) -> None:
+def test_any_flipped_bit_costs_that_batch_and_no_other(tmp_path, bit):
     batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
     row = 17
     batches[row] = moved(batches[row], (row * N_RECORDS) ^ (1 << bit))
@@ -62,7 +59,7 @@ def test_any_flipped_bit_costs_that_batch_and_no_other(tmp_path: Path, bit: int)
 
 @pytest.mark.parametrize("shift", [1000, -6, 3])
 @pytest.mark.parametrize("row", [0, 1, N_BATCHES - 2, N_BATCHES - 1])
-def test_the_first_and_the_last_batches_of_a_log(tmp_path: Path, row: int, shift: int) -> None:
+def test_the_first_and_the_last_batches_of_a_log(tmp_path, row, shift):
     batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
     batches[row] = moved(batches[row], row * N_RECORDS + shift)
     path = make(tmp_path / "t-0", batches)
@@ -71,7 +68,7 @@ def test_the_first_and_the_last_batches_of_a_log(tmp_path: Path, row: int, shift
     assert skip(path)[0] == all_but(row)
 
 
-def test_a_batch_at_the_end_of_a_segment_that_reaches_into_the_next(tmp_path: Path) -> None:
+def test_a_batch_at_the_end_of_a_segment_that_reaches_into_the_next(tmp_path):
     half = N_BATCHES // 2
     first = [batch(row * N_RECORDS) for row in range(half)]
     first[-1] = moved(first[-1], (half - 1) * N_RECORDS + 1000)
@@ -82,7 +79,7 @@ def test_a_batch_at_the_end_of_a_segment_that_reaches_into_the_next(tmp_path: Pa
     assert [one.position for one in found] == [sum(map(len, first[:-1]))]
 
 
-def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path: Path) -> None:
+def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path):
     batches = [batch(row * N_RECORDS) for row in range(4000)]
     odd = [500, 501 + 1800, 3000]
     for row in odd:
@@ -100,14 +97,14 @@ def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path: Path) -
     assert skip(path)[0] == [offset for offset in range(40_000) if offset // N_RECORDS not in odd]
 
 
-def _until_damage(windows):  # type: ignore[no-untyped-def]
+def _until_damage(windows):
     try:
         yield from windows
     except kafkalog.CorruptionError:
         return
 
 
-def test_in_a_compacted_log_the_index_tells(tmp_path: Path) -> None:
+def test_in_a_compacted_log_the_index_tells(tmp_path):
     starts = [0, 50, 100, 170, 200, 280, 300]
     batches = [batch(start) for start in starts]
     batches[3] = moved(batches[3], 195)  # up to 204, and the next begins at 200
@@ -118,7 +115,7 @@ def test_in_a_compacted_log_the_index_tells(tmp_path: Path) -> None:
     assert skip(path)[0] == [start + delta for start in starts if start != 170 for delta in range(N_RECORDS)]
 
 
-def test_a_batch_that_lies_there_twice_is_given_once(tmp_path: Path) -> None:
+def test_a_batch_that_lies_there_twice_is_given_once(tmp_path):
     batches = [batch(row * N_RECORDS) for row in range(N_BATCHES)]
     path = make(tmp_path / "t-0", [*batches[:20], *batches[15:20], *batches[20:]])
     offsets, found = skip(path)
@@ -128,7 +125,7 @@ def test_a_batch_that_lies_there_twice_is_given_once(tmp_path: Path) -> None:
     assert "returned once" in found[0].detail
 
 
-def test_a_log_that_goes_back_for_good_is_read_on(tmp_path: Path) -> None:
+def test_a_log_that_goes_back_for_good_is_read_on(tmp_path):
     path = make(
         tmp_path / "t-0", [batch(row * N_RECORDS + 500) for row in range(4)] + [batch(n * 10) for n in range(9)]
     )
@@ -137,14 +134,14 @@ def test_a_log_that_goes_back_for_good_is_read_on(tmp_path: Path) -> None:
     assert [one.n_records for one in found] == [0]
 
 
-def test_legacy_messages_have_offsets_that_no_checksum_covers_either(tmp_path: Path) -> None:
+def test_legacy_messages_have_offsets_that_no_checksum_covers_either(tmp_path):
     messages = [builder.message(offset, value=b"v", magic=1, timestamp=offset) for offset in range(50)]
     messages[20] = moved(messages[20], 1020)
     path = make(tmp_path / "t-0", messages)
     assert skip(path)[0] == [offset for offset in range(50) if offset != 20]
 
 
-def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path: Path) -> None:
+def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path):
     path = make(tmp_path / "t-0", [batch(row * N_RECORDS) for row in range(N_BATCHES)])
     kafkalog.reindex(path, kinds=["offset", "time"], in_place=True, index_interval_bytes=0)
     # a broker that was killed has no later one; by chance it is where a log of that one batch would end
@@ -158,7 +155,7 @@ def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path: Path) ->
     assert table.column(0).to_pylist() == [end - 1]
 
 
-def test_a_far_offset_between_two_damaged_batches_is_not_read(tmp_path: Path) -> None:
+def test_a_far_offset_between_two_damaged_batches_is_not_read(tmp_path):
     batches = [batch(3 * n, 3) for n in range(9)]
     for number in (3, 5):
         batches[number] = batches[number][:-2] + b"\xff" + batches[number][-1:]

@@ -1,11 +1,7 @@
 """Reading that skips damage goes on at the next batch that salvage keeps, and nothing is lost unsaid."""
 
-from __future__ import annotations
-
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import builder
 import numpy as np
@@ -16,7 +12,7 @@ from effort import examples
 import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import DEFAULT_LIMITS, Finding
+from kafkalog.errors import DEFAULT_LIMITS
 from kafkalog.log.searching import resume
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -28,7 +24,7 @@ from kafkalog.storage.source import BufferSource
 KINDS = ("flip", "insert", "cut", "zero", "length", "garbage", "duplicate")
 
 
-def dense(n: int = 60, n_records: int = 5, codec: int = 0) -> bytes:
+def dense(n=60, n_records=5, codec=0):
     """Batches of one size, which a wrong size field may lead to by chance."""
     records = [builder.record_v2(delta, delta, b"k", b"v" * 30) for delta in range(n_records)]
     return b"".join(
@@ -36,7 +32,7 @@ def dense(n: int = 60, n_records: int = 5, codec: int = 0) -> bytes:
     )
 
 
-def dumped(codec: int) -> bytes:
+def dumped(codec):
     """Values that hold whole batches, as of a topic of segments; their offsets fit the holes that damage leaves."""
     inner = [dense(1, 5).replace(bytes(8), (5 * row).to_bytes(8, "big"), 1) for row in range(120)]
     return b"".join(
@@ -49,17 +45,17 @@ def dumped(codec: int) -> bytes:
     )
 
 
-def source_of(name: str, data: bytes) -> salvage_trials.Source:
+def source_of(name, data):
     return salvage_trials.Source(name, 0, data, tuple(builder.batch_positions(data)))
 
 
 @pytest.fixture(scope="module")
-def sources() -> list[salvage_trials.Source]:
+def sources():
     made = [source_of("dense", dense()), source_of("dumped", dumped(0)), source_of("dumped-zstd", dumped(4))]
     return [*salvage_trials.sources(), *made]
 
 
-def skipped(log: Path, *, is_last: bool = True) -> tuple[list[bytes], list[Finding]]:
+def skipped(log, *, is_last=True):
     """The intact batches that reading gives, and all findings, those of wrong checksums included."""
     data = log.read_bytes()
     segment = Segment(log, is_last=is_last)
@@ -76,7 +72,7 @@ def skipped(log: Path, *, is_last: bool = True) -> tuple[list[bytes], list[Findi
     return batches, findings
 
 
-def salvaged(log: Path) -> list[bytes]:
+def salvaged(log):
     data = log.read_bytes()
     segment = Segment(log)
     with segment.open() as source:
@@ -88,13 +84,11 @@ def salvaged(log: Path) -> list[bytes]:
     ]
 
 
-def n_records(batches: list[bytes]) -> int:
+def n_records(batches):
     return sum(int.from_bytes(batch[57:61], "big") for batch in batches)
 
 
-def trials(
-    seed: int, numbers: Iterable[int], sources: list[salvage_trials.Source]
-) -> Iterator[tuple[int, salvage_trials.Source, str, bytes]]:
+def trials(seed, numbers, sources):
     for number in numbers:
         rng = np.random.default_rng((seed, number))
         source, kind = sources[int(rng.integers(len(sources)))], KINDS[number % len(KINDS)]
@@ -107,7 +101,7 @@ def trials(
                 yield number, source, kind, salvage_trials.damage(rng, source, 1).data
 
 
-def check(seed: int, numbers: Sequence[int], folder: Path, sources: list[salvage_trials.Source]) -> None:
+def check(seed, numbers, folder, sources):
     n_unseen = 0
     for number, source, kind, data in trials(seed, numbers, sources):
         log = folder / kf.segment_file_name(source.base_offset)
@@ -141,25 +135,23 @@ def check(seed: int, numbers: Sequence[int], folder: Path, sources: list[salvage
     assert n_unseen <= len(numbers) // 50 + 1
 
 
-def test_skip_gives_exactly_the_undamaged_batches_that_salvage_keeps(
-    tmp_path: Path, sources: list[salvage_trials.Source]
-) -> None:
+def test_skip_gives_exactly_the_undamaged_batches_that_salvage_keeps(tmp_path, sources):
     check(1, range(examples(3000)), tmp_path, sources)
 
 
 @pytest.mark.soak
-def test_skip_and_salvage_agree_on_many_damages(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
+def test_skip_and_salvage_agree_on_many_damages(tmp_path, sources):
     check(20261122, range(50_000), tmp_path, sources)
 
 
-def test_what_trials_once_lost_is_there(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
+def test_what_trials_once_lost_is_there(tmp_path, sources):
     # 8941: a damaged size field leads into an intact batch, to bytes that look like the header of another
     # 11379: one that leads over several, to bytes whose offsets show only behind the magic that they are no header
     # 19134: a changed base offset makes a batch equal to one that is far before it
     check(20261122, [8941, 11379, 19134], tmp_path, sources)
 
 
-def test_behind_bytes_inside_an_intact_batch_the_next_one_follows() -> None:
+def test_behind_bytes_inside_an_intact_batch_the_next_one_follows():
     data, size = dense(), len(dense(1))
     with BufferSource(data) as source:
         found = resume.Resynchroniser(source, start=0, base_offset=0, end_offset=2**63 - 1, limits=DEFAULT_LIMITS)
@@ -173,20 +165,20 @@ def test_behind_bytes_inside_an_intact_batch_the_next_one_follows() -> None:
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     return directory
 
 
-def offsets(partition: Path, **options: object) -> tuple[list[int], kafkalog.Scan]:
-    scan = kafkalog.scan(partition, columns=["offset"], on_corruption="skip", **options)  # type: ignore[arg-type]
+def offsets(partition, **options):
+    scan = kafkalog.scan(partition, columns=["offset"], on_corruption="skip", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         return scan.to_table().column(0).to_pylist(), scan
 
 
-def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition, monkeypatch):
     monkeypatch.setattr(resume, "MOST_RUNS", 2)
     monkeypatch.setattr("kafkalog.records.header_walk._SEARCH_ROWS", 3)
     data, size = bytearray(dense()), len(dense(1))
@@ -200,7 +192,7 @@ def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition: Path, monk
 
 
 @pytest.mark.parametrize("claimed", [100, 3000, 2**20])
-def test_skipping_is_linear_in_hostile_bytes(partition: Path, claimed: int) -> None:
+def test_skipping_is_linear_in_hostile_bytes(partition, claimed):
     head = builder.batch_v2([builder.record_v2()], base_offset=5, leader_epoch=1)[:61]
     head = head[:8] + claimed.to_bytes(4, "big") + head[12:]
     took = [10.0, 10.0]
@@ -215,7 +207,7 @@ def test_skipping_is_linear_in_hostile_bytes(partition: Path, claimed: int) -> N
 
 
 @pytest.mark.parametrize("damage", ["twice", "magic"])
-def test_damage_is_skipped_alike_where_checksums_are_not_compared(damage: str, tmp_path: Path) -> None:
+def test_damage_is_skipped_alike_where_checksums_are_not_compared(damage, tmp_path):
     data = dense(20)
     size = len(data) // 20
     if damage == "twice":
@@ -234,9 +226,7 @@ def test_damage_is_skipped_alike_where_checksums_are_not_compared(damage: str, t
 
 @pytest.mark.parametrize("memory_map", [False, True])
 @pytest.mark.parametrize("columns", [["offset"], ["offset", "key", "value"]])
-def test_records_read_with_a_batch_that_leads_astray_are_decoded_again(
-    memory_map: bool, columns: list[str], tmp_path: Path
-) -> None:
+def test_records_read_with_a_batch_that_leads_astray_are_decoded_again(memory_map, columns, tmp_path):
     # ten bytes of the last value of a batch are missing: it has those of the next batch, which its size leads over
     data = dense(20)
     size = len(data) // 20

@@ -1,7 +1,5 @@
 """Every intact batch of damaged bytes is found, in linear time; and the heaviest rising rows are chosen."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 import time
@@ -18,14 +16,14 @@ from kafkalog.log.searching.resync import Found, find_batches, heaviest_rising
 from kafkalog.storage.source import BufferSource
 
 
-def hostile(n_bytes: int, claimed: int) -> bytes:
+def hostile(n_bytes, claimed):
     """A header of a large batch every 61 bytes."""
     head = struct.pack(">qiibIhiqqqhii", 5, claimed, 0, 2, 1, 0, 0, 0, 0, -1, -1, -1, 1)
     return head * (n_bytes // len(head))
 
 
 @pytest.mark.parametrize("claimed", [100, 3000, 2**20])
-def test_the_search_is_linear_in_hostile_bytes(claimed: int) -> None:
+def test_the_search_is_linear_in_hostile_bytes(claimed):
     logs = [hostile(n_bytes, claimed) for n_bytes in (2**22, 2**23)]
     took = [10.0, 10.0]
     for _ in range(3):  # in turn: what else runs makes both longer
@@ -37,7 +35,7 @@ def test_the_search_is_linear_in_hostile_bytes(claimed: int) -> None:
     assert took[0] < 2  # 4 MiB
 
 
-def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more() -> None:
+def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more():
     """Each of many intact batches seems to be in a record with the same headers, of which only the last is wrong."""
     one = builder.batch_v2([builder.record_v2()], base_offset=1)
     n, size = 4000, len(one) + 12
@@ -54,7 +52,7 @@ def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more
     assert time.process_time() - before < 1
 
 
-def test_the_heaviest_rising_rows_are_those_of_brute_force() -> None:
+def test_the_heaviest_rising_rows_are_those_of_brute_force():
     rng = np.random.default_rng(3)
     for _ in range(examples(300)):
         n = int(rng.integers(1, 9))
@@ -80,7 +78,7 @@ LONE = [
 ]
 
 
-def test_a_lone_batch_of_any_kind_is_found_between_bytes_that_are_none() -> None:
+def test_a_lone_batch_of_any_kind_is_found_between_bytes_that_are_none():
     for batch in LONE:
         data = b"\xff" * 40 + batch + b"\xff" * 40
         for limit, expected in ((len(batch), [(40, 40 + len(batch))]), (len(batch) - 1, [])):
@@ -88,7 +86,7 @@ def test_a_lone_batch_of_any_kind_is_found_between_bytes_that_are_none() -> None
             assert list(zip(found.start.tolist(), found.end.tolist(), strict=True)) == expected, batch
 
 
-def test_the_smallest_batches_in_a_value_are_seen_to_be_inside() -> None:
+def test_the_smallest_batches_in_a_value_are_seen_to_be_inside():
     for batch in (builder.batch_v2(last_offset_delta=0), builder.message(0, magic=0), builder.message(0, magic=1)):
         record = builder.record_v2(value=batch)  # as short as a record around it can be
         data = b"\xff" * 40 + record + b"\xff" * 40

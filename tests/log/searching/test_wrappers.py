@@ -4,12 +4,8 @@ No checksum covers the offset of a message. Compressors store bytes as they are 
 message may stand in the file with a right checksum, and with an offset that is relative, or bytes of the compressor.
 """
 
-from __future__ import annotations
-
 import warnings
 import zlib
-from pathlib import Path
-from typing import Any
 
 import builder
 import cramjam
@@ -20,7 +16,7 @@ from effort import examples
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Reason
 from kafkalog.log.searching.choosing import read_wrappers
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.storage.source import BufferSource
@@ -31,7 +27,7 @@ SNAPPY, LZ4, RAW_SNAPPY = 2, 3, 9
 """Codecs; the last is snappy without the frame of Java's library, as librdkafka writes it."""
 
 
-def wrapper(magic: int, codec: int, records: list[Record]) -> bytes:
+def wrapper(magic, codec, records):
     """A compressed message; offsets inside count from the first one in v1."""
     first = records[0][0]
     inner = [builder.message(o - first * magic, k, v, magic=magic, timestamp=10**12 + o) for o, k, v in records]
@@ -40,16 +36,14 @@ def wrapper(magic: int, codec: int, records: list[Record]) -> bytes:
     return builder.wrapper(inner, offset=records[-1][0], magic=magic, codec=codec, payload=payload)
 
 
-def made(
-    rng: np.random.Generator, codecs: tuple[int, ...] = (1, SNAPPY, LZ4, RAW_SNAPPY)
-) -> tuple[int, bytes, list[Record], list[int]]:
+def made(rng, codecs=(1, SNAPPY, LZ4, RAW_SNAPPY)):
     """A segment of messages of one version, compressed by one codec or not at all; its records and boundaries."""
     magic, codec = int(rng.integers(2)), int(rng.choice([1, SNAPPY, LZ4, RAW_SNAPPY]))
     is_mixed, is_compacted, is_random = rng.random() < 0.3, rng.random() < 0.3, rng.random() < 0.8
     offset = base = int(rng.choice([0, 0, 3, 1000, 2**33]))
     data, records, ends = b"", [], [0]
     for _ in range(int(rng.integers(1, 8))):
-        batch: list[Record] = []
+        batch = []
         for _ in range(int(rng.integers(1, 9))):
             value = rng.bytes(int(rng.integers(60))) if is_random else b"v" * int(rng.integers(60))
             batch.append((offset, rng.bytes(8) if rng.random() < 0.5 else None, value))
@@ -63,42 +57,42 @@ def made(
     return base, data, records, ends
 
 
-def flip(rng: np.random.Generator, data: bytearray) -> None:
+def flip(rng, data):
     offsets = {at for start, _ in builder.batch_positions(bytes(data)) for at in range(start, start + 8)}
     for at in rng.integers(len(data), size=int(rng.integers(1, 4))).tolist():
         if at not in offsets:  # no checksum covers these: nothing shows
             data[at] ^= 1 << int(rng.integers(8))
 
 
-def size(rng: np.random.Generator, data: bytearray) -> None:
+def size(rng, data):
     start = int(rng.choice([start for start, _ in builder.batch_positions(bytes(data))]))
     data[start + int(rng.integers(8, 12))] ^= 1 << int(rng.integers(8))
 
 
-def block(rng: np.random.Generator, data: bytearray) -> None:
+def block(rng, data):
     start = int(rng.integers(len(data)))
     n = min(int(rng.integers(9, 200)), len(data) - start)
     data[start : start + n] = bytes(n) if rng.random() < 0.5 else rng.bytes(n)
 
 
-def missing(rng: np.random.Generator, data: bytearray) -> None:
+def missing(rng, data):
     start = int(rng.integers(len(data)))
     del data[start : start + int(rng.integers(1, 100))]
 
 
-def inserted(rng: np.random.Generator, data: bytearray) -> None:
+def inserted(rng, data):
     start = int(rng.integers(len(data)))
     data[start:start] = rng.bytes(int(rng.integers(1, 100)))
 
 
-def cut(rng: np.random.Generator, data: bytearray) -> None:
+def cut(rng, data):
     del data[int(rng.integers(len(data))) :]
 
 
 DAMAGES = (flip, size, block, missing, inserted, cut)
 
 
-def read(path: Path, **options: Any) -> tuple[list[Record], list[Finding]]:
+def read(path, **options):
     """The records that a read gives which skips damage, and its findings."""
     scan = kafkalog.scan(path, columns=["offset", "key", "value"], on_corruption="skip", **options)
     with warnings.catch_warnings():
@@ -109,13 +103,13 @@ def read(path: Path, **options: Any) -> tuple[list[Record], list[Finding]]:
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     return directory
 
 
-def test_no_damage_makes_a_record_that_nobody_wrote(partition: Path) -> None:
+def test_no_damage_makes_a_record_that_nobody_wrote(partition):
     n_read = 0
     for number in range(examples(1500)):
         rng = np.random.default_rng([20261126, number])
@@ -133,7 +127,7 @@ def test_no_damage_makes_a_record_that_nobody_wrote(partition: Path) -> None:
 
 @pytest.mark.parametrize("codec", [1, SNAPPY, LZ4, RAW_SNAPPY])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_compressed_message_that_is_cut_off_is_a_torn_tail(partition: Path, magic: int, codec: int) -> None:
+def test_a_compressed_message_that_is_cut_off_is_a_torn_tail(partition, magic, codec):
     rng = np.random.default_rng([magic, codec])
     sets = [[(3 * n + i, rng.bytes(8), rng.bytes(int(rng.integers(50)))) for i in range(3)] for n in range(3)]
     whole = [wrapper(magic, codec, one) for one in sets]
@@ -145,7 +139,7 @@ def test_a_compressed_message_that_is_cut_off_is_a_torn_tail(partition: Path, ma
         assert [(one.reason, one.damage) for one in findings] == [(Reason.PARTIAL_TAIL, False)]
 
 
-def test_every_command_sees_the_same_torn_tail(partition: Path, tmp_path: Path) -> None:
+def test_every_command_sees_the_same_torn_tail(partition, tmp_path):
     """An inner message of the torn one has a right checksum, and a far offset, which are bytes of the compressor."""
     log = partition / kf.segment_file_name(0)
     for seed in range(100):
@@ -172,7 +166,7 @@ def test_every_command_sees_the_same_torn_tail(partition: Path, tmp_path: Path) 
     assert read(partition) == (expected, [])
 
 
-def is_intact(data: bytes, position: int) -> bool:
+def is_intact(data, position):
     """Whether a message with a right checksum begins at a position."""
     size = int.from_bytes(data[position + 8 : position + 12], "big")
     body = data[position + 16 : position + 12 + size]
@@ -186,7 +180,7 @@ BROKER_LOGS += ["v1-lz4", "v1-snappy", "v1-mixcodec", "v1-rdk", "v1-compact-gzip
 
 
 @pytest.mark.parametrize("name", BROKER_LOGS)
-def test_damaged_logs_of_a_broker_give_what_it_wrote(partition: Path, name: str) -> None:
+def test_damaged_logs_of_a_broker_give_what_it_wrote(partition, name):
     for number, original in enumerate(golden_sets.log_files(golden_sets.partitions("k28")[f"p-{name}-0"])):
         records, _ = read(original)
         data = original.read_bytes()
@@ -204,12 +198,12 @@ def test_damaged_logs_of_a_broker_give_what_it_wrote(partition: Path, name: str)
         log.unlink(missing_ok=True)
 
 
-def found_in(data: bytes) -> Found:
+def found_in(data):
     return Found.concatenate(list(find_batches(BufferSource(data))))
 
 
 @pytest.mark.parametrize("name", ["p-v0-gzip-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0"])
-def test_a_lone_compressed_message_begins_behind_the_one_before(name: str) -> None:
+def test_a_lone_compressed_message_begins_behind_the_one_before(name):
     log = sorted(golden_sets.partitions("k28")[name].glob("*.log"))[0]
     runs = found_in(log.read_bytes())
     numbered, is_wrong = read_wrappers(BufferSource(log.read_bytes()), runs, DEFAULT_LIMITS)
@@ -222,7 +216,7 @@ def test_a_lone_compressed_message_begins_behind_the_one_before(name: str) -> No
 
 
 @pytest.mark.parametrize(("name", "is_proof"), [("p-v0-gzip-0", True), ("p-v1-lz4-0", False)])
-def test_messages_of_v0_disprove_a_wrong_offset_of_their_wrapper(name: str, is_proof: bool) -> None:
+def test_messages_of_v0_disprove_a_wrong_offset_of_their_wrapper(name, is_proof):
     log = sorted(golden_sets.partitions("k28")[name].glob("*.log"))[0]
     data = bytearray(log.read_bytes())
     data[6] ^= 1  # the offset, by 256
@@ -234,7 +228,7 @@ def test_messages_of_v0_disprove_a_wrong_offset_of_their_wrapper(name: str, is_p
     assert n_messages == (1 if is_proof else 1 + int(whole.last_offset[0] - whole.first_offset[0]))
 
 
-def test_a_message_that_cannot_be_read_says_nothing() -> None:
+def test_a_message_that_cannot_be_read_says_nothing():
     log = sorted(golden_sets.partitions("k28")["p-v0-gzip-0"].glob("*.log"))[0]
     data = bytearray(log.read_bytes())
     runs = found_in(bytes(data))[:1]

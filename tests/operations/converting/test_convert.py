@@ -1,12 +1,9 @@
 """Converted logs: v2 batches stay byte for byte, the rest reads the same, and filters are those of a scan."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import warnings
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -36,7 +33,7 @@ from kafkalog.operations.converting.redaction import Redaction
 # --------------------------------------------------------------------------------------------------------- golden
 
 
-def healthy(set_name: str) -> list[tuple[str, Path]]:
+def healthy(set_name):
     """Those that are partitions of topics."""
     left_out = ("__cluster_metadata-0",)
     found = golden_sets.partitions(set_name).items()
@@ -44,7 +41,7 @@ def healthy(set_name: str) -> list[tuple[str, Path]]:
 
 
 @pytest.fixture(scope="module", params=golden_sets.SETS)
-def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def converted(request, tmp_path_factory):
     """A golden set, converted without an option but that nothing is left out."""
     target = tmp_path_factory.mktemp("converted") / "out"
     report = kafkalog.convert(golden_sets.unpacked(request.param), target, include_deleted=True, internal=True)
@@ -53,7 +50,7 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, target
 
 
-def test_what_is_v2_comes_out_byte_for_byte(converted: tuple[str, Path]) -> None:
+def test_what_is_v2_comes_out_byte_for_byte(converted):
     set_name, target = converted
     n_files = 0
     for name, source in healthy(set_name):
@@ -65,7 +62,7 @@ def test_what_is_v2_comes_out_byte_for_byte(converted: tuple[str, Path]) -> None
 
 
 @pytest.mark.parametrize("converted", ["k28"], indirect=True)
-def test_every_record_reads_as_before(converted: tuple[str, Path]) -> None:
+def test_every_record_reads_as_before(converted):
     set_name, target = converted
     n_legacy = 0
     for name, source in healthy(set_name):
@@ -85,14 +82,14 @@ def test_every_record_reads_as_before(converted: tuple[str, Path]) -> None:
     assert n_legacy == 26
 
 
-def test_producers_and_transactions_are_as_before(converted: tuple[str, Path]) -> None:
+def test_producers_and_transactions_are_as_before(converted):
     set_name, target = converted
     for name, source in healthy(set_name):
         if name not in golden_sets.log_start_offsets(set_name):
             assert stands(target / name) == stands(source), name
 
 
-def test_what_is_written_is_healthy(converted: tuple[str, Path]) -> None:
+def test_what_is_written_is_healthy(converted):
     _, target = converted
     verification = kafkalog.verify(target, deep=True)
     assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
@@ -103,7 +100,7 @@ def test_what_is_written_is_healthy(converted: tuple[str, Path]) -> None:
 
 @settings(max_examples=30)
 @given(segment=strategies.segments(max_batches=5, as_brokers_write=True), batch_size=st.sampled_from([None, 1, 300]))
-def test_any_log_reads_as_before(segment: strategies.Segment, batch_size: int | None) -> None:
+def test_any_log_reads_as_before(segment, batch_size):
     with partition_of([(segment.base_offset, segment.data)]) as source:
         target = source.parent / "out" / "t-0"
         target.parent.mkdir()
@@ -118,7 +115,7 @@ def test_any_log_reads_as_before(segment: strategies.Segment, batch_size: int | 
 # ---------------------------------------------------------------------------------------------- damage and refusals
 
 
-def test_the_destination_must_be_new_and_elsewhere(tmp_path: Path) -> None:
+def test_the_destination_must_be_new_and_elsewhere(tmp_path):
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([builder.record_v2()]))])
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UnsafePathError):
@@ -152,13 +149,13 @@ def test_the_destination_must_be_new_and_elsewhere(tmp_path: Path) -> None:
         ({"partitions": 99}, "no partition 99 here"),
     ],
 )
-def test_options_that_are_none_are_refused(options: dict[str, Any], words: str, tmp_path: Path, log_dir: Path) -> None:
+def test_options_that_are_none_are_refused(options, words, tmp_path, log_dir):
     with pytest.raises(ValueError, match=words):
         kafkalog.convert(log_dir, tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lone_file_and_a_partition_without_records_convert(tmp_path: Path) -> None:
+def test_a_lone_file_and_a_partition_without_records_convert(tmp_path):
     file = golden_sets.log_files(golden_sets.partitions("k28")["p-v1-lz4-0"])[1]
     kafkalog.convert(file, tmp_path / "t-0")
     assert rows(tmp_path / "t-0") == rows(file)
@@ -168,7 +165,7 @@ def test_a_lone_file_and_a_partition_without_records_convert(tmp_path: Path) -> 
     assert logs(tmp_path / "copy" / "p-empty-0") == {kf.segment_file_name(0): b""}
 
 
-def test_an_empty_batch_is_what_the_log_cleaner_writes() -> None:
+def test_an_empty_batch_is_what_the_log_cleaner_writes():
     found = 0
     for name, partition in golden_sets.partitions("k44_extra").items():
         for batches in (segment.batches for segment in Partition(partition).segments):
@@ -181,9 +178,9 @@ def test_an_empty_batch_is_what_the_log_cleaner_writes() -> None:
     assert found > 3
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path):
     root = golden_sets.unpacked("k28")
-    options: dict[str, Any] = {"topics": ["p-v1-none", "p-v2-txn"], "drop": [("value", "contains", b"alpha")]}
+    options = {"topics": ["p-v1-none", "p-v2-txn"], "drop": [("value", "contains", b"alpha")]}
     dry = kafkalog.convert(root, tmp_path / "out", dry_run=True, **options)
     assert list(tmp_path.iterdir()) == []
     wet = kafkalog.convert(root, tmp_path / "out", **options)
@@ -209,9 +206,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
         2,
     ),
 )
-def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(
-    set_name: str, name: str, tmp_path: Path
-) -> None:
+def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(set_name, name, tmp_path):
     source = golden_sets.partitions(set_name)[name]
     for number, share in enumerate((7, 2, 1)):
         drop = [("offset", "in", [offset for offset in range(2000) if offset % share == 0])]
@@ -245,9 +240,7 @@ FILTERS = st.sampled_from(
 @pytest.mark.filterwarnings("ignore:.*offset_gap. no segment holds offsets:kafkalog.CorruptionWarning")
 @settings(max_examples=examples(60))
 @given(log=strategies.transaction_logs(), filters=FILTERS, is_drop=st.booleans(), threads=st.sampled_from([1, 2]))
-def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
-    log: strategies.TransactionLog, filters: Any, is_drop: bool, threads: int
-) -> None:
+def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(log, filters, is_drop, threads):
     with partition_of(log.segments) as source:
         target = source.parent / "out" / "t-0"
         target.parent.mkdir()
@@ -274,7 +267,7 @@ def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
             assert batch.records or len(data) == 61
 
 
-def test_records_below_the_log_start_offset_are_left_out(tmp_path: Path) -> None:
+def test_records_below_the_log_start_offset_are_left_out(tmp_path):
     root = golden_sets.unpacked("k44")
     start = golden_sets.log_start_offsets("k44")["p-delrec-0"]
     report = kafkalog.convert(root, tmp_path / "out", topics="p-delrec")
@@ -289,7 +282,7 @@ def test_records_below_the_log_start_offset_are_left_out(tmp_path: Path) -> None
     assert whole.partitions[0].n_records_after > report.partitions[0].n_records_after
 
 
-def test_a_value_made_null_is_a_tombstone_and_its_bytes_are_gone(tmp_path: Path) -> None:
+def test_a_value_made_null_is_a_tombstone_and_its_bytes_are_gone(tmp_path):
     records = [builder.record_v2(i, 0, b"user-%d" % (i % 3), b"secret %d" % i, [(b"h", b"x")]) for i in range(6)]
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2(records))])
     report = kafkalog.convert(
@@ -302,14 +295,14 @@ def test_a_value_made_null_is_a_tombstone_and_its_bytes_are_gone(tmp_path: Path)
     assert report.partitions[0].n_records_redacted == 2
 
 
-def test_keys_and_headers_can_be_hashed_or_removed(tmp_path: Path) -> None:
+def test_keys_and_headers_can_be_hashed_or_removed(tmp_path):
     headers = [(b"mail", b"a@b"), (b"n", None), (b"mail", None), (b"mail", b"")]
     records = [builder.record_v2(0, 0, b"ann", None, headers), builder.record_v2(1, 0, None, b"v", headers)]
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2(records))])
     kafkalog.convert(source, tmp_path / "u-0", redact={"key": "hash", "headers.mail": "hash"}, redact_secret="s")
     first, second = rows(tmp_path / "u-0")
 
-    def digest(data: bytes) -> bytes:
+    def digest(data):
         return hmac.new(b"s", data, hashlib.sha256).hexdigest().encode()
 
     hashed = [(b"mail", digest(b"a@b")), (b"n", None), (b"mail", None), (b"mail", digest(b""))]
@@ -323,10 +316,10 @@ def test_keys_and_headers_can_be_hashed_or_removed(tmp_path: Path) -> None:
     assert second[3:] == (None, hashlib.sha256(b"v").hexdigest().encode(), [])
 
 
-def test_null_keys_in_a_compacted_topic_are_warned_of(tmp_path: Path) -> None:
+def test_null_keys_in_a_compacted_topic_are_warned_of(tmp_path):
     compacted = golden_sets.partitions("k44")["p-compact-0"]
     plain = golden_sets.partitions("k44")["p-multi-0"]
-    compact = kafkalog.LogConfig(cleanup_policy="compact")  # type: ignore[arg-type]
+    compact = kafkalog.LogConfig(cleanup_policy="compact")
     nulls, hashes = {"key": "null"}, {"key": "hash"}
     with pytest.warns(kafkalog.ConfigWarning, match="^p-compact is compacted, and its keys become null"):
         kafkalog.convert(compacted, tmp_path / "p-compact-0", redact=nulls)
@@ -349,6 +342,6 @@ def test_null_keys_in_a_compacted_topic_are_warned_of(tmp_path: Path) -> None:
         ({"headers.": "null"}, "redact"),
     ],
 )
-def test_a_redaction_that_is_none_is_refused(redact: dict[str, str], words: str) -> None:
+def test_a_redaction_that_is_none_is_refused(redact, words):
     with pytest.raises(ValueError, match=words):
         Redaction.parse(redact)

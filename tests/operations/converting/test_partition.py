@@ -1,12 +1,8 @@
 """Damage in a conversion: raised, left out, or the end of the log; segments begin where they did."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -31,7 +27,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentReader
 
 
-def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
+def test_segments_are_cut_anew_by_a_config(tmp_path):
     source = golden_sets.partitions("k28")["p-v0-gzip-0"]
     kafkalog.convert(source, tmp_path / "t-0", config=kafkalog.LogConfig(segment_bytes=4000))
     after = logs(tmp_path / "t-0")
@@ -40,7 +36,7 @@ def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
     assert rows(tmp_path / "t-0") == rows(source)
 
 
-def damaged_copy(tmp_path: Path) -> tuple[Path, int]:
+def damaged_copy(tmp_path):
     """A partition of which one batch in the middle has a flipped byte, and how many records that batch has."""
     source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
     file = source / kf.segment_file_name(0)
@@ -52,13 +48,13 @@ def damaged_copy(tmp_path: Path) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"drop": [("offset", "==", 3)]}])
-def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: Path) -> None:
+def test_damage_is_left_out_or_ends_the_log(options, tmp_path):
     source, n_lost = damaged_copy(tmp_path)
     for mode in ("skip", "stop"):
         with pytest.warns(kafkalog.CorruptionWarning):
-            report = kafkalog.convert(source, tmp_path / f"{mode}-0", on_corruption=mode, **options)  # type: ignore[arg-type]
+            report = kafkalog.convert(source, tmp_path / f"{mode}-0", on_corruption=mode, **options)
         assert [finding.reason for finding in report.findings.rows if finding.damage] == [Reason.CRC_MISMATCH]
-        scan = kafkalog.scan(source, on_corruption=mode, columns=["offset"])  # type: ignore[arg-type]
+        scan = kafkalog.scan(source, on_corruption=mode, columns=["offset"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
             left = scan.to_numpy().offset.tolist()
@@ -67,9 +63,7 @@ def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: P
     assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
 
 
-def test_what_retention_deletes_while_it_is_read_is_converted(
-    tmp_path: Path, log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_retention_deletes_while_it_is_read_is_converted(tmp_path, log_dir_copy, monkeypatch):
     source = log_dir_copy / "p-txn-0"
     expected, opened = rows(source), kafkalog.open(source)
     first, second, *_ = sorted(source.glob("*.log"))
@@ -78,7 +72,7 @@ def test_what_retention_deletes_while_it_is_read_is_converted(
     assert rows(tmp_path / "renamed-0") == expected
     read = SegmentReader.windows
 
-    def windows(*arguments: Any, **options: Any) -> Any:
+    def windows(*arguments, **options):
         for window in read(*arguments, **options):
             if window.segment.path == second:
                 second.unlink(missing_ok=True)  # which is open
@@ -91,7 +85,7 @@ def test_what_retention_deletes_while_it_is_read_is_converted(
 
 
 @pytest.mark.parametrize("mode", ["stop", "skip"])
-def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp_path: Path, mode: Any) -> None:
+def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp_path, mode):
     records = [builder.record_v2(delta, 0, None, b"v" * 20) for delta in range(3)]
     odd = [
         {"records": [*records[:2], records[2][:-3]]},  # a length leads beyond the batch
@@ -103,7 +97,7 @@ def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp
     parts = [builder.batch_v2(records)]
     for n, options in enumerate(odd):
         codec = options.pop("codec", 0)
-        bad = builder.batch_v2(base_offset=6 * n + 3, codec=codec, last_offset_delta=2, **options)  # type: ignore[arg-type]
+        bad = builder.batch_v2(base_offset=6 * n + 3, codec=codec, last_offset_delta=2, **options)
         parts += [bad, builder.batch_v2(records, base_offset=6 * n + 6)]
     # one that must be rewritten or dropped beside those that are copied
     parts.append(builder.message(40, b"k", b"v"))
@@ -118,7 +112,7 @@ def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp
     assert len(left) == (22 if mode == "skip" else 3)
     for name, how in {"u": {}, "v": {"drop": [("offset", "==", 50)]}, "w": {"compression": "zstd"}}.items():
         with pytest.warns(kafkalog.CorruptionWarning):
-            report = kafkalog.convert(source, tmp_path / f"{name}-0", on_corruption=mode, **how)  # type: ignore[arg-type]
+            report = kafkalog.convert(source, tmp_path / f"{name}-0", on_corruption=mode, **how)
         expected = [offset for offset in left if name != "v" or offset != 50]
         assert [row[0] for row in rows(tmp_path / f"{name}-0")] == expected, name
         told = [
@@ -130,7 +124,7 @@ def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp
 
 
 @pytest.mark.parametrize("mode", ["raise", "stop", "skip"])
-def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of_as_by_scan(tmp_path: Path, mode: Any) -> None:
+def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of_as_by_scan(tmp_path, mode):
     batches = [
         builder.batch_v2([builder.record_v2(0, 0, None, b"v")], base_offset=n, records_count=n != 1) for n in range(3)
     ]
@@ -146,7 +140,7 @@ def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of_as_by_sca
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"config": kafkalog.LogConfig(segment_bytes=200)}])
-def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options: Any, tmp_path: Path) -> None:
+def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options, tmp_path):
     one = [builder.record_v2(0, 0, b"k", b"v")]
     far = builder.batch_v2(one, base_offset=1095)  # a flipped bit: no checksum covers the offset
     segments = [
@@ -163,14 +157,14 @@ def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options: 
     assert Reason.OFFSET_OUTSIDE_SEGMENT in {finding.reason for finding in report.findings.rows}
 
 
-def test_a_log_that_would_begin_where_no_record_can_be_is_damage(tmp_path: Path) -> None:
+def test_a_log_that_would_begin_where_no_record_can_be_is_damage(tmp_path):
     source = write_partition(tmp_path / "t-0", [(2**63 - 1, builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")]))])
     for mode in ("raise", "skip"):
         with pytest.raises(CorruptionError, match="past the largest offset of a record"):
-            kafkalog.convert(source, tmp_path / "u-0", on_corruption=mode)  # type: ignore[arg-type]
+            kafkalog.convert(source, tmp_path / "u-0", on_corruption=mode)
 
 
-DAMAGE: dict[str, tuple[Callable[[bytearray, int, int], object], set[Reason]]] = {
+DAMAGE = {
     "crc": (lambda data, start, stop: data.__setitem__(stop - 1, data[stop - 1] ^ 1), {Reason.CRC_MISMATCH}),
     "size": (
         lambda data, start, stop: data.__setitem__(slice(start + 8, start + 12), b"\xff\xff\xff\xf0"),
@@ -182,7 +176,7 @@ DAMAGE: dict[str, tuple[Callable[[bytearray, int, int], object], set[Reason]]] =
 }
 
 
-def three_segments(directory: Path, how: str, number: int, row: int) -> list[tuple[int, int]]:
+def three_segments(directory, how, number, row):
     """Segments of three idempotent batches with a gap before each, one batch damaged; (offset, segment) of them."""
     places, segments = [], []
     for segment in range(3):
@@ -197,15 +191,13 @@ def three_segments(directory: Path, how: str, number: int, row: int) -> list[tup
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_left_out_and_the_next_one_comes(number, tmp_path, monkeypatch):
     places = three_segments(tmp_path / "t-0", "unreadable", 0, 0)
     source = Partition(tmp_path / "t-0")
     bad = source.segments[number].path
     opened = Segment.open
 
-    def refuse(self: Segment) -> Any:
+    def refuse(self):
         if self.path == bad:
             raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
         return opened(self)
@@ -226,7 +218,7 @@ def test_an_unreadable_file_is_left_out_and_the_next_one_comes(
 
 @settings(max_examples=30)
 @given(data=st.data(), repair=st.booleans(), rewrite=st.sampled_from([{}, {"compression": "gzip"}, {"batch_size": 99}]))
-def test_bad_bytes_become_findings_and_never_a_bad_log(data: st.DataObject, repair: bool, rewrite: Any) -> None:
+def test_bad_bytes_become_findings_and_never_a_bad_log(data, repair, rewrite):
     segment = data.draw(strategies.segments(max_batches=4))
     bad = data.draw(strategies.damaged(segment, repair=repair))
     with partition_of([(segment.base_offset, bad.data)]) as source, warnings.catch_warnings():
@@ -244,7 +236,7 @@ def test_bad_bytes_become_findings_and_never_a_bad_log(data: st.DataObject, repa
             last = base + int.from_bytes(batch[23:27], "big", signed=True)
 
 
-def test_a_torn_tail_is_left_behind(tmp_path: Path) -> None:
+def test_a_torn_tail_is_left_behind(tmp_path):
     record = builder.record_v2(0, 0, b"k", b"v")
     whole = builder.batch_v2([record])
     source = write_partition(tmp_path / "t-0", [(0, whole + builder.batch_v2([record], base_offset=1)[:-3])])
@@ -253,9 +245,9 @@ def test_a_torn_tail_is_left_behind(tmp_path: Path) -> None:
     assert [(finding.reason, finding.damage) for finding in report.findings.rows] == [(Reason.PARTIAL_TAIL, False)]
 
 
-def test_a_log_that_ends_in_an_empty_segment_ends_there_still(tmp_path: Path) -> None:
+def test_a_log_that_ends_in_an_empty_segment_ends_there_still(tmp_path):
     record = builder.record_v2(0, 0, b"k", b"v")
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([record])), (9, b"")])
     for number, options in enumerate([{}, {"config": kafkalog.LogConfig()}, {"filters": [("key", "==", b"x")]}]):
-        kafkalog.convert(source, tmp_path / f"u-{number}", **options)  # type: ignore[arg-type]
-        assert kafkalog.open(tmp_path / f"u-{number}").log_end_offset == 9  # type: ignore[union-attr]
+        kafkalog.convert(source, tmp_path / f"u-{number}", **options)
+        assert kafkalog.open(tmp_path / f"u-{number}").log_end_offset == 9

@@ -1,10 +1,5 @@
 """Rewritten batches: other codecs and batch sizes, leader epochs of legacy messages, records that cannot be encoded."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import builder
 import golden_sets
 import pytest
@@ -24,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 
 
-def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path: Path) -> None:
+def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path):
     record = builder.record_v2(0, 0, b"k", b"v")
     parts = [
         builder.message(0, b"k", b"v"),
@@ -34,11 +29,11 @@ def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path: Path) -> Non
     ]
     source = write_partition(tmp_path / "t-0", [(0, b"".join(parts))])
     kafkalog.convert(source, tmp_path / "u-0")
-    epochs = kafkalog.open(tmp_path / "u-0").segments[0].batches.partition_leader_epoch  # type: ignore[union-attr]
+    epochs = kafkalog.open(tmp_path / "u-0").segments[0].batches.partition_leader_epoch
     assert epochs.tolist() == [0, 4, 4, 6]
 
 
-def test_a_leader_epoch_that_falls_is_noted_once(tmp_path: Path) -> None:
+def test_a_leader_epoch_that_falls_is_noted_once(tmp_path):
     record = builder.record_v2(0, 0, b"k", b"v")
     for name, epochs, noted in (("t-0", [3, 3, 9, 3, 9, 3], [3]), ("t-1", [-1, -1, 0, 1], []), ("t-2", [5, 5, 4], [2])):
         batches = [builder.batch_v2([record], base_offset=at, leader_epoch=one) for at, one in enumerate(epochs)]
@@ -49,7 +44,7 @@ def test_a_leader_epoch_that_falls_is_noted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", kf.CODEC_NAMES[:5])
-def test_another_codec_changes_the_batches_that_have_not_got_it(codec: str, tmp_path: Path) -> None:
+def test_another_codec_changes_the_batches_that_have_not_got_it(codec, tmp_path):
     source = golden_sets.partitions("k44")["p-mixcodec-0"]
     kafkalog.convert(source, tmp_path / "t-0", compression=codec)
     assert rows(tmp_path / "t-0") == rows(source)
@@ -64,7 +59,7 @@ def test_another_codec_changes_the_batches_that_have_not_got_it(codec: str, tmp_
     assert stands(tmp_path / "t-0") == stands(source)
 
 
-def test_records_out_of_order_cannot_be_rewritten(tmp_path: Path) -> None:
+def test_records_out_of_order_cannot_be_rewritten(tmp_path):
     records = [builder.record_v2(delta, 0, b"k", b"v") for delta in (0, 2, 1)]
     good = builder.batch_v2([records[0]], base_offset=3)
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2(records) + good)])
@@ -78,7 +73,7 @@ def test_records_out_of_order_cannot_be_rewritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"drop": "offset == 1"}])
-def test_a_negative_record_count_is_damage_and_no_batch_to_copy(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_negative_record_count_is_damage_and_no_batch_to_copy(options, tmp_path):
     bad = builder.batch_v2([builder.record_v2(0, 0, b"k")], base_offset=3, records_count=-1)
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([builder.record_v2()]) + bad)])
     with pytest.raises(CorruptionError, match="record_count") as raised:
@@ -86,7 +81,7 @@ def test_a_negative_record_count_is_damage_and_no_batch_to_copy(options: dict[st
     assert raised.value.base_offset == 3
 
 
-def test_single_messages_are_put_together_and_a_wrapper_stays_one_batch(tmp_path: Path) -> None:
+def test_single_messages_are_put_together_and_a_wrapper_stays_one_batch(tmp_path):
     single = b"".join(builder.message(offset, b"k", b"v" * 100, timestamp=offset) for offset in range(1000))
     inner = [builder.message(i, b"k", b"w", timestamp=7) for i in (0, 2)]
     wrapped = builder.wrapper(inner, offset=1002, codec=builder.LZ4, timestamp=7)
@@ -104,7 +99,7 @@ def test_single_messages_are_put_together_and_a_wrapper_stays_one_batch(tmp_path
     assert last.records[0].codec == builder.LZ4
 
 
-def test_a_batch_that_begins_below_the_log_start_offset_keeps_its_sequence_numbers(tmp_path: Path) -> None:
+def test_a_batch_that_begins_below_the_log_start_offset_keeps_its_sequence_numbers(tmp_path):
     (tmp_path / "log").mkdir()
     source = write_partition(tmp_path / "log" / "t-0", [(0, idempotent(0, 2**31 - 2, n=5))])
     (tmp_path / "log" / kf.LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nt 0 3\n")
@@ -117,7 +112,7 @@ def test_a_batch_that_begins_below_the_log_start_offset_keeps_its_sequence_numbe
 @pytest.mark.parametrize(
     "name", thinned(["p-txn-0", "p-idem-0", "p-compact-idem-0", "p-logappend-0", "p-headers-0"], 2)
 )
-def test_another_batch_size_keeps_records_sequences_and_producers(name: str, tmp_path: Path) -> None:
+def test_another_batch_size_keeps_records_sequences_and_producers(name, tmp_path):
     source = golden_sets.partitions("k44")[name]
     expected = [record for batch in batches_of(source) for record in batch.records]
     n_after = []

@@ -1,10 +1,7 @@
 """Logs to dump."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
-from typing import Any
 
 import builder
 import pytest
@@ -12,17 +9,17 @@ from dumping_support import ONE, dumped, write_log
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Any:
+def log(tmp_path):
     """Write a log, dump it: the lines behind the two that name it."""
 
-    def call(data: bytes, **options: Any) -> list[str]:
+    def call(data, **options):
         return dumped(write_log(tmp_path, data), **options)[2:]
 
     return call
 
 
 @pytest.fixture
-def indexed(tmp_path: Path) -> Path:
+def indexed(tmp_path):
     """A log of four batches, and its right indexes."""
     batches = [builder.batch_v2([ONE], base_offset=n, base_timestamp=100 + n) for n in range(4)]
     path = Path(write_log(tmp_path, b"".join(batches)))

@@ -1,9 +1,6 @@
 """Batches are found by their size fields, in windows of any size."""
 
-from __future__ import annotations
-
 import struct
-from pathlib import Path
 
 import builder
 import numpy as np
@@ -17,7 +14,7 @@ BATCHES = [builder.batch_v2([ONE] * n, base_offset=10 * n) for n in range(1, 40)
 POSITIONS = np.cumsum([0, *map(len, BATCHES)])
 
 
-def chain(path: str, start: int, window_bytes: int) -> tuple[list[int], list[int], Chain]:
+def chain(path, start, window_bytes):
     with FileSource(path) as log:
         one = Chain(log, start, window_bytes)
         found = [(positions.copy(), offsets.copy()) for positions, offsets in one]
@@ -27,7 +24,7 @@ def chain(path: str, start: int, window_bytes: int) -> tuple[list[int], list[int
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 5000, 2**20])
 @pytest.mark.parametrize("first", [0, 5])
-def test_a_chain_leads_to_the_end(tmp_path: Path, window_bytes: int, first: int) -> None:
+def test_a_chain_leads_to_the_end(tmp_path, window_bytes, first):
     path = write_log(tmp_path, b"".join(BATCHES))
     positions, offsets, one = chain(path, int(POSITIONS[first]), window_bytes)
     assert positions == POSITIONS[first:-1].tolist()
@@ -35,7 +32,7 @@ def test_a_chain_leads_to_the_end(tmp_path: Path, window_bytes: int, first: int)
     assert (one.position, one.is_broken, one.ends_in_header) == (POSITIONS[-1], False, False)
 
 
-def test_a_chain_that_breaks_says_where(tmp_path: Path) -> None:
+def test_a_chain_that_breaks_says_where(tmp_path):
     whole = b"".join(BATCHES[:3])
     _, _, one = chain(write_log(tmp_path, whole + bytes(100)), 0, 2**20)
     assert (one.position, one.is_broken) == (len(whole), True)
@@ -44,20 +41,20 @@ def test_a_chain_that_breaks_says_where(tmp_path: Path) -> None:
     assert (one.position, one.is_broken, one.ends_in_header) == (len(whole), False, True)
 
 
-def test_less_than_a_header_is_the_end_and_a_size_of_0_behind_it_is_damage(tmp_path: Path) -> None:
+def test_less_than_a_header_is_the_end_and_a_size_of_0_behind_it_is_damage(tmp_path):
     whole = b"".join(BATCHES[:3])
     for n, is_broken in ((17, False), (18, True)):
         _, _, one = chain(write_log(tmp_path, whole + bytes(n)), 0, 2**20)
         assert (one.position, one.is_broken) == (len(whole), is_broken)
 
 
-def test_a_window_that_ends_inside_a_header_is_not_the_end_of_the_log(tmp_path: Path) -> None:
+def test_a_window_that_ends_inside_a_header_is_not_the_end_of_the_log(tmp_path):
     positions, _, one = chain(write_log(tmp_path, b"".join(BATCHES[:3])), 0, 100)
     assert positions == POSITIONS[:3].tolist()
     assert not one.ends_in_header
 
 
-def test_last_offsets_are_found_in_any_order(tmp_path: Path) -> None:
+def test_last_offsets_are_found_in_any_order(tmp_path):
     order = np.random.default_rng(1).permutation(len(BATCHES))
     with FileSource(write_log(tmp_path, b"".join(BATCHES))) as log:
         last, found = last_offsets(log, POSITIONS[order].astype(np.int64), 2**20)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import golden_sets
@@ -38,7 +37,7 @@ GOLDEN = (
 )
 
 
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "log.plain": {},
     "log.deep": {"print_data_log": True},
     "index": {},
@@ -64,9 +63,9 @@ LOG4J = re.compile(r"\[\d{4}-[^]]*\] INFO [^\n]*\n")
 """What 2.8's own logging put between, and once into, the lines."""
 
 
-def blocks(lines: list[str]) -> list[list[str]]:
+def blocks(lines):
     """Lists of mismatches; the tool prints those of several files in the order of a hash table."""
-    found: list[list[str]] = []
+    found = []
     for line in lines:
         if not line.startswith(("  ", "Indexed offset")):
             found.append([])
@@ -74,7 +73,7 @@ def blocks(lines: list[str]) -> list[list[str]]:
     return sorted(found)
 
 
-def golden_case(golden: Golden, name: str, text: str) -> None:
+def golden_case(golden, name, text):
     """One file of dumps equals ours."""
     kind = name.removesuffix(".txt")
     lines = LOG4J.sub("", text).split("\n")[:-1]
@@ -97,7 +96,7 @@ def golden_case(golden: Golden, name: str, text: str) -> None:
 @pytest.mark.parametrize(
     "golden", thinned([(golden,) for golden in GOLDEN], 4), ids=lambda golden: golden.folder + "-" + golden.set_name
 )
-def test_every_dump_of_kafkas_tool_is_printed_again(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_dump_of_kafkas_tool_is_printed_again(golden, monkeypatch):
     monkeypatch.chdir(golden_sets.unpacked(golden.set_name, golden.archive))
     files = sorted((golden_sets.unpacked(golden.set_name, "dumps") / golden.folder).rglob("*.txt"))
     assert len(files) > 20
@@ -105,14 +104,14 @@ def test_every_dump_of_kafkas_tool_is_printed_again(golden: Golden, monkeypatch:
         golden_case(golden, file.name, file.read_bytes().decode())
 
 
-def test_the_golden_dumps_are_all_there() -> None:
+def test_the_golden_dumps_are_all_there():
     files = [file for name in golden_sets.SETS for file in golden_sets.unpacked(name, "dumps").rglob("*.txt")]
     assert len(files) == N_DUMPS
     assert {file.stem for file in files} == set(KINDS)
     assert sum(b"\nEXCEPTION " in file.read_bytes() for file in files) == 7
 
 
-def test_nothing_is_wrong_with_what_brokers_left() -> None:
+def test_nothing_is_wrong_with_what_brokers_left():
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     for name in golden_sets.SETS:
         for partition in golden_sets.partitions(name).values():
@@ -123,14 +122,14 @@ def test_nothing_is_wrong_with_what_brokers_left() -> None:
             assert dump.n_damage == 0, dump.findings
 
 
-def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path):
     path = tmp_path / "orders.log"
     path.write_bytes(builder.batch_v2([ONE]))
     with pytest.raises(kafkalog.NotKafkaError):
         list(kafkalog.dump(path))
 
 
-def test_lists_are_bounded_and_say_how_much_they_leave_out() -> None:
+def test_lists_are_bounded_and_say_how_much_they_leave_out():
     report = Report()
     pairs = np.arange(2 * (MAX_PAIRS + 5)).reshape(2, -1)
     report.add_pairs("gap", "x", pairs[:, :MAX_PAIRS])
@@ -152,7 +151,7 @@ def test_lists_are_bounded_and_say_how_much_they_leave_out() -> None:
         {"topic_decoder": "share-group-state", "dialect": "2.8"},
     ],
 )
-def test_options_that_make_no_sense_are_value_errors(options: dict[str, Any]) -> None:
+def test_options_that_make_no_sense_are_value_errors(options):
     with pytest.raises(ValueError):
         kafkalog.dump("x.log", **options)
 
@@ -160,17 +159,17 @@ def test_options_that_make_no_sense_are_value_errors(options: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("path", "shown"), [("a//b/", "a/b"), ("/a/../b.log", "/a/../b.log"), ("//", "/"), ("/", "/"), ("a", "a")]
 )
-def test_a_path_is_shown_as_javas_file_shows_it(path: str, shown: str) -> None:
+def test_a_path_is_shown_as_javas_file_shows_it(path, shown):
     assert files.as_file(path) == shown
 
 
-def test_an_absolute_path_keeps_links_and_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absolute_path_keeps_links_and_dots(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert files.absolute("x/../y.log") == f"{tmp_path}/x/../y.log"
     assert files.absolute("/x//y.log") == "/x/y.log"
 
 
-def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_path: Path) -> None:
+def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_path):
     first, second = (tmp_path / f"{offset:020d}.log" for offset in (0, 7))
     first.write_bytes(b"")
     assert files.is_last_segment(str(first))

@@ -1,11 +1,7 @@
 """Objects hold what was written, and what the lines say."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -21,7 +17,7 @@ from kafkalog.errors import CorruptionError
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments())
-def test_objects_hold_what_was_written_and_what_the_text_says(segment: strategies.Segment, tmp_path: Path) -> None:
+def test_objects_hold_what_was_written_and_what_the_text_says(segment, tmp_path):
     path = write_log(tmp_path, segment.data)
     dump = kafkalog.dump(path, print_data_log=True)
     rows = list(dump.rows())
@@ -42,14 +38,14 @@ def test_objects_hold_what_was_written_and_what_the_text_says(segment: strategie
     assert [list(dump.mismatches())] == [list(text_report(path))]
 
 
-def text_report(path: str) -> Iterator[str]:
+def text_report(path):
     dump = kafkalog.dump(path, deep_iteration=True)
     for _ in dump.chunks():
         pass
     return dump.mismatches()
 
 
-def test_many_small_batches_are_walked_together(tmp_path: Path) -> None:
+def test_many_small_batches_are_walked_together(tmp_path):
     gap = [builder.batch_v2([ONE], base_offset=n) for n in range(5000)]
     del gap[2000]
     dump = kafkalog.dump(write_log(tmp_path, b"".join(gap)), print_data_log=True)
@@ -60,9 +56,7 @@ def test_many_small_batches_are_walked_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "value"), [(0, b""), (1, None), (2, b""), (2, None)], ids=["abort", "commit", "short", "null"]
 )
-def test_an_error_about_a_control_record_names_the_file_and_the_position(
-    kind: int, value: bytes | None, tmp_path: Path
-) -> None:
+def test_an_error_about_a_control_record_names_the_file_and_the_position(kind, value, tmp_path):
     marker = builder.record_v2(0, 0, struct.pack(">hh", 0, kind), value)
     first = builder.batch_v2([ONE])
     path = write_log(tmp_path, first + builder.batch_v2([marker], base_offset=1, control=True))
@@ -75,7 +69,7 @@ def test_an_error_about_a_control_record_names_the_file_and_the_position(
 
 
 @pytest.mark.parametrize("magic", [3, 8, 127])
-def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are(magic: int, tmp_path: Path) -> None:
+def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are(magic, tmp_path):
     for records in ([], [ONE], [ONE] * 9):
         batch = bytearray(builder.batch_v2(records))
         batch[16] = magic
@@ -87,7 +81,7 @@ def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic: int, tmp_path: Path) -> None:
+def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic, tmp_path):
     whole = builder.message(0, b"k", b"v", magic=magic)
     for size in range(26, len(whole)):
         path = write_log(tmp_path, whole[:8] + struct.pack(">i", size - 12) + whole[12:size])
@@ -95,7 +89,7 @@ def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic: 
             list(kafkalog.dump(path, deep_iteration=True).rows())
 
 
-def test_objects_of_control_records_say_what_they_mean() -> None:
+def test_objects_of_control_records_say_what_they_mean():
     logs_of = {
         "p-txn-0": {"ABORT", "COMMIT"},
         "__cluster_metadata-0": {"LEADER_CHANGE"},
@@ -106,7 +100,7 @@ def test_objects_of_control_records_say_what_they_mean() -> None:
         assert {row["control"]["type"] for row in rows if "control" in row} == expected
 
 
-def test_records_of_an_internal_topic_are_dicts(tmp_path: Path) -> None:
+def test_records_of_an_internal_topic_are_dicts(tmp_path):
     key, unknown = b"\0\2\0\1g", b"\0\x63"
     data = builder.batch_v2([builder.record_v2(0, 0, key, None), builder.record_v2(1, 0, unknown, b"v")])
     dump = kafkalog.dump(write_log(tmp_path, data), topic_decoder="offsets")

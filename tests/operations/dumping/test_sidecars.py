@@ -1,7 +1,5 @@
 """Indexes are compared with the log, and snapshots read, as Kafka's tool does it."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from pathlib import Path
@@ -15,7 +13,7 @@ import kafkalog
 from kafkalog.errors import Reason
 
 
-def test_objects_of_what_lies_beside_a_log_are_its_numbers() -> None:
+def test_objects_of_what_lies_beside_a_log_are_its_numbers():
     folder = golden_sets.LOG_DIR / "p-txn-0"
     dump = kafkalog.dump(sorted(folder.glob("*index")) + sorted(folder.glob("*.snapshot")))
     rows = list(dump.rows())
@@ -29,13 +27,13 @@ def test_objects_of_what_lies_beside_a_log_are_its_numbers() -> None:
     assert {"producer_id", "last_offset", "first_sequence", "current_txn_first_offset"} < set(producers[0])
 
 
-def test_right_indexes_have_nothing_to_say(indexed: Path) -> None:
+def test_right_indexes_have_nothing_to_say(indexed):
     for suffix in (".index", ".timeindex"):
         assert findings(indexed.with_suffix(suffix)) == []
         assert dumped(str(indexed.with_suffix(suffix)), index_sanity_check=True)[-1].endswith(" passed sanity check.")
 
 
-def test_an_entry_that_leads_too_far_is_damage_one_that_leads_to_the_start_of_an_append_is_not(indexed: Path) -> None:
+def test_an_entry_that_leads_too_far_is_damage_one_that_leads_to_the_start_of_an_append_is_not(indexed):
     index = indexed.with_suffix(".index")
     size = indexed.stat().st_size // 4
     for position, expected in ((2 * size, [(Reason.INDEX_ENTRY, True)]), (0, [])):
@@ -46,7 +44,7 @@ def test_an_entry_that_leads_too_far_is_damage_one_that_leads_to_the_start_of_an
         assert list(dump.mismatches())[1:] == [f"  Index offset: 1, log offset: {position // size}"]
 
 
-def test_what_a_broker_preallocated_is_no_damage(indexed: Path) -> None:
+def test_what_a_broker_preallocated_is_no_damage(indexed):
     for log in (indexed.read_bytes(), b""):
         indexed.write_bytes(log)
         for suffix, size in ((".index", 800), (".timeindex", 1200)):
@@ -56,14 +54,14 @@ def test_what_a_broker_preallocated_is_no_damage(indexed: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_a_broker_would_rebuild_fails_the_sanity_check(indexed: Path, suffix: str) -> None:
+def test_an_index_that_a_broker_would_rebuild_fails_the_sanity_check(indexed, suffix):
     index = indexed.with_suffix(suffix)
     index.write_bytes(index.read_bytes() + b"odd")
     assert "index_size" in dumped(str(index), index_sanity_check=True)[-1]
     assert not dumped(str(index))[-1].startswith("EXCEPTION")
 
 
-def test_a_damaged_snapshot_is_a_finding_and_the_dump_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_a_finding_and_the_dump_goes_on(tmp_path):
     snapshot = tmp_path / f"{5:020d}.snapshot"
     snapshot.write_bytes(struct.pack(">hIi", 1, 0, 0))
     dump = kafkalog.dump([snapshot, write_log(tmp_path, b"")])
@@ -71,7 +69,7 @@ def test_a_damaged_snapshot_is_a_finding_and_the_dump_goes_on(tmp_path: Path) ->
     assert [finding.reason for finding in dump.findings] == [Reason.SNAPSHOT_CRC]
 
 
-def test_a_wrong_timestamp_is_damage_an_offset_inside_a_batch_is_not(indexed: Path) -> None:
+def test_a_wrong_timestamp_is_damage_an_offset_inside_a_batch_is_not(indexed):
     index = indexed.with_suffix(".timeindex")
     index.write_bytes(struct.pack(">qi", 999, 1))
     assert findings(index) == [(Reason.INDEX_ENTRY, True)]
@@ -83,7 +81,7 @@ def test_a_wrong_timestamp_is_damage_an_offset_inside_a_batch_is_not(indexed: Pa
     assert findings(index) == []
 
 
-def test_hostile_time_indexes_end_soon(tmp_path: Path) -> None:
+def test_hostile_time_indexes_end_soon(tmp_path):
     # every byte of the log is the start of a chain that leads far
     path = Path(write_log(tmp_path, struct.pack(">qi", 0, 26) * 20_000))
     path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", n, 12 * n + n % 12) for n in range(1, 15_000)))
@@ -91,7 +89,7 @@ def test_hostile_time_indexes_end_soon(tmp_path: Path) -> None:
     assert dumped(str(path.with_suffix(".timeindex")))
 
 
-def test_a_time_index_without_its_offset_index_takes_one_walk(tmp_path: Path) -> None:
+def test_a_time_index_without_its_offset_index_takes_one_walk(tmp_path):
     n = 2_000
     batch = builder.message(0, None, b"x", timestamp=7)
     path = Path(write_log(tmp_path, b"".join(struct.pack(">q", number) + batch[8:] for number in range(n))))

@@ -1,10 +1,6 @@
 """Exports into a Delta table: what its log keeps, and what it may not forget."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,18 +14,18 @@ deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake 
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     grow(tmp_path / "logs", 20)
     return tmp_path / "logs"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Delta:
+def lake(tmp_path):
     (tmp_path / "lake").mkdir()
     return Delta(tmp_path / "lake")
 
 
-def test_offsets_outlive_checkpoints_compaction_and_vacuum(root: Path, lake: Delta) -> None:
+def test_offsets_outlive_checkpoints_compaction_and_vacuum(root, lake):
     for _ in range(4):
         lake.run(root)
         grow(root, 3)
@@ -43,7 +39,7 @@ def test_offsets_outlive_checkpoints_compaction_and_vacuum(root: Path, lake: Del
     assert lake.offsets() == [*range(32)]
 
 
-def test_rows_of_others_stay_and_their_tables_are_refused(root: Path, lake: Delta) -> None:
+def test_rows_of_others_stay_and_their_tables_are_refused(root, lake):
     names = ["offset", "value"]
     rows = kafkalog.read_table(root, columns=names)
     deltalake.write_deltalake(lake.output, rows)
@@ -59,7 +55,7 @@ def test_rows_of_others_stay_and_their_tables_are_refused(root: Path, lake: Delt
         lake.run(root, columns=names)
 
 
-def test_a_table_without_a_column_gets_it(root: Path, lake: Delta) -> None:
+def test_a_table_without_a_column_gets_it(root, lake):
     deltalake.DeltaTable.create(lake.output, pa.schema([("own", pa.int64()), ("offset", pa.int64())]))
     lake.run(root, columns=["offset", "value"], partition_by=())
     found = lake.table().to_pyarrow_table()
@@ -67,14 +63,14 @@ def test_a_table_without_a_column_gets_it(root: Path, lake: Delta) -> None:
     assert found.column("own").null_count == found.num_rows == 20
 
 
-def test_a_table_that_forgets_transactions_is_refused(root: Path, lake: Delta) -> None:
+def test_a_table_that_forgets_transactions_is_refused(root, lake):
     lake.run(root)
     lake.table().alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
     with pytest.raises(ValueError, match="deletes the offsets of earlier exports"):
         lake.run(root)
 
 
-def test_what_is_no_table_is_refused(root: Path, lake: Delta) -> None:
+def test_what_is_no_table_is_refused(root, lake):
     lake.output.mkdir()
     (lake.output / "notes.txt").touch()
     with pytest.raises(kafkalog.OutputExistsError, match="is not a Delta table"):
@@ -86,10 +82,8 @@ def test_what_is_no_table_is_refused(root: Path, lake: Delta) -> None:
         lake.run(root)
 
 
-def test_a_run_that_dies_before_its_rows_has_added_none(
-    root: Path, lake: Delta, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*arguments: Any, **options: Any) -> None:
+def test_a_run_that_dies_before_its_rows_has_added_none(root, lake, monkeypatch):
+    def die(*arguments, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -100,7 +94,7 @@ def test_a_run_that_dies_before_its_rows_has_added_none(
     assert lake.run(root).n_records == 20
 
 
-def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root: Path, lake: Delta) -> None:
+def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root, lake):
     lake.run(root)
     for path in (lake.output / "_delta_log").glob("*.json"):
         path.write_text("{")
@@ -108,9 +102,7 @@ def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root: Path, lake: 
         lake.run(root)
 
 
-def test_what_the_command_line_says_without_the_library(
-    root: Path, lake: Delta, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_command_line_says_without_the_library(root, lake, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert main(["export", str(root), "-o", lake.name, "--format", "delta", "--resume"]) == 2
     assert "pip install deltalake" in capsys.readouterr().err

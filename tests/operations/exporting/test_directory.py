@@ -1,11 +1,8 @@
 """``export(resume=True)`` into a directory of files."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -18,27 +15,27 @@ from kafkalog.operations.exporting import directory as exporting
 KEYS = ["topic", "partition"]
 
 
-def offsets(lake: Path, partition: int = 0) -> list[int]:
+def offsets(lake, partition=0):
     query = 'select "offset" from read_parquet(?, hive_partitioning = true) where partition = ? order by all'
     return [row[0] for row in duckdb.execute(query, [f"{lake}/**/*.parquet", partition]).fetchall()]
 
 
-def run(root: Path, lake: Path, **options: Any) -> kafkalog.operations.exporting.export.ExportResult:
+def run(root, lake, **options):
     return kafkalog.export(root, lake, partition_by=KEYS, resume=True, **options)
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     grow(tmp_path / "logs", 20)
     return tmp_path / "logs"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path):
     return tmp_path / "lake"
 
 
-def test_the_command_and_a_directory_without_keys(root: Path, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_and_a_directory_without_keys(root, lake, capsys):
     arguments = ["export", str(root), "-o", str(lake), "--resume"]
     assert main(arguments) == 0
     grow(root, 5)
@@ -50,7 +47,7 @@ def test_the_command_and_a_directory_without_keys(root: Path, lake: Path, capsys
     assert main(["export", str(root), "-o", "-", "--format", "csv", "--resume"]) == 2
 
 
-def test_offsets_that_were_deleted_before_they_were_exported_are_said(root: Path, lake: Path) -> None:
+def test_offsets_that_were_deleted_before_they_were_exported_are_said(root, lake):
     run(root, lake)
     grow(root, 20)
     (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 30\n")
@@ -59,7 +56,7 @@ def test_offsets_that_were_deleted_before_they_were_exported_are_said(root: Path
     assert [(one.reason.value, one.base_offset, one.last_offset) for one in result.findings] == [("offset_gap", 20, 29)]
 
 
-def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Path) -> None:
+def test_a_directory_that_no_resumed_export_made_is_refused(root, lake):
     kafkalog.export(root, lake, partition_by=KEYS)
     with pytest.raises(kafkalog.OutputExistsError, match="not from an export with resume"):
         run(root, lake)
@@ -70,7 +67,7 @@ def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Pa
         run(root, root / "orders-0" / "lake")
 
 
-def test_two_exports_at_a_time_are_refused(root: Path, lake: Path) -> None:
+def test_two_exports_at_a_time_are_refused(root, lake):
     one = exporting.ResumedDirectory(lake)
     with pytest.raises(kafkalog.UnsafePathError, match="another process exports into it"):
         run(root, lake)
@@ -79,9 +76,7 @@ def test_two_exports_at_a_time_are_refused(root: Path, lake: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["rename_new", "fsync_directory", "remove_tree"])
-def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
-    root: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(root, lake, monkeypatch, call):
     run(root, lake)
     grow(root, 20)
     for partition in (1, 2, 3):
@@ -90,7 +85,7 @@ def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
     for at in range(1, 6):
         calls = 0
 
-        def die(*arguments: Any, at: int = at) -> Any:
+        def die(*arguments, at=at):
             nonlocal calls
             calls += 1
             if calls == at:
@@ -108,9 +103,7 @@ def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
     assert [offsets(lake, partition) for partition in (1, 2, 3)] == [[*range(7)]] * 3
 
 
-def test_the_nights_of_the_guide_work_as_they_are_written(
-    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_nights_of_the_guide_work_as_they_are_written(log_dir, tmp_path, monkeypatch, capsys):
     guide = Path("docs/guides/data-lake.md").read_text()
     commands = re.findall(r"^kafkalog (export .*--resume.*?)(?:#.*)?$", guide, re.MULTILINE)
     assert len(commands) > 1

@@ -1,14 +1,10 @@
 """Exports: what is read back is what was in the log, memory is bounded, and it is all or nothing."""
 
-from __future__ import annotations
-
 import base64
 import io
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -44,11 +40,11 @@ LOG_DIRS = [("k44", "clean"), ("k28", "clean"), ("k44_extra", "clean"), ("k44", 
     ("set_name", "archive"),
     [pytest.param(*one, marks=pytest.mark.slow if one != ("k44_extra", "clean") else []) for one in LOG_DIRS],
 )
-def test_all_golden_partitions_come_back_from_every_format(set_name: str, archive: str, tmp_path: Path) -> None:
+def test_all_golden_partitions_come_back_from_every_format(set_name, archive, tmp_path):
     scan = kafkalog.scan(golden_sets.unpacked(set_name, archive), columns=ALL_COLUMNS, include_control=True)
     table = scan.to_table()
     assert table.num_rows > 500
-    readers: dict[str, Callable[[Path], pa.Table]] = {
+    readers = {
         "x.parquet": read_parquet,
         "x.arrow": read_arrow,
         "x.arrows": read_stream,
@@ -68,7 +64,7 @@ def test_all_golden_partitions_come_back_from_every_format(set_name: str, archiv
         assert read_csv_rows(tmp_path / "x.csv", table.schema, null) == want
 
 
-def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> None:
+def test_other_readers_read_the_same_records(log_dir, tmp_path):
     import duckdb
     import pandas as pd
     import polars
@@ -95,13 +91,13 @@ def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> N
 # partitioned
 
 
-def hive(root: Path) -> pa.Table:
+def hive(root):
     fields = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("date", pa.string())])
     partitioning = pa.dataset.partitioning(fields, flavor="hive")
     return pa.dataset.dataset(root, format="parquet", partitioning=partitioning).to_table()
 
 
-def test_a_partitioned_directory_reads_as_one_table(log_dir: Path, tmp_path: Path) -> None:
+def test_a_partitioned_directory_reads_as_one_table(log_dir, tmp_path):
     result = kafkalog.export(log_dir, tmp_path / "lake", partition_by=["topic", "partition", "date"])
     table = kafkalog.read_table(log_dir)
     files = sorted(path.relative_to(tmp_path / "lake") for path in (tmp_path / "lake").rglob("*") if path.is_file())
@@ -122,7 +118,7 @@ def test_a_partitioned_directory_reads_as_one_table(log_dir: Path, tmp_path: Pat
     assert duckdb.sql(query).fetchall() == sorted(tuple(row.values()) for row in counts)
 
 
-def log_of(root: Path, timestamps: list[int | None], name: str = "orders-0") -> Path:
+def log_of(root, timestamps, name="orders-0"):
     """A partition of a record a timestamp."""
     partition = root / name
     partition.mkdir(parents=True)
@@ -136,9 +132,9 @@ def log_of(root: Path, timestamps: list[int | None], name: str = "orders-0") -> 
     return partition
 
 
-def test_dates_that_interleave_need_few_files_at_a_time(tmp_path: Path) -> None:
+def test_dates_that_interleave_need_few_files_at_a_time(tmp_path):
     n_days = MAX_OPEN_FILES + 6
-    stamps: list[int | None] = [day * DAY + turn for turn in range(3) for day in range(n_days)]
+    stamps = [day * DAY + turn for turn in range(3) for day in range(n_days)]
     partition = log_of(tmp_path, stamps)
     # a batch a record batch, so that the days come one after the other
     kafkalog.export(partition, tmp_path / "out", partition_by="date", batch_size=1)
@@ -157,7 +153,7 @@ def test_dates_that_interleave_need_few_files_at_a_time(tmp_path: Path) -> None:
         assert len(offsets) == 3
 
 
-def test_dates_that_no_calendar_has_are_null(tmp_path: Path) -> None:
+def test_dates_that_no_calendar_has_are_null(tmp_path):
     stamps = [None, 2**63 - 1, -(2**62), 253_402_300_800_000, 253_402_300_799_999, -62_135_596_800_000, -2, 0]
     partition = log_of(tmp_path, stamps)
     kafkalog.export(partition, tmp_path / "out", partition_by="date")
@@ -174,14 +170,14 @@ def test_dates_that_no_calendar_has_are_null(tmp_path: Path) -> None:
     }
 
 
-def test_too_many_directories_are_refused(tmp_path: Path) -> None:
+def test_too_many_directories_are_refused(tmp_path):
     partition = log_of(tmp_path, [day * DAY for day in range(20)])
     with pytest.raises(LimitExceededError, match="more than 10 directories"):
         kafkalog.export(partition, tmp_path / "out", partition_by="date", limits=kafkalog.Limits(max_directories=10))
     assert sorted(os.listdir(tmp_path)) == ["orders-0"]
 
 
-def test_a_lone_segment_has_no_topic(log_dir: Path, tmp_path: Path) -> None:
+def test_a_lone_segment_has_no_topic(log_dir, tmp_path):
     lone = tmp_path / "lone.log"
     lone.write_bytes((log_dir / "p-multi-1" / "00000000000000000000.log").read_bytes())
     kafkalog.export(lone, tmp_path / "out", partition_by=["topic", "partition"])
@@ -195,7 +191,7 @@ def test_a_lone_segment_has_no_topic(log_dir: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def damaged(log_dir_copy: Path) -> Path:
+def damaged(log_dir_copy):
     """A partition with a wrong checksum in its fourth batch."""
     partition = log_dir_copy / "p-multi-0"
     log = partition / "00000000000000000000.log"
@@ -206,10 +202,10 @@ def damaged(log_dir_copy: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows", "x.csv", "x.csv.gz", "x.jsonl", "lake"])
-def test_damage_leaves_nothing_unless_it_is_passed_over(damaged: Path, tmp_path: Path, name: str) -> None:
+def test_damage_leaves_nothing_unless_it_is_passed_over(damaged, tmp_path, name):
     place = tmp_path / "place"
     place.mkdir()
-    options: dict[str, Any] = {"partition_by": "date"} if name == "lake" else {}
+    options = {"partition_by": "date"} if name == "lake" else {}
     with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
         kafkalog.export(damaged, place / name, **options)
     assert os.listdir(place) == []
@@ -226,15 +222,13 @@ def test_damage_leaves_nothing_unless_it_is_passed_over(damaged: Path, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz", "lake"])
-def test_the_nth_failing_write_is_told_and_leaves_nothing(
-    log_dir: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_nth_failing_write_is_told_and_leaves_nothing(log_dir, tmp_path, name, monkeypatch):
     write = os.write
     n_failures = 0
     for n in (1, 2, 3, 5, 8, 13, 21):
         left = [n]
 
-        def fail(descriptor: int, data: Any, left: list[int] = left) -> int:
+        def fail(descriptor, data, left=left):
             left[0] -= 1
             if not left[0]:
                 raise OSError(28, os.strerror(28))
@@ -254,7 +248,7 @@ def test_the_nth_failing_write_is_told_and_leaves_nothing(
     assert n_failures >= 1
 
 
-def test_output_is_refused_in_the_log_dir_that_is_read(log_dir_copy: Path, tmp_path: Path) -> None:
+def test_output_is_refused_in_the_log_dir_that_is_read(log_dir_copy, tmp_path):
     before = sorted(log_dir_copy.rglob("*"))
     for path, to in [
         (log_dir_copy, log_dir_copy / "x.parquet"),
@@ -272,7 +266,7 @@ def test_output_is_refused_in_the_log_dir_that_is_read(log_dir_copy: Path, tmp_p
     assert sorted(log_dir_copy.rglob("*")) == before
 
 
-def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_path: Path) -> None:
+def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir, tmp_path):
     home = tmp_path / "home"
     (home / "letters").mkdir(parents=True)
     (home / "letters" / "dear.txt").touch()
@@ -289,7 +283,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_pa
     assert sorted(os.listdir(tmp_path)) == ["home", "lake"]
 
 
-def test_no_records_are_an_empty_table(log_dir: Path, tmp_path: Path) -> None:
+def test_no_records_are_an_empty_table(log_dir, tmp_path):
     for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl"):
         assert kafkalog.export(log_dir, tmp_path / name, limit=0).n_records == 0
     schema = kafkalog.scan(log_dir).schema
@@ -302,8 +296,8 @@ def test_no_records_are_an_empty_table(log_dir: Path, tmp_path: Path) -> None:
 # options
 
 
-def test_all_scan_options_are_taken(log_dir: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {
+def test_all_scan_options_are_taken(log_dir, tmp_path):
+    options = {
         "columns": ["value", "offset", "segment", "is_control"],
         "topics": ["p-txn", "p-multi"],
         "partitions": [0, 2],
@@ -324,7 +318,7 @@ def test_all_scan_options_are_taken(log_dir: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "first.parquet").equals(table.slice(0, 33))
 
 
-def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Path) -> None:
+def test_partitioning_needs_no_column_to_be_written(log_dir, tmp_path):
     kafkalog.export(log_dir, tmp_path / "a", partition_by=["date", "topic"], columns=["offset"])
     files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
     assert {tuple(pq.read_schema(path).names) for path in files} == {("offset",)}
@@ -359,9 +353,7 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
         (io.BytesIO(), {"format": "csv", "partition_by": "date"}, "writes a directory"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_written(
-    log_dir: Path, tmp_path: Path, to: Any, options: dict[str, Any], message: str
-) -> None:
+def test_what_makes_no_sense_is_refused_before_anything_is_written(log_dir, tmp_path, to, options, message):
     with pytest.raises(ValueError, match=message):
         kafkalog.export(log_dir, tmp_path / to if isinstance(to, str) else to, **options)
     assert os.listdir(tmp_path) == []
@@ -370,7 +362,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
 # memory
 
 
-def test_what_is_small_holds_little_memory(tmp_path: Path) -> None:
+def test_what_is_small_holds_little_memory(tmp_path):
     # an export to Parquet, and a table, keep the record batches of all segments for a while
     table = {"value": [b"v"] * 40, "timestamp": list(range(40))}
     with kafkalog.PartitionWriter(

@@ -1,10 +1,5 @@
 """Exports into an Iceberg table: rollbacks, expired snapshots, tables of others."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from lakes import Iceberg, grow
 
@@ -16,17 +11,17 @@ pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not 
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     grow(tmp_path / "logs", 20)
     return tmp_path / "logs"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iceberg:
+def lake(tmp_path):
     return Iceberg(tmp_path / "lake")
 
 
-def three_runs(root: Path, lake: Iceberg) -> list[int]:
+def three_runs(root, lake):
     """Export three times; the ids of the snapshots."""
     ids = []
     for _ in range(3):
@@ -36,7 +31,7 @@ def three_runs(root: Path, lake: Iceberg) -> list[int]:
     return ids
 
 
-def test_a_table_that_was_rolled_back_gets_the_records_again(root: Path, lake: Iceberg) -> None:
+def test_a_table_that_was_rolled_back_gets_the_records_again(root, lake):
     first, second, _ = three_runs(root, lake)
     lake.output.manage_snapshots().rollback_to_snapshot(second).commit()
     assert lake.offsets() == [*range(25)]
@@ -48,7 +43,7 @@ def test_a_table_that_was_rolled_back_gets_the_records_again(root: Path, lake: I
     assert lake.run(root).n_records == 0
 
 
-def test_offsets_outlive_snapshots(root: Path, lake: Iceberg) -> None:
+def test_offsets_outlive_snapshots(root, lake):
     first, second, third = three_runs(root, lake)
     lake.output.maintenance.expire_snapshots().by_ids([first, second]).commit()
     assert lake.run(root).n_records == 5
@@ -61,7 +56,7 @@ def test_offsets_outlive_snapshots(root: Path, lake: Iceberg) -> None:
     assert lake.run(root).n_records == 2
 
 
-def test_a_rollback_behind_snapshots_that_are_gone_is_refused(root: Path, lake: Iceberg) -> None:
+def test_a_rollback_behind_snapshots_that_are_gone_is_refused(root, lake):
     first, second, _ = three_runs(root, lake)
     lake.output.manage_snapshots().rollback_to_snapshot(second).commit()
     lake.output.maintenance.expire_snapshots().by_ids([first]).commit()
@@ -69,7 +64,7 @@ def test_a_rollback_behind_snapshots_that_are_gone_is_refused(root: Path, lake: 
         lake.run(root)
 
 
-def test_a_table_of_the_user(root: Path, lake: Iceberg) -> None:
+def test_a_table_of_the_user(root, lake):
     names = ["offset", "value"]
     rows = kafkalog.read_table(root, columns=names)
     lake.catalog.create_namespace("kafka")
@@ -87,19 +82,17 @@ def test_a_table_of_the_user(root: Path, lake: Iceberg) -> None:
         kafkalog.export(root, "orders", format="iceberg", resume=True)
 
 
-def test_each_data_file_has_a_name_of_its_own(root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_data_file_has_a_name_of_its_own(root, lake, monkeypatch):
     monkeypatch.setattr(iceberg, "_CHUNK_BYTES", 1)
     grow(root, 5)
     assert lake.run(root, batch_size=7).n_files >= 4
     assert lake.offsets() == [*range(25)]
 
 
-def test_a_run_that_dies_before_its_commit_has_added_nothing(
-    root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_dies_before_its_commit_has_added_nothing(root, lake, monkeypatch):
     from pyiceberg.table import Transaction
 
-    def die(self: Any) -> None:
+    def die(self):
         raise KeyboardInterrupt
 
     lake.run(root)
@@ -113,15 +106,13 @@ def test_a_run_that_dies_before_its_commit_has_added_nothing(
     assert lake.offsets() == [*range(23)]
 
 
-def test_a_commit_whose_end_nobody_knows_is_found_out_by_the_next_run(
-    root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_whose_end_nobody_knows_is_found_out_by_the_next_run(root, lake, monkeypatch):
     from pyiceberg.exceptions import CommitStateUnknownException
     from pyiceberg.table import Transaction
 
     commit = Transaction.commit_transaction
 
-    def then_lost(self: Any) -> None:
+    def then_lost(self):
         commit(self)
         raise CommitStateUnknownException("the connection was lost")
 
@@ -135,8 +126,8 @@ def test_a_commit_whose_end_nobody_knows_is_found_out_by_the_next_run(
     assert lake.offsets() == [*range(23)]
 
 
-def test_a_catalog_that_does_not_answer_is_an_error_of_kafkalog(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> None:
+def test_a_catalog_that_does_not_answer_is_an_error_of_kafkalog(root, monkeypatch):
+    def refuse(name):
         raise RuntimeError("no answer")
 
     monkeypatch.setattr("pyiceberg.catalog.load_catalog", refuse)

@@ -1,11 +1,7 @@
 """Exports to object stores: all files and then the manifest, or nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import obstore
@@ -27,28 +23,27 @@ SECRET = "hush-4711"
 
 
 @pytest.fixture
-def store() -> MemoryStore:
+def store():
     return MemoryStore()
 
 
-def place(store: MemoryStore, key: str = "lake") -> kafkalog.Location:
+def place(store, key="lake"):
     return kafkalog.location(key, filesystem=store)
 
 
-def names(store: MemoryStore) -> set[str]:
+def names(store):
     return {one["path"] for one in obstore.list(store).collect()}
 
 
-def content(store: MemoryStore, key: str) -> bytes:
+def content(store, key):
     return bytes(obstore.get(store, key).bytes())
 
 
-def manifest(store: MemoryStore, root: str = "lake") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(content(store, f"{root}/{MANIFEST}"))
-    return found
+def manifest(store, root="lake"):
+    return json.loads(content(store, f"{root}/{MANIFEST}"))
 
 
-def n_rows(store: MemoryStore, root: str = "lake") -> int:
+def n_rows(store, root="lake"):
     """The rows of the files that the manifest names, whose sizes are those that it names."""
     n = 0
     for name, size in manifest(store, root)["files"].items():
@@ -59,7 +54,7 @@ def n_rows(store: MemoryStore, root: str = "lake") -> int:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl.gz", "arrow", "arrows"])
-def test_an_object_has_the_bytes_of_a_local_file(suffix: str, store: MemoryStore, tmp_path: Path) -> None:
+def test_an_object_has_the_bytes_of_a_local_file(suffix, store, tmp_path):
     kafkalog.export(LOG_DIR, tmp_path / f"x.{suffix}", topics="p-multi")
     kafkalog.export(LOG_DIR, place(store, f"a/x.{suffix}"), topics="p-multi")
     kafkalog.export(LOG_DIR, f"memory://export-test/x.{suffix}", topics="p-multi")
@@ -73,7 +68,7 @@ def test_an_object_has_the_bytes_of_a_local_file(suffix: str, store: MemoryStore
     memory.rm("/export-test", recursive=True)
 
 
-def test_a_large_object_is_written_in_parts(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_large_object_is_written_in_parts(store, tmp_path):
     table = pa.table({"value": pa.array([bytes([n % 251]) * 100_000 for n in range(300)], pa.binary())})
     kafkalog.write_table(table, tmp_path / "log", topic="t", stage_in=tmp_path)
     kafkalog.export(tmp_path / "log", tmp_path / "x.arrow")
@@ -85,7 +80,7 @@ def test_a_large_object_is_written_in_parts(store: MemoryStore, tmp_path: Path) 
     memory.rm("/export-large", recursive=True)
 
 
-def test_a_directory_has_a_manifest_of_its_files(store: MemoryStore) -> None:
+def test_a_directory_has_a_manifest_of_its_files(store):
     result = kafkalog.export(LOG_DIR, place(store), partition_by=KEYS)
     assert names(store) == {f"lake/{name}" for name in (*manifest(store)["files"], MANIFEST)}
     assert len(manifest(store)["files"]) == result.n_files
@@ -99,13 +94,13 @@ def test_a_directory_has_a_manifest_of_its_files(store: MemoryStore) -> None:
     assert n_rows(store) == kafkalog.scan(LOG_DIR, topics="p-txn").count_rows()
 
 
-def test_each_run_adds_what_is_new(store: MemoryStore, tmp_path: Path) -> None:
+def test_each_run_adds_what_is_new(store, tmp_path):
     source = tmp_path / "log" / "p-txn-0"
     shutil.copytree(LOG_DIR / "p-txn-0", source)
     logs = sorted(source.glob("*.log"))
     for path in logs[2:]:
         path.rename(tmp_path / path.name)
-    options: dict[str, Any] = {"partition_by": KEYS, "resume": True, "storage_options": {"token": SECRET}}
+    options = {"partition_by": KEYS, "resume": True, "storage_options": {"token": SECRET}}
     first = kafkalog.export(tmp_path / "log", place(store), **options)
     assert n_rows(store) == first.n_records > 0
     for path in logs[2:]:
@@ -122,11 +117,11 @@ def test_each_run_adds_what_is_new(store: MemoryStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_of_two_runs_at_a_time_one_counts(store: MemoryStore, resume: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_runs_at_a_time_one_counts(store, resume, monkeypatch):
     put = obstore.put
-    options: dict[str, Any] = {"partition_by": KEYS, "topics": "p-multi", "resume": resume}
+    options = {"partition_by": KEYS, "topics": "p-multi", "resume": resume}
 
-    def meanwhile(*arguments: Any, **more: Any) -> Any:
+    def meanwhile(*arguments, **more):
         monkeypatch.setattr(obstore, "put", put)
         kafkalog.export(LOG_DIR, place(store), **options)
         return put(*arguments, **more)
@@ -138,10 +133,10 @@ def test_of_two_runs_at_a_time_one_counts(store: MemoryStore, resume: bool, monk
     assert len(names(store)) == 4
 
 
-def test_an_answer_that_was_lost_is_no_failure(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_lost_is_no_failure(store, monkeypatch):
     put = obstore.put
 
-    def twice(into: Any, path: str, data: Any, **options: Any) -> Any:
+    def twice(into, path, data, **options):
         put(into, path, data, **options)
         return put(into, path, data, **options) if path.endswith(MANIFEST) else None
 
@@ -151,13 +146,11 @@ def test_an_answer_that_was_lost_is_no_failure(store: MemoryStore, monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", ["source", "data", "manifest"])
-def test_a_run_that_fails_leaves_nothing(
-    kind: str, store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_leaves_nothing(kind, store, tmp_path, monkeypatch):
     shutil.copytree(LOG_DIR, tmp_path / "log")
     put = obstore.put
 
-    def failing(into: Any, path: str, data: Any, **options: Any) -> Any:
+    def failing(into, path, data, **options):
         if path.endswith(MANIFEST) if kind == "manifest" else "p-txn" in path:
             raise obstore.exceptions.GenericError(f"503 at https://x.y/?token={SECRET}")
         return put(into, path, data, **options)
@@ -177,7 +170,7 @@ def test_a_run_that_fails_leaves_nothing(
     assert names(store) == set()
 
 
-def test_the_source_is_not_written_to(tmp_path: Path) -> None:
+def test_the_source_is_not_written_to(tmp_path):
     memory = fsspec.filesystem("memory")
     memory.put(str(LOG_DIR), "/export-source", recursive=True)
     for to in ("memory://export-source/x.parquet", "memory://export-source/p-multi-0"):
@@ -188,7 +181,7 @@ def test_the_source_is_not_written_to(tmp_path: Path) -> None:
     memory.rm("/export-source-2.parquet")
 
 
-def test_s3_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_s3_by_the_command(tmp_path, capsys):
     from moto.server import ThreadedMotoServer
 
     running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -219,6 +212,6 @@ def test_s3_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         running.stop()
 
 
-def _read(place: kafkalog.Location) -> bytes:
+def _read(place):
     with place.open() as source:
         return bytes(source.window(0, source.size))

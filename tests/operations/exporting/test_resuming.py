@@ -4,27 +4,24 @@ The last runs of the 200 exports that are killed (`soak`) lost and repeated no o
 reads them and as Spark does.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import lakes
 import pyarrow as pa
 import pytest
-from lakes import LAKES, Lake, grow
+from lakes import LAKES, grow
 from spark.sessions import settings
 
 import kafkalog
 from kafkalog.cli.app import main
 
 
-def killed_at_random(root: Path, lake: Lake, n: int, seed: int) -> int:
+def killed_at_random(root, lake, n, seed):
     """Kill an export of a growing log `n` times, and finish it; how often it was killed."""
     draw = random.Random(seed)
     n_killed = 0
@@ -56,23 +53,23 @@ def killed_at_random(root: Path, lake: Lake, n: int, seed: int) -> int:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     grow(tmp_path / "logs", 20)
     return tmp_path / "logs"
 
 
 @pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+def lake(request, tmp_path):
     if request.param == "delta":
         pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
     if request.param == "iceberg":
         pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
-    made: Lake = LAKES[request.param](tmp_path / "lake")
+    made = LAKES[request.param](tmp_path / "lake")
     made.path.mkdir()
     return made
 
 
-def test_each_run_adds_what_is_new(root: Path, lake: Lake) -> None:
+def test_each_run_adds_what_is_new(root, lake):
     assert lake.run(root).n_records == 20
     assert lake.run(root).n_records == 0
     grow(root, 5)
@@ -86,7 +83,7 @@ def test_each_run_adds_what_is_new(root: Path, lake: Lake) -> None:
     assert lake.run(root).n_records == 0
 
 
-def test_other_options_are_refused(root: Path, lake: Lake) -> None:
+def test_other_options_are_refused(root, lake):
     lake.run(root, columns=["offset", "value"])
     with pytest.raises(ValueError, match="columns must match the first export"):
         lake.run(root)
@@ -99,14 +96,14 @@ def test_other_options_are_refused(root: Path, lake: Lake) -> None:
     lake.run(root, columns=["offset", "value"], threads=1)  # does not change the result
 
 
-def test_a_filter_that_keeps_nothing_counts_as_done(root: Path, lake: Lake) -> None:
+def test_a_filter_that_keeps_nothing_counts_as_done(root, lake):
     assert lake.run(root, filters="value == 3").n_records == 1
     grow(root, 2)
     assert lake.run(root, filters="value == 3").n_records == 0
     assert lake.offsets() == [3]
 
 
-def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Lake, tmp_path: Path) -> None:
+def test_a_log_that_lost_its_end_or_is_another_is_refused(root, lake, tmp_path):
     (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "A" * 22 + "\n")
     lake.run(root)
     grow(tmp_path / "others", 3)
@@ -122,7 +119,7 @@ def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Lake
     assert lake.run(root).n_records == 0
 
 
-def test_damage_leaves_the_output_as_it_was(root: Path, lake: Lake) -> None:
+def test_damage_leaves_the_output_as_it_was(root, lake):
     lake.run(root)
     grow(root, 20)
     log = max((root / "orders-0").glob("*.log"))
@@ -135,7 +132,7 @@ def test_damage_leaves_the_output_as_it_was(root: Path, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
-def test_of_two_runs_at_a_time_one_adds_nothing(root: Path, lake: Lake) -> None:
+def test_of_two_runs_at_a_time_one_adds_nothing(root, lake):
     lake.run(root)
     grow(root, 5)
     late = lake.exporter(root)
@@ -147,7 +144,7 @@ def test_of_two_runs_at_a_time_one_adds_nothing(root: Path, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
-def test_columns_and_keys_of_a_table(root: Path, lake: Lake) -> None:
+def test_columns_and_keys_of_a_table(root, lake):
     with kafkalog.PartitionWriter(root / "times-0") as writer:
         writer.append({"value": [b"a", b"b", b"c"], "timestamp": [2**62, -1, 86_400_000 - 1]})
     result = lake.run(root, topics="times", columns=["value", "timestamp"], partition_by=["topic", "date"])
@@ -159,7 +156,7 @@ def test_columns_and_keys_of_a_table(root: Path, lake: Lake) -> None:
     assert table.schema.field("timestamp").type == pa.timestamp("us", "UTC")
 
 
-def lakes_table(lake: Lake) -> pa.Table:
+def lakes_table(lake):
     """All rows, read by the library of the table."""
     if isinstance(lake, lakes.Delta):
         return lake.table().to_pyarrow_table()
@@ -167,25 +164,25 @@ def lakes_table(lake: Lake) -> pa.Table:
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_options_of_files_are_refused(root: Path, format: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_files_are_refused(root, format, capsys):
     for options, message in (
         ({}, "resume"),
         ({"resume": True, "compression": "zstd"}, "compression does not work with"),
         ({"resume": True, "overwrite": True}, "excludes overwrite"),
     ):
         with pytest.raises(ValueError, match=message):
-            kafkalog.export(root, "lake.kafka.table", format=format, **options)  # type: ignore[arg-type]
+            kafkalog.export(root, "lake.kafka.table", format=format, **options)
     assert main(["export", str(root), "-o", "lake.kafka.table", "--format", format]) == 2
     assert "resume" in capsys.readouterr().err
 
 
-def test_a_run_that_is_killed_loses_and_repeats_nothing(root: Path, lake: Lake) -> None:
+def test_a_run_that_is_killed_loses_and_repeats_nothing(root, lake):
     killed_at_random(root, lake, 2, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_two_hundred_kills(lake: Lake, tmp_path: Path) -> None:
+def test_two_hundred_kills(lake, tmp_path):
     sql = pytest.importorskip("pyspark.sql", reason="not tested here: pyspark is not installed")
     n_killed, made = 0, []
     for one in range(20):
@@ -206,7 +203,7 @@ def test_two_hundred_kills(lake: Lake, tmp_path: Path) -> None:
         spark.stop()
 
 
-def test_a_partition_that_is_gone_is_named(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_partition_that_is_gone_is_named(root, tmp_path, capsys):
     """A directory that is not mounted looks like a log without new records."""
     grow(root, 3, partition=1)
     arguments = ["export", str(root), "-o", str(tmp_path / "out"), "--resume", "--format", "parquet"]

@@ -1,7 +1,5 @@
 """Records in the types of tables."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 
@@ -11,7 +9,7 @@ _MS = pa.timestamp("ms", "UTC")
 _US = pa.timestamp("us", "UTC")
 
 
-def test_dates_and_timestamps_that_do_not_fit() -> None:
+def test_dates_and_timestamps_that_do_not_fit():
     schema = pa.schema([("timestamp", _MS)])
     rows = TableRows(schema, "delta", with_date=True)
     stamps = [0, 86_400_000, -1, None, 2**62, -(2**63)]

@@ -1,21 +1,17 @@
 """Decoded values in each output: what was reported of other tools, and logs whose fields come and go."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from io import BytesIO
-from pathlib import Path
-from typing import Any
 
 import fastavro
 import pyarrow.dataset
 import pytest
 from effort import fuzz_inputs
-from lakes import Delta, Directory, Iceberg, Lake
+from lakes import Delta, Directory, Iceberg
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -25,14 +21,14 @@ FAR = 2**62
 
 
 @pytest.fixture(params=LAKES)
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+def lake(request, tmp_path):
     pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
     pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
     (tmp_path / "lake").mkdir()
     return LAKES[request.param](tmp_path / "lake")
 
 
-def append(root: Path, values: list[Any], topic: str = "t") -> Path:
+def append(root, values, topic="t"):
     data = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in values]
     root.mkdir(exist_ok=True)
     with kafkalog.PartitionWriter(root / f"{topic}-0") as writer:
@@ -40,7 +36,7 @@ def append(root: Path, values: list[Any], topic: str = "t") -> Path:
     return root
 
 
-def rows(lake: Lake, column: str = "value") -> list[Any]:
+def rows(lake, column="value"):
     """A column of all rows, read by the library of the table."""
     if isinstance(lake, Delta):
         table = lake.table().to_pyarrow_table()
@@ -57,11 +53,11 @@ def rows(lake: Lake, column: str = "value") -> list[Any]:
     return [row[column] for row in sorted(table.to_pylist(), key=lambda row: row["offset"])]
 
 
-def export(root: Path, lake: Lake, format: str = "json", **options: Any) -> kafkalog.ExportResult:
+def export(root, lake, format="json", **options):
     return lake.run(root, decode={"value": {"format": format, **options}}, partition_by=())
 
 
-def avro(schema: dict[str, Any], *values: dict[str, Any]) -> list[bytes]:
+def avro(schema, *values):
     found = []
     for value in values:
         data = BytesIO()
@@ -70,11 +66,11 @@ def avro(schema: dict[str, Any], *values: dict[str, Any]) -> list[bytes]:
     return found
 
 
-def record(**fields: Any) -> dict[str, Any]:
+def record(**fields):
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
 
 
-def test_only_objects_without_fields(tmp_path: Path, lake: Lake) -> None:
+def test_only_objects_without_fields(tmp_path, lake):
     export(append(tmp_path / "log", [{}]), lake)
     assert rows(lake) == ["{}"]
     export(append(tmp_path / "log", [{"a": 1}]), lake)  # the column exists, and is text
@@ -82,7 +78,7 @@ def test_only_objects_without_fields(tmp_path: Path, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
-def test_times_that_a_table_does_not_hold_are_null_and_counted(tmp_path: Path, lake: Lake) -> None:
+def test_times_that_a_table_does_not_hold_are_null_and_counted(tmp_path, lake):
     logical = {"type": "long", "logicalType": "timestamp-millis"}
     schema = record(
         t=logical, l={"type": "array", "items": logical}, m={"type": "map", "values": logical},
@@ -107,9 +103,7 @@ def test_times_that_a_table_does_not_hold_are_null_and_counted(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("lake", ["delta"], indirect=True)
-def test_the_command_prints_what_the_table_does_not_hold(
-    tmp_path: Path, lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_what_the_table_does_not_hold(tmp_path, lake, capsys):
     root = tmp_path / "log"
     root.mkdir()
     with kafkalog.PartitionWriter(root / "t-0") as writer:
@@ -119,8 +113,8 @@ def test_the_command_prints_what_the_table_does_not_hold(
     assert [row and row.year for row in rows(lake, "timestamp")] == [2023, None]
 
 
-def test_fields_come_and_go(tmp_path: Path, lake: Lake) -> None:
-    nights: list[list[Any]] = [
+def test_fields_come_and_go(tmp_path, lake):
+    nights = [
         [{"a": 1, "b": 2}],
         [{"a": 2}],
         [{"a": 3, "c": {"x": [1.5]}}],
@@ -141,13 +135,13 @@ def test_fields_come_and_go(tmp_path: Path, lake: Lake) -> None:
     ]
 
 
-def test_a_field_that_was_null_gets_its_type_later(tmp_path: Path, lake: Lake) -> None:
+def test_a_field_that_was_null_gets_its_type_later(tmp_path, lake):
     for value in ({"a": 1, "b": None}, {"a": None, "b": "x"}):
         export(append(tmp_path / "log", [value]), lake)
     assert rows(lake) == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
 
 
-def test_values_that_do_not_fit_the_type_that_a_column_has_are_text_beside_it(tmp_path: Path, lake: Lake) -> None:
+def test_values_that_do_not_fit_the_type_that_a_column_has_are_text_beside_it(tmp_path, lake):
     """Nothing is lost if a field has another type in a later run, and every later run goes on."""
     export(append(tmp_path / "log", [{"a": 1, "b": "t", "l": [1], "s": {"x": 1}}]), lake)
     others = [
@@ -185,7 +179,7 @@ def test_values_that_do_not_fit_the_type_that_a_column_has_are_text_beside_it(tm
     assert rows(lake, "value__text")[-2:] == ["[1]", None]
 
 
-def test_a_directory_has_no_field_without_a_type(tmp_path: Path) -> None:
+def test_a_directory_has_no_field_without_a_type(tmp_path):
     """Readers of directories take the types of one file."""
     (tmp_path / "lake").mkdir()
     lake = Directory(tmp_path / "lake")
@@ -203,9 +197,7 @@ def test_a_directory_has_no_field_without_a_type(tmp_path: Path) -> None:
     assert found["value"].to_list() == rows(lake)
 
 
-def test_fields_that_differ_by_case_are_refused_by_delta_before_anything_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fields_that_differ_by_case_are_refused_by_delta_before_anything_is_written(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
     root = append(tmp_path / "log", [{"x": [{"Id": 1, "id": 2}]}])
     command = ["export", str(root), "--value-format", "json", "-o", str(tmp_path / "table"), "--format", "delta"]
@@ -215,7 +207,7 @@ def test_fields_that_differ_by_case_are_refused_by_delta_before_anything_is_writ
     assert not (tmp_path / "table").exists()
 
 
-def test_text_has_times_without_a_date_and_all_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_times_without_a_date_and_all_digits(tmp_path, capsys):
     schema = record(
         d={"type": "int", "logicalType": "date"},
         ms={"type": "long", "logicalType": "timestamp-millis"},
@@ -236,7 +228,7 @@ def test_text_has_times_without_a_date_and_all_digits(tmp_path: Path, capsys: py
     assert '""5881580-07-11""' in (tmp_path / "o.csv").read_text()
 
 
-def test_a_record_of_the_least_timestamp_is_shown() -> None:
+def test_a_record_of_the_least_timestamp_is_shown():
     from kafkalog.cli.reading.record_text import TextFormat
 
     stamps = pyarrow.array([-(2**63)], pyarrow.int64()).cast(pyarrow.timestamp("ms", "UTC"))
@@ -251,9 +243,7 @@ def test_a_record_of_the_least_timestamp_is_shown() -> None:
         (["millis", "micros", "millis"], [2**63 - 1, 5, 1_700_000_000_000], [None, 5, 17 * 10**14]),
     ],
 )
-def test_versions_of_a_schema_with_times_in_other_units(
-    tmp_path: Path, units: list[str], values: list[int], expected: list[int | None]
-) -> None:
+def test_versions_of_a_schema_with_times_in_other_units(tmp_path, units, values, expected):
     schemas, data = {}, []
     for number, (unit, value) in enumerate(zip(units, values, strict=True)):
         inner = {"type": "array", "items": {"type": "long", "logicalType": f"timestamp-{unit}"}}
@@ -273,7 +263,7 @@ def test_versions_of_a_schema_with_times_in_other_units(
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
 @pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 2000, 6)))
-def test_times_have_the_unit_that_loses_fewest_values(tmp_path: Path, seed: int) -> None:
+def test_times_have_the_unit_that_loses_fewest_values(tmp_path, seed):
     source = random.Random(seed)
     per_second = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
     units = source.sample(sorted(per_second), source.choice([2, 3]))
@@ -290,7 +280,7 @@ def test_times_have_the_unit_that_loses_fewest_values(tmp_path: Path, seed: int)
     scan = kafkalog.scan(root, decode={"value": "avro"}, schemas=schemas, columns=["value.deep", "value_error"])
     table = scan.to_table()
 
-    def held(unit: int) -> list[int | None]:
+    def held(unit):
         """The values in a unit, None for one that is finer or out of range."""
         exact = [Fraction(value, per_second[name]) * unit for name, value in pairs]
         return [int(one) if one.denominator == 1 and one < 2**63 else None for one in exact]
@@ -306,7 +296,7 @@ def test_times_have_the_unit_that_loses_fewest_values(tmp_path: Path, seed: int)
     assert sum(int(one.detail.split()[0]) for one in scan.findings) == expected.count(None)
 
 
-def test_numbers_of_json_in_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_of_json_in_a_command(tmp_path, capsys):
     values = [b'{"id": 9007199254740993, "p": [9223372036854775807]}', b'{"id": 0.5, "p": [1.5]}']
     root = append(tmp_path / "log", [*values])
     command = ["cat", str(root), "--value-format", "json", "--json", "--columns", "value"]
@@ -326,7 +316,7 @@ def test_numbers_of_json_in_a_command(tmp_path: Path, capsys: pytest.CaptureFixt
     assert table.column(0).to_pylist() == [Decimal(2**64 - 1), Decimal(1)]
 
 
-def test_null_lists_of_objects_are_null_or_said_to_be_empty(lake: Lake, tmp_path: Path) -> None:
+def test_null_lists_of_objects_are_null_or_said_to_be_empty(lake, tmp_path):
     values = [{"a": [{"b": 1}], "m": {"n": [{"c": 2}]}}, {"m": {"n": None}}, {"m": None}, {"a": [], "m": {"n": []}}]
     result = export(append(tmp_path / "log", values), lake)
     found = rows(lake)
@@ -340,7 +330,7 @@ def test_null_lists_of_objects_are_null_or_said_to_be_empty(lake: Lake, tmp_path
         assert not said
 
 
-def test_a_message_of_a_protobuf_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_of_a_protobuf_file_is_named(tmp_path, capsys):
     schema = tmp_path / "m.proto"
     schema.write_text('syntax = "proto3"; message First { string a = 1; } message Second { uint64 b = 1; }')
     root = append(tmp_path / "log", [b"\x08\x07"])

@@ -1,13 +1,9 @@
 """Files of other programs: Kafka Connect's sinks, kcat, spreadsheets."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -24,7 +20,7 @@ from kafkalog.protocol.encoder import uvarint
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
 
 
-def sink(root: Path, suffix: str, rows: list[dict[str, Any]], partition: int, first: int, place: str) -> None:
+def sink(root, suffix, rows, partition, first, place):
     """A file as a sink of Kafka Connect writes it."""
     folder = root / "topics" / "orders" / place
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +36,7 @@ def sink(root: Path, suffix: str, rows: list[dict[str, Any]], partition: int, fi
 
 @pytest.mark.parametrize("suffix", ["avro", "json", "snappy.parquet"])
 @pytest.mark.parametrize("by_time", [False, True])
-def test_the_layout_of_kafka_connect(tmp_path: Path, suffix: str, by_time: bool) -> None:
+def test_the_layout_of_kafka_connect(tmp_path, suffix, by_time):
     for partition in (0, 12):
         for first in (0, 2, 10):
             place = f"year=2024/month=01/day={first:02}" if by_time else f"partition={partition}"
@@ -53,7 +49,7 @@ def test_the_layout_of_kafka_connect(tmp_path: Path, suffix: str, by_time: bool)
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
-def test_random_avro_files_are_those_that_fastavro_writes(tmp_path: Path, codec: str) -> None:
+def test_random_avro_files_are_those_that_fastavro_writes(tmp_path, codec):
     rng, n_packed = random.Random(codec), 0
     for number in range(max(fuzz_inputs() // 10_000, 3)):
         case = AvroCase(rng.randrange(2**32))
@@ -75,7 +71,7 @@ def test_random_avro_files_are_those_that_fastavro_writes(tmp_path: Path, codec:
     assert n_packed or codec in ("snappy", "zstandard")
 
 
-def _framed(root: Path, schema: Any, rows: Any) -> Path:
+def _framed(root, schema, rows):
     found = []
     for row in rows:
         data = io.BytesIO()
@@ -85,7 +81,7 @@ def _framed(root: Path, schema: Any, rows: Any) -> Path:
     return root
 
 
-def test_damaged_avro_files_are_errors(tmp_path: Path) -> None:
+def test_damaged_avro_files_are_errors(tmp_path):
     data = io.BytesIO()
     fastavro.writer(data, SCHEMA, [{"id": number} for number in range(50)], sync_interval=20)
     whole, rng, n_read = data.getvalue(), random.Random(1), 0
@@ -102,7 +98,7 @@ def test_damaged_avro_files_are_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard", "bzip2", "xz"])
 @pytest.mark.parametrize("packed", [b"", b"\xff", b"\xff" * 9, bytes(5)])
-def test_blocks_that_do_not_unpack_are_errors(tmp_path: Path, codec: str, packed: bytes) -> None:
+def test_blocks_that_do_not_unpack_are_errors(tmp_path, codec, packed):
     about = {"avro.codec": codec.encode(), "avro.schema": json.dumps(SCHEMA).encode()}
     parts = [b"Obj\x01", uvarint(2 * len(about))]
     for name, value in about.items():
@@ -113,7 +109,7 @@ def test_blocks_that_do_not_unpack_are_errors(tmp_path: Path, codec: str, packed
         kafkalog.load(tmp_path / "a.avro", tmp_path / "log", topic="t", value_format="json", dry_run=True)
 
 
-def test_metadata_of_a_table_are_no_rows(tmp_path: Path) -> None:
+def test_metadata_of_a_table_are_no_rows(tmp_path):
     (tmp_path / "table" / "metadata").mkdir(parents=True)
     (tmp_path / "table" / "metadata" / "v1.metadata.json").write_text("{}")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "table" / "part-0.parquet")
@@ -121,7 +117,7 @@ def test_metadata_of_a_table_are_no_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
-def test_columns_between_other_signs(tmp_path: Path, delimiter: str) -> None:
+def test_columns_between_other_signs(tmp_path, delimiter):
     text = '\ufeffid,price,note\r\n7,"1,5","a\nb"\r\n8,2,"say ""x"""\r\n'.replace(",", delimiter).replace(
         f"1{delimiter}5", "1,5"
     )
@@ -137,7 +133,7 @@ def test_columns_between_other_signs(tmp_path: Path, delimiter: str) -> None:
         kafkalog.load(tmp_path / "b.csv", tmp_path / "other", topic="t", value_format="json")
 
 
-def test_lines_of_kcat(tmp_path: Path) -> None:
+def test_lines_of_kcat(tmp_path):
     rows = [
         {"topic": "t", "partition": 0, "offset": 3, "tstype": "create", "ts": 5, "broker": 0,
          "headers": ["a", "1", "a", None], "key": "k", "payload": "x"},

@@ -1,14 +1,10 @@
 """A finished partition comes into a stopped broker's log dir under the id that the broker knows, or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pyarrow as pa
@@ -37,7 +33,7 @@ TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
+def root():
     """A directory above log dirs."""
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shared) as name:
@@ -45,7 +41,7 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def log_dir(root: Path) -> Path:
+def log_dir(root):
     """A log dir that a real broker left, without most of its partitions."""
     source, target = golden_sets.unpacked("k44"), root / "logs"
     target.mkdir()
@@ -55,12 +51,12 @@ def log_dir(root: Path) -> Path:
     return target
 
 
-def lines(log_dir: Path, key: kafkalog.TopicPartition) -> list[str]:
+def lines(log_dir, key):
     """Checkpoints that speak of a partition."""
     return [name for name in CHECKPOINTS if key in (read_offset_checkpoint(log_dir / name) or {})]
 
 
-def state(directory: Path) -> dict[str, bytes]:
+def state(directory):
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -68,7 +64,7 @@ def state(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_it_comes_under_the_id_that_the_cluster_has(log_dir: Path, root: Path) -> None:
+def test_it_comes_under_the_id_that_the_cluster_has(log_dir, root):
     expected = read_properties(log_dir / "p-empty-0" / "partition.metadata")
     write(root / "p-empty-0", 80, topic_id=TOPIC_ID)
     source = files_in(root / "p-empty-0")
@@ -87,7 +83,7 @@ def test_it_comes_under_the_id_that_the_cluster_has(log_dir: Path, root: Path) -
     assert read_properties(target / "partition.metadata") == expected
 
 
-def test_what_was_noted_about_an_older_one_is_forgotten(log_dir: Path, root: Path) -> None:
+def test_what_was_noted_about_an_older_one_is_forgotten(log_dir, root):
     key, other = kafkalog.TopicPartition("p-delrec", 0), kafkalog.TopicPartition("p-txn", 0)
     known = lines(log_dir, key)
     assert set(known) >= {"log-start-offset-checkpoint", "replication-offset-checkpoint"}
@@ -104,11 +100,11 @@ def test_what_was_noted_about_an_older_one_is_forgotten(log_dir: Path, root: Pat
         found = read_offset_checkpoint(log_dir / name)
         assert found == {one: offset for one, offset in (offsets or {}).items() if one != key}
     assert lines(log_dir, other)
-    assert kafkalog.open(log_dir)[key].log_start_offset == 0  # type: ignore[index]
+    assert kafkalog.open(log_dir)[key].log_start_offset == 0
     assert kafkalog.scan(log_dir, topics="p-delrec").count_rows() == 10
 
 
-def test_a_log_start_inside_a_segment_comes_along(log_dir: Path, root: Path) -> None:
+def test_a_log_start_inside_a_segment_comes_along(log_dir, root):
     source = golden_sets.unpacked("k44")
     shutil.rmtree(log_dir / "p-delrec-0")
     report = kafkalog.install(source / "p-delrec-0", log_dir, replace=True)
@@ -118,7 +114,7 @@ def test_a_log_start_inside_a_segment_comes_along(log_dir: Path, root: Path) -> 
 
 
 @pytest.mark.parametrize("lost", [".index", ".timeindex", ".snapshot", "padding", "garbage"])
-def test_what_a_clean_start_would_miss_is_made_anew(log_dir: Path, root: Path, lost: str) -> None:
+def test_what_a_clean_start_would_miss_is_made_anew(log_dir, root, lost):
     write(root / "p-empty-0", 120, producer=(4, 0))
     right = files_in(root / "p-empty-0")
     for path in sorted((root / "p-empty-0").iterdir()):
@@ -138,7 +134,7 @@ def test_what_a_clean_start_would_miss_is_made_anew(log_dir: Path, root: Path, l
     assert f"{120:020d}.snapshot" in found
 
 
-def test_what_a_broker_would_not_serve_is_refused(log_dir: Path, root: Path) -> None:
+def test_what_a_broker_would_not_serve_is_refused(log_dir, root):
     old = state(log_dir)
     path = root / "p-empty-0"
     write(path, 100)
@@ -175,7 +171,7 @@ def test_what_a_broker_would_not_serve_is_refused(log_dir: Path, root: Path) -> 
         kafkalog.install(path, log_dir)
 
 
-def test_an_id_has_to_come_from_somewhere(root: Path, log_dir: Path) -> None:
+def test_an_id_has_to_come_from_somewhere(root, log_dir):
     plain = root / "plain"
     plain.mkdir()
     (plain / "meta.properties").write_text(IDENTITY)
@@ -195,14 +191,14 @@ def test_an_id_has_to_come_from_somewhere(root: Path, log_dir: Path) -> None:
     assert not (plain / "p-txn-0" / "partition.metadata").exists()
 
 
-def test_epochs_that_the_cluster_has_not_come_to_are_told(log_dir: Path, root: Path) -> None:
+def test_epochs_that_the_cluster_has_not_come_to_are_told(log_dir, root):
     write(root / "p-empty-0", 10, leader_epoch=40)
     report = kafkalog.install(root / "p-empty-0", log_dir)
     assert [finding.reason for finding in report.findings] == [Reason.EPOCH_ORDER]
     assert "go to 40, the cluster's to 9" in report.findings[0].detail
 
 
-def test_a_running_broker_is_not_disturbed(log_dir: Path, root: Path) -> None:
+def test_a_running_broker_is_not_disturbed(log_dir, root):
     write(root / "p-empty-0", 10)
     (log_dir / ".lock").touch()
     old = state(log_dir)
@@ -212,13 +208,13 @@ def test_a_running_broker_is_not_disturbed(log_dir: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param("p-empty-0", marks=pytest.mark.slow), "p-delrec-0"])
-def test_the_nth_failure_leaves_the_log_dir_as_it_was(log_dir: Path, root: Path, name: str) -> None:
+def test_the_nth_failure_leaves_the_log_dir_as_it_was(log_dir, root, name):
     with PartitionWriter(root / name, config=LogConfig(segment_bytes=3000)) as writer:
         writer.append(columns_of(draw(60)))
     old = state(log_dir)
     left = sorted(os.listdir(root))
 
-    def fault(call: str) -> None:
+    def fault(call):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     n = n_told = 0
@@ -249,9 +245,7 @@ def test_the_nth_failure_leaves_the_log_dir_as_it_was(log_dir: Path, root: Path,
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_load_with_one_partition_too_many_touches_none(
-    log_dir: Path, root: Path, replace: bool, dry_run: bool
-) -> None:
+def test_a_load_with_one_partition_too_many_touches_none(log_dir, root, replace, dry_run):
     for number in range(3):
         shutil.copytree(golden_sets.unpacked("k44") / f"p-multi-{number}", log_dir / f"p-multi-{number}")
     if not replace:
@@ -260,8 +254,8 @@ def test_a_load_with_one_partition_too_many_touches_none(
                 path.unlink()  # the first one is empty, and could be filled
     (root / "x.csv").write_text("value\na\nb\n")
     old = state(log_dir)
-    options: dict[str, Any] = {"topic": "p-multi", "encoding": "utf8", "install": True, "dry_run": dry_run}
-    refused: Any = (UnsafePathError, "no partition 3") if replace else (OutputExistsError, "p-multi-1")
+    options = {"topic": "p-multi", "encoding": "utf8", "install": True, "dry_run": dry_run}
+    refused = (UnsafePathError, "no partition 3") if replace else (OutputExistsError, "p-multi-1")
     with pytest.raises(refused[0], match=refused[1]):
         kafkalog.load([root / "x.csv"], log_dir, partitions=4, replace=replace, **options)
     assert state(log_dir) == old
@@ -276,7 +270,7 @@ def test_a_load_with_one_partition_too_many_touches_none(
 
 
 @pytest.mark.slow
-def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Path, root: Path) -> None:
+def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir, root):
     names = [f"p-multi-{number}" for number in range(3)]
     for name in names:
         shutil.copytree(golden_sets.unpacked("k44") / name, log_dir / name)
@@ -287,7 +281,7 @@ def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Pat
     old = state(log_dir)
     left = sorted(os.listdir(root))
 
-    def fault(call: str) -> None:
+    def fault(call):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     n = n_told = 0
@@ -310,7 +304,7 @@ def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Pat
 
 
 @pytest.mark.parametrize("text", ["", "version: 0\ntopic_id: x", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"])
-def test_a_topic_id_that_is_none_is_an_error_about_its_file(text: str, tmp_path: Path) -> None:
+def test_a_topic_id_that_is_none_is_an_error_about_its_file(text, tmp_path):
     broker = tmp_path / "broker"
     (broker / "t-0").mkdir(parents=True)
     (broker / "meta.properties").write_text("version=1\nnode.id=1\n")
@@ -321,7 +315,7 @@ def test_a_topic_id_that_is_none_is_an_error_about_its_file(text: str, tmp_path:
     assert caught.value.path == str(broker / "t-0" / "partition.metadata")
 
 
-def test_a_load_takes_the_topics_settings_from_the_cluster_unless_they_are_given(log_dir: Path, root: Path) -> None:
+def test_a_load_takes_the_topics_settings_from_the_cluster_unless_they_are_given(log_dir, root):
     metadata = read_cluster_metadata(log_dir)
     assert metadata is not None
     assert metadata.settings[2, "p-compact-gzip"]["internal.segment.bytes"] == "12000"

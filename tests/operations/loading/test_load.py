@@ -1,7 +1,5 @@
 """Loaded records are those that a scan reads, from any table or file; all of them are there, or none."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import errno
@@ -11,9 +9,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +30,9 @@ from kafkalog.writing.partitioner import murmur2
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
-def table_of(n: int, **more: Any) -> pa.Table:
+def table_of(n, **more):
     """Records with everything that records have."""
-    columns: dict[str, Any] = {
+    columns = {
         "timestamp": pa.array([None if i % 11 == 5 else 1_700_000_000_000 + i for i in range(n)], kafkalog_timestamp()),
         "key": pa.array([None if i % 7 == 3 else b"key-%d" % (i % 50) for i in range(n)], pa.binary()),
         "value": pa.array([None if i % 13 == 0 else b"v" * (i % 90) for i in range(n)], pa.binary()),
@@ -47,11 +43,11 @@ def table_of(n: int, **more: Any) -> pa.Table:
     return pa.table({**columns, **more})
 
 
-def kafkalog_timestamp() -> pa.DataType:
+def kafkalog_timestamp():
     return pa.timestamp("ms", "UTC")
 
 
-def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+def by_partition(path):
     table = kafkalog.read_table(path)
     found = defaultdict(list)
     for place, row in zip(records(table, "topic", "partition"), records(table), strict=True):
@@ -59,7 +55,7 @@ def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
     return dict(found)
 
 
-def sound(path: Path) -> None:
+def sound(path):
     report = kafkalog.verify(path)
     assert [str(finding) for finding in report.all_findings() if finding.damage] == []
 
@@ -71,26 +67,26 @@ FORMS = ["table", "reader", "dict", "polars", "duckdb", "pandas", "parquet", "ar
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
+def memory(tmp_path):
     """A directory where fsync takes no time, for what is done hundreds of times."""
     with in_memory(tmp_path) as path:
         yield path
 
 
 @contextlib.contextmanager
-def in_memory(otherwise: Path | None = None) -> Iterator[Path]:
+def in_memory(otherwise=None):
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else otherwise) as name:
         yield Path(name)
 
 
 @settings(max_examples=examples(40))
 @given(ROWS, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.sampled_from(FORMS), st.data())
-def test_any_records_in_any_form_come_back(rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
+def test_any_records_in_any_form_come_back(rows, compression, form, data):
     with in_memory() as folder:
         comes_back(folder, rows, compression, form, data)
 
 
-def comes_back(folder: Path, rows: list[Any], compression: str, form: str, data: st.DataObject) -> None:
+def comes_back(folder, rows, compression, form, data):
     stamps, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
     table = pa.table(
         {
@@ -100,7 +96,7 @@ def comes_back(folder: Path, rows: list[Any], compression: str, form: str, data:
             "headers": pa.array(headers, pa.list_(PAIR)),
         }
     )
-    options: dict[str, Any] = {
+    options = {
         "topic": "t",
         "compression": compression,
         "batch_size": data.draw(st.sampled_from([60, 200, 16384])),
@@ -125,7 +121,7 @@ def comes_back(folder: Path, rows: list[Any], compression: str, form: str, data:
     sound(folder / "log")
 
 
-def in_form(table: pa.Table, form: str) -> Any:
+def in_form(table, form):
     if form == "polars":
         return pytest.importorskip("polars").from_arrow(table)
     if form == "duckdb":
@@ -137,7 +133,7 @@ def in_form(table: pa.Table, form: str) -> Any:
     return table.to_reader(3) if form == "reader" else table
 
 
-def test_a_log_dir_comes_back_as_it_was_with_its_topics_partitions_and_offsets(log_dir: Path, tmp_path: Path) -> None:
+def test_a_log_dir_comes_back_as_it_was_with_its_topics_partitions_and_offsets(log_dir, tmp_path):
     table = kafkalog.read_table(log_dir)
     result = write_table(table, tmp_path / "copy")
     names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -146,7 +142,7 @@ def test_a_log_dir_comes_back_as_it_was_with_its_topics_partitions_and_offsets(l
     assert result.n_records == table.num_rows
 
 
-def test_every_partition_of_a_number_is_there_also_without_records(tmp_path: Path) -> None:
+def test_every_partition_of_a_number_is_there_also_without_records(tmp_path):
     result = write_table({"key": [b"a"], "value": [b"1"]}, tmp_path / "log", topic="t", partitions=4)
     assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "t-1", "t-2", "t-3"]
     assert [each.n_records for each in result.partitions] == [1, 0, 0, 0]
@@ -156,7 +152,7 @@ def test_every_partition_of_a_number_is_there_also_without_records(tmp_path: Pat
     sound(tmp_path / "log")
 
 
-def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path: Path) -> None:
+def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path):
     table = pa.table({"offset": [5, 7, 2**40], "value": [b"a", b"b", b"c"]})
     (each,) = write_table(table, tmp_path / "kept", topic="t").partitions
     assert (each.first_offset, each.next_offset) == (5, 2**40 + 1)
@@ -178,7 +174,7 @@ def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path: Path) -
 @pytest.mark.parametrize(
     "topic", ["", ".", "..", "a/b", "../../etc", "a b", "é", "x" * 250, "a\0b", "a\n", "-", "__cluster_metadata"]
 )
-def test_a_topic_whose_name_leads_astray_is_refused(tmp_path: Path, topic: str) -> None:
+def test_a_topic_whose_name_leads_astray_is_refused(tmp_path, topic):
     if topic != "-":
         with pytest.raises(UnsafePathError):
             write_table({"value": [b""]}, tmp_path / "log", topic=topic)
@@ -187,7 +183,7 @@ def test_a_topic_whose_name_leads_astray_is_refused(tmp_path: Path, topic: str) 
     assert os.listdir(tmp_path) == []
 
 
-def test_a_topic_or_partition_that_is_none_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_a_topic_or_partition_that_is_none_is_refused_with_its_row(tmp_path):
     for column in (
         {"topic": ["a", None]},
         {"partition": [0, None]},
@@ -205,7 +201,7 @@ def test_a_topic_or_partition_that_is_none_is_refused_with_its_row(tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
-def test_impossible_options_are_refused(tmp_path: Path) -> None:
+def test_impossible_options_are_refused(tmp_path):
     for options in (
         {"partitions": 0},
         {"partitions": 10**9},
@@ -225,12 +221,12 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
 CODES = (errno.ENOSPC, errno.EIO)
 
 
-def load_two(log: Path) -> None:
+def load_two(log):
     write_table(table_of(40, partition=[i % 2 for i in range(40)]), log, topic="new", batch_size=300)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
+def test_what_fails_leaves_nothing_behind(memory, is_there):
     step = 3
     n_failed = 0
     for n in range(1, 5000, step):
@@ -241,7 +237,7 @@ def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
             (log / "meta.properties").write_text("version=1\n")
         code = CODES[n % 2]
 
-        def fail(name: str, code: int = code) -> None:
+        def fail(name, code=code):
             raise OSError(code, os.strerror(code))
 
         faulty = Faulty(n, fail)
@@ -268,15 +264,15 @@ def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
     assert n_failed > 15
 
 
-def b64(data: bytes) -> str:
+def b64(data):
     return base64.b64encode(data).decode()
 
 
-def test_several_files_are_one_load(tmp_path: Path) -> None:
+def test_several_files_are_one_load(tmp_path):
     for i in range(3):
         line = {"value": b64(b"v%d" % i), "timestamp": i}
         (tmp_path / f"{i}.jsonl").write_text(json.dumps(line) + "\n")
-    done: list[int] = []
+    done = []
     files = [tmp_path / f"{i}.jsonl" for i in range(3)]
     load(files, tmp_path / "log", topic="t", progress=done.append, encoding="base64")
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [b"v0", b"v1", b"v2"]
@@ -284,7 +280,7 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
     assert done[-1] == sum(file.stat().st_size for file in files)
 
 
-def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:
+def test_damaged_files_never_crash_it(memory, log_dir):
     draw = np.random.default_rng(7)
     for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl", "x.csv.gz"):
         kafkalog.export(log_dir, memory / name, topics="p-headers")
@@ -304,7 +300,7 @@ def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
-def test_an_export_with_a_long_value_is_loaded_from_csv(memory: Path, packed: str) -> None:
+def test_an_export_with_a_long_value_is_loaded_from_csv(memory, packed):
     values = [b"a" * 300_000 for _ in range(30)] + [b"x" * 9_000_000, b"b"]
     config = LogConfig(max_message_bytes=10**7)
     write_table({"value": values}, memory / "log", topic="t", config=config)
@@ -325,7 +321,7 @@ LEFT_OUT = (
 )
 
 
-def mixed() -> pa.Table:
+def mixed():
     n = len(MIXED)
     return pa.table(
         {"topic": MIXED, "value": [b"%d" % i for i in range(n)], "partition": pa.array([0] * n, pa.int32())}
@@ -361,9 +357,7 @@ def mixed() -> pa.Table:
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_records_of_internal_topics_are_left_out_unless_they_are_wanted(
-    tmp_path: Path, options: dict[str, Any], expected: dict[str, list[bytes]], notes: list[str], dry_run: bool
-) -> None:
+def test_records_of_internal_topics_are_left_out_unless_they_are_wanted(tmp_path, options, expected, notes, dry_run):
     result = write_table(mixed(), tmp_path / "log", dry_run=dry_run, **options)
     assert result.notes == notes
     assert {f"{each.topic}-{each.partition}": each.n_records for each in result.partitions} == {
@@ -375,7 +369,7 @@ def test_records_of_internal_topics_are_left_out_unless_they_are_wanted(
             assert kafkalog.read_table(tmp_path / "log" / name)["value"].to_pylist() == values
 
 
-def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -> None:
+def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path):
     table = pa.table({"topic": ["__cluster_metadata", "orders"], "value": [b"0", b"1"]})
     result = write_table(table, tmp_path / "log")
     assert [each.topic for each in result.partitions] == ["orders"]
@@ -386,24 +380,24 @@ def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -
             write_table(table, tmp_path / "other", **options)
 
 
-def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path: Path) -> None:
+def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path):
     result = write_table(pa.table({"topic": ["__consumer_offsets"], "value": [b"0"]}), tmp_path / "log")
     assert (result.partitions, len(result.notes)) == ([], 1)
 
 
-def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path: Path) -> None:
+def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path):
     with pytest.raises(ValueError, match="use one of the two"):
         write_table(mixed(), tmp_path / "log", topic="x", only_topics=["orders"])
 
 
-def test_data_in_memory_names_write_table(tmp_path: Path) -> None:
+def test_data_in_memory_names_write_table(tmp_path):
     with pytest.raises(TypeError, match="write_table"):
-        kafkalog.load(pa.table({"value": [b"1"]}), tmp_path / "log", topic="orders")  # type: ignore[arg-type]
+        kafkalog.load(pa.table({"value": [b"1"]}), tmp_path / "log", topic="orders")
     assert not (tmp_path / "log").exists()
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.jsonl", "x.arrow"])
-def test_append_times_come_back(tmp_path: Path, name: str) -> None:
+def test_append_times_come_back(tmp_path, name):
     """Records of LogAppendTime keep their type and times, unless a type is chosen; others get the topic's type."""
     source = tmp_path / "a" / "t-0"
     source.parent.mkdir()
@@ -426,7 +420,7 @@ def test_append_times_come_back(tmp_path: Path, name: str) -> None:
     assert stamps == [1_000] * 3 + [1_500] + [9_000] * 2
 
 
-def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path):
     table = table_of(100, partition=[i % 4 for i in range(100)])
     dry = write_table(table, tmp_path / "log", topic="t", dry_run=True)
     assert os.listdir(tmp_path) == []
@@ -440,7 +434,7 @@ def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
         write_table({"value": [b""], "timestamp": [-5]}, tmp_path / "log", topic="u", dry_run=True)
 
 
-def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path: Path) -> None:
+def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path):
     write_table(table_of(10), tmp_path / "log", topic="t")
     (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     write_table(table_of(20), tmp_path / "log", topic="u", partitions=3)
@@ -453,7 +447,7 @@ def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_pa
     assert os.listdir(tmp_path) == ["log"]
 
 
-def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
+def test_a_place_where_a_broker_would_trip_is_refused(tmp_path):
     write_table(table_of(5), tmp_path / "log", topic="t")
     (tmp_path / "log" / "meta.properties").write_text("version=1\n")
     for path in (tmp_path / "log" / "t-0", tmp_path / "log" / "t-0" / "x", tmp_path / "log" / "below"):
@@ -466,7 +460,7 @@ def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
         write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
 
 
-def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
+def test_a_log_dir_is_no_place_to_stage_in(tmp_path):
     write_table(table_of(5), tmp_path / "log", topic="t")
     for target in ("log", "new"):
         for place in (tmp_path / "log", tmp_path / "log" / "t-0"):
@@ -482,8 +476,8 @@ DAY = 86_400_000
 KEY = TopicPartition("t", 0)
 
 
-def test_the_limit_is_that_of_a_broker() -> None:
-    def note(timestamp: int, **settings: Any) -> str | None:
+def test_the_limit_is_that_of_a_broker():
+    def note(timestamp, **settings):
         return retention_note({KEY: timestamp}, config=LogConfig(**settings), cluster=None, now_ms=100 * DAY)
 
     assert note(93 * DAY) is None
@@ -500,10 +494,10 @@ def test_the_limit_is_that_of_a_broker() -> None:
     assert note(0, cleanup_policy="compact,delete") is not None
 
 
-def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
+def test_what_the_cluster_says_of_a_topic_counts_first():
     cluster = ClusterMetadata()
 
-    def note(**settings: Any) -> str | None:
+    def note(**settings):
         return retention_note({KEY: 0}, config=LogConfig(**settings), cluster=cluster, now_ms=100 * DAY)
 
     assert note() is not None
@@ -519,11 +513,11 @@ def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_load_notes_it(tmp_path: Path, dry_run: bool) -> None:
+def test_a_load_notes_it(tmp_path, dry_run):
     now = time.time_ns() // 10**6
     table = {"value": [b"1", b"2", b"3", b"4"], "timestamp": [now, 1000, 2000, None], "partition": [0, 0, 1, 2]}
 
-    def notes(name: str, **options: Any) -> list[str]:
+    def notes(name, **options):
         return write_table(table, tmp_path / name, topic="t", dry_run=dry_run, **options).notes
 
     (note,) = notes("default")

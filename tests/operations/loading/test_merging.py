@@ -1,22 +1,19 @@
 """What an export wrote is the same log again, whatever the layout, and in whatever order times are."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pytest
 from effort import fuzz_inputs
 
 import kafkalog
 
-LAYOUTS: list[list[str]] = [
+LAYOUTS = [
     [], ["date"], ["topic", "date"], ["date", "topic", "partition"], ["partition", "date"], ["topic", "partition"],
 ]  # fmt: skip
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
 
 
-def random_log(root: Path, rng: random.Random) -> None:
+def random_log(root, rng):
     root.mkdir()
     days = [86_400_000 * day for day in range(19_000, 19_004)]
     for topic in ("a", "b")[: rng.randrange(1, 3)]:
@@ -34,7 +31,7 @@ def random_log(root: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
-def test_an_export_of_any_layout_is_loaded_as_the_same_log(tmp_path: Path, suffix: str) -> None:
+def test_an_export_of_any_layout_is_loaded_as_the_same_log(tmp_path, suffix):
     rng = random.Random(suffix)
     for number in range(max(fuzz_inputs() // 2000, 6)):
         layout = rng.choice(LAYOUTS)
@@ -48,7 +45,7 @@ def test_an_export_of_any_layout_is_loaded_as_the_same_log(tmp_path: Path, suffi
         assert not kafkalog.verify(again).findings
 
 
-def test_an_export_that_grew_by_date(tmp_path: Path) -> None:
+def test_an_export_that_grew_by_date(tmp_path):
     log, output = tmp_path / "log", tmp_path / "out"
     log.mkdir()
     day = 86_400_000

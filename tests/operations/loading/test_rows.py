@@ -1,12 +1,9 @@
 """Rows of any columns become records, and exports of decoded values come back."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,17 +29,17 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def values(log: Path, format: Any = "json", columns: Any = ("value",)) -> list[Any]:
+def values(log, format="json", columns=("value",)):
     return kafkalog.read_table(log, decode={"value": format}, columns=columns).to_pylist()
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.parquet", "a.arrow"])
-def test_rows_of_each_format_become_json(tmp_path: Path, name: str) -> None:
+def test_rows_of_each_format_become_json(tmp_path, name):
     path = tmp_path / name
     table = pa.Table.from_pylist(ROWS)
     if path.suffix == ".parquet":
@@ -61,7 +58,7 @@ def test_rows_of_each_format_become_json(tmp_path: Path, name: str) -> None:
     assert [row["headers"] for row in found] == [[{"key": "zip", "value": b"00123"}], [{"key": "zip", "value": b"9"}]]
 
 
-def test_a_table_of_rows() -> None:
+def test_a_table_of_rows():
     import tempfile
 
     with tempfile.TemporaryDirectory() as root:
@@ -71,7 +68,7 @@ def test_a_table_of_rows() -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--schema-id", "9"]])
-def test_the_command_encodes_avro_and_protobuf(tmp_path: Path, more: list[str]) -> None:
+def test_the_command_encodes_avro_and_protobuf(tmp_path, more):
     path = write(tmp_path / "a.csv", CSV)
     write(tmp_path / "s.avsc", json.dumps(SCHEMA))
     write(tmp_path / "other.proto", 'syntax = "proto3"; message Name { string v = 1; }')
@@ -91,7 +88,7 @@ def test_the_command_encodes_avro_and_protobuf(tmp_path: Path, more: list[str]) 
         ]  # fmt: skip
 
 
-def test_columns_of_records_are_no_part_of_the_value(tmp_path: Path) -> None:
+def test_columns_of_records_are_no_part_of_the_value(tmp_path):
     rows = [
         {"key": "k", "timestamp": 5, "headers": [["h", "v"]], "partition": 0, "offset": 3, "a": 18446744073709551615},
         {"key": None, "timestamp": None, "headers": [], "partition": 0, "offset": 4, "b": [1e-7, {}]},
@@ -104,7 +101,7 @@ def test_columns_of_records_are_no_part_of_the_value(tmp_path: Path) -> None:
     assert found[0]["headers"] == [{"key": "h", "value": b"v"}]
 
 
-def test_a_file_whose_columns_say_nothing_names_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_whose_columns_say_nothing_names_the_option(tmp_path, capsys):
     path = write(tmp_path / "a.csv", CSV)
     assert main(["load", str(path), "-o", str(tmp_path / "log"), "--topic", "t"]) != 0
     assert "--value-format json" in capsys.readouterr().err
@@ -122,13 +119,13 @@ def test_a_file_whose_columns_say_nothing_names_the_option(tmp_path: Path, capsy
          r"row 0: the value has a field"),
     ],
 )  # fmt: skip
-def test_what_is_refused(tmp_path: Path, options: Any, error: Any, message: str) -> None:
+def test_what_is_refused(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         kafkalog.load(write(tmp_path / "a.csv", CSV), tmp_path / "log", topic="t", **options)
     assert not (tmp_path / "log").exists()
 
 
-def test_rows_from_a_stream(tmp_path: Path) -> None:
+def test_rows_from_a_stream(tmp_path):
     stream = io.BytesIO(CSV.encode())
     kafkalog.load(stream, tmp_path / "log", format="csv", topic="t", value_format="json")
     assert values(tmp_path / "log") == [{"value": row} for row in ROWS]
@@ -136,12 +133,10 @@ def test_rows_from_a_stream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "arrows", "csv", "jsonl"])
 @pytest.mark.parametrize(("key", "value"), [("utf8", "json"), ("long", "json"), (None, "json"), ("int", None)])
-def test_decoded_columns_are_exported_and_loaded(
-    tmp_path: Path, suffix: str, key: str | None, value: str | None
-) -> None:
+def test_decoded_columns_are_exported_and_loaded(tmp_path, suffix, key, value):
     """A load with the formats of the export restores keys, values and headers."""
     rows = [{"id": 1, "s": {"x": [1, None]}, "t": "é"}, None, {"id": 2**60 + 1, "s": None, "t": "a,b"}]
-    keys: list[bytes | None] = {
+    keys = {
         "utf8": [b"abcd", None, b"c,\xc3\xa9"], "long": [b"\0" * 7 + b"\5", None, b"\xff" * 8],
         "int": [b"\0" * 4, None, b"\xff" * 4], None: [b"\xff", None, b""],
     }[key]  # fmt: skip
@@ -168,7 +163,7 @@ def test_decoded_columns_are_exported_and_loaded(
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_columns_of_headers_are_headers_again(tmp_path: Path, suffix: str) -> None:
+def test_columns_of_headers_are_headers_again(tmp_path, suffix):
     one = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = [[{"key": "a.b", "value": b"1"}, {"key": "c", "value": b"\xff"}], [], [{"key": "c", "value": b""}]]
     rows = {"value": [b'{"x":1}', b'{"x":2}', None], "headers": pa.array(headers, one)}
@@ -183,7 +178,7 @@ def test_columns_of_headers_are_headers_again(tmp_path: Path, suffix: str) -> No
         )
 
 
-def test_cells_keep_their_digits_and_name_what_a_record_has(tmp_path: Path) -> None:
+def test_cells_keep_their_digits_and_name_what_a_record_has(tmp_path):
     text = "id,big,price,at,p\n7,9223372036854775808,0.1000000000000000055511151231257827,2024-01-01T00:00:00Z,1\n"
     path = write(tmp_path / "a.csv", text + "8,1,1,2024-01-01T00:00:01.5Z,0\n")
     columns = {"timestamp": "at", "key": "id", "partition": "p"}

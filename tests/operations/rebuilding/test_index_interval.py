@@ -1,7 +1,5 @@
 """The index interval is found in the cluster's metadata, or by the entries of existing indexes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
-def test_what_is_not_there_to_go_by_is_found_out(tmp_path: Path) -> None:
+def test_what_is_not_there_to_go_by_is_found_out(tmp_path):
     configs = read_cluster_metadata(golden_sets.unpacked("k44"))
     assert configs is not None
     assert configs.findings == []
@@ -36,7 +34,7 @@ def test_what_is_not_there_to_go_by_is_found_out(tmp_path: Path) -> None:
     assert kafkalog.reindex(tmp_path, dry_run=True, index_interval_bytes=7).intervals["p-idem-now-0"][1] == ("given")
 
 
-def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
+def test_the_bounds_of_an_interval_are_those_that_give_the_same_index():
     n_bounded = 0
     for path in golden_sets.partitions("k44").values():
         for segment in kafkalog.Partition(path).segments:
@@ -46,7 +44,7 @@ def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
             n_bounded += 1
             least, most = bounds
 
-            def entries(interval: int, segment: kafkalog.Segment = segment) -> bytes:
+            def entries(interval, segment=segment):
                 built = OffsetIndex.build(segment.batches, segment.base_offset, index_interval_bytes=interval)
                 return built.entries.tobytes()
 
@@ -57,7 +55,7 @@ def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
     assert n_bounded > 30
 
 
-def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
+def test_a_segment_alone_says_what_it_cannot_tell(partition, tmp_path):
     path, _ = batches_of(partition, 2)
     shutil.copy(path, tmp_path)
     report = kafkalog.reindex(tmp_path / path.name, kinds=KINDS, dry_run=True)
@@ -69,7 +67,7 @@ def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Pat
     assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
 
 
-def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> None:
+def test_output_into_the_log_dir_is_refused(partition, tmp_path):
     (partition.parent / "meta.properties").touch()  # what makes it a broker's
     for out in (partition / "new", partition.parent / "new"):
         with pytest.raises(UnsafePathError):
@@ -79,7 +77,7 @@ def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> 
         kafkalog.reindex(partition, output=tmp_path / "there")
 
 
-def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
+def test_segments_that_are_named_are_no_partition_of_their_own(log_dir, tmp_path):
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
     kafkalog.reindex(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
     whole = files_in(directory)
@@ -97,13 +95,13 @@ def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tm
     assert files_in(directory) == whole
 
 
-def test_what_is_odd_about_a_log_dir_is_said(log_dir: Path, tmp_path: Path) -> None:
+def test_what_is_odd_about_a_log_dir_is_said(log_dir, tmp_path):
     twice = [shutil.copytree(log_dir / "p-multi-0", tmp_path / name / "p-multi-0") for name in ("a", "b")]
     report = kafkalog.reindex(twice, dry_run=True)
     assert [finding.reason for finding in report.findings.rows] == [Reason.PARTITION_TWICE]
 
 
-def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tmp_path: Path) -> None:
+def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir, tmp_path):
     alone = shutil.copy(log_dir / "p-multi-0" / f"{0:020d}.log", tmp_path)
     report = kafkalog.reindex(alone, output=tmp_path / "out", kinds=("offset", "time"))
     assert len(report.files) == len([path for path in (tmp_path / "out").rglob("*index") if path.is_file()]) == 2
@@ -118,7 +116,7 @@ def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tm
     assert not (tmp_path / "none").exists()
 
 
-def test_a_second_file_of_an_offset_is_named_and_cannot_be_chosen(log_dir: Path, tmp_path: Path) -> None:
+def test_a_second_file_of_an_offset_is_named_and_cannot_be_chosen(log_dir, tmp_path):
     directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
     second = shutil.copy(directory / f"{0:020d}.log", directory / "0.log")
     for report in (kafkalog.reindex(directory, dry_run=True), kafkalog.salvage(tmp_path, dry_run=True)):

@@ -1,12 +1,9 @@
 """Rebuilding next to damage: where it stops, which files stay, and what the report has."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -24,7 +21,7 @@ from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.producers import read_snapshot
 
 
-def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(partition: Path) -> None:
+def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(partition):
     path, batches = batches_of(partition, 1)
     row = len(batches) // 2
     start = int(batches.position[row])
@@ -45,7 +42,7 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
 
 
 @pytest.mark.parametrize("cut", [5, 20, 70])
-def test_a_torn_tail_ends_the_rebuild_there(partition: Path, cut: int) -> None:
+def test_a_torn_tail_ends_the_rebuild_there(partition, cut):
     path, batches = batches_of(partition, -1)
     start = int(batches.position[-1])
     path.write_bytes(path.read_bytes()[: start + cut])
@@ -58,7 +55,7 @@ def test_a_torn_tail_ends_the_rebuild_there(partition: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     ("at", "value"), [(16, 3), (16, 127), (15, 77)], ids=["magic 3", "magic 127", "leader epoch 77"]
 )
-def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, at: int, value: int) -> None:
+def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition, at, value):
     path, batches = batches_of(partition)
     before = {file.path: file.n_entries for file in kafkalog.reindex(partition, dry_run=True).files}
     flip(path, int(batches.position[2]) + at, value)
@@ -68,7 +65,7 @@ def test_what_no_checksum_covers_passes_as_it_does_in_a_broker(partition: Path, 
     assert {file.change for file in report.files} == {"same"}
 
 
-def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition: Path) -> None:
+def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition):
     path, batches = batches_of(partition)
     flip(path, int(batches.position[2]) + 6, 3)  # base offset + 768
     passes = kafkalog.reindex(partition, dry_run=True, damaged="cut", index_interval_bytes=2**30)
@@ -82,7 +79,7 @@ def test_an_offset_that_goes_back_passes_until_an_index_entry_needs_it(partition
     assert {one.n_entries for one in report.files} == {0}
 
 
-def test_a_magic_byte_that_is_negative_in_java_stops_it(partition: Path) -> None:
+def test_a_magic_byte_that_is_negative_in_java_stops_it(partition):
     path, batches = batches_of(partition)
     flip(path, int(batches.position[2]) + 16, 200)
     (finding,) = kafkalog.reindex(partition, dry_run=True).findings.rows
@@ -90,9 +87,7 @@ def test_a_magic_byte_that_is_negative_in_java_stops_it(partition: Path) -> None
 
 
 @pytest.mark.parametrize("position", ["first", "last"])
-def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
-    partition: Path, position: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(partition, position, capsys):
     number = 0 if position == "first" else -1
     path, batches = batches_of(partition, number)
     start = int(batches.position[1])
@@ -116,14 +111,12 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
     }
     assert after[f"{path.stem}.index{BACKUP_SUFFIX}"] == whole[f"{path.stem}.index"]
     with pytest.raises(ValueError, match="damaged must be 'keep' or 'cut', not 'skip'"):
-        kafkalog.reindex(partition, dry_run=True, damaged="skip")  # type: ignore[arg-type]
+        kafkalog.reindex(partition, dry_run=True, damaged="skip")
 
 
 @pytest.mark.parametrize(("at", "value", "reason"), [(16, 3, Reason.BAD_MAGIC), (6, 3, Reason.OFFSET_ORDER)])
 @pytest.mark.parametrize("number", [0, -1])
-def test_damage_that_recovery_does_not_notice_leaves_a_segment_alone_too(
-    partition: Path, number: int, at: int, value: int, reason: Reason, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_that_recovery_does_not_notice_leaves_a_segment_alone_too(partition, number, at, value, reason, capsys):
     path, batches = batches_of(partition, number)
     flip(path, int(batches.position[1]) + at, value)
     for index in partition.glob(f"{path.stem}.*index"):
@@ -140,9 +133,9 @@ def test_damage_that_recovery_does_not_notice_leaves_a_segment_alone_too(
     ]
 
 
-def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir: Path, tmp_path: Path) -> None:
+def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir, tmp_path):
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
-    options: dict[str, Any] = {"kinds": KINDS, "index_interval_bytes": 1024, "now": 1_700_000_100_000}
+    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": 1_700_000_100_000}
     kafkalog.reindex(directory, in_place=True, backup=False, **options)
     log = directory / f"{156:020d}.log"
     flip(log, 70, log.read_bytes()[70] ^ 1)
@@ -170,7 +163,7 @@ def test_segments_behind_damage_get_the_indexes_that_do_not_depend_on_it(log_dir
     } | {None}
 
 
-def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
+def test_an_epoch_without_a_batch_is_not_lost(partition):
     end = kafkalog.Partition(partition).log_end_offset
     (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n9 %d\n" % end)
     kafkalog.reindex(partition, kinds=["epochs"], in_place=True)
@@ -182,7 +175,7 @@ def test_an_epoch_without_a_batch_is_not_lost(partition: Path) -> None:
     assert epochs.truncate_from_start([(0, 20)], 12) == [(0, 20)]
 
 
-def test_an_epoch_that_the_batches_contradict_is_left_out(partition: Path) -> None:
+def test_an_epoch_that_the_batches_contradict_is_left_out(partition):
     for start in (143, 100, 1):
         (partition / EPOCHS).write_bytes(b"0\n2\n0 0\n8 %d\n" % start)
         assert not kafkalog.verify(partition).ok
@@ -192,13 +185,11 @@ def test_an_epoch_that_the_batches_contradict_is_left_out(partition: Path) -> No
         assert kafkalog.verify(partition).ok
 
 
-def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recovery(
-    partition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recovery(partition, monkeypatch):
     changing, later, *_ = sorted(partition.glob("*.log"))
     whole = kafkalog.Segment.open
 
-    def opened(segment: kafkalog.Segment) -> Any:
+    def opened(segment):
         if segment.path == changing:
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=segment.path)
         return whole(segment)
@@ -213,7 +204,7 @@ def test_what_is_behind_a_file_that_changes_is_not_said_to_be_deleted_by_recover
     assert str(later) in {skipped.path for skipped in report.skipped}
 
 
-def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path: Path) -> None:
+def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     message = np.frombuffer(builder.message(0, magic=0), np.uint8)
@@ -226,9 +217,7 @@ def test_an_index_that_a_broker_has_no_room_for_is_said(tmp_path: Path) -> None:
         assert [finding.reason for finding in report.findings.rows] == reasons
 
 
-def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(
-    log_dir_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(log_dir_copy, capsys):
     healthy = files_in(log_dir_copy)
     bad = log_dir_copy / "p-multi-1" / f"{0:020d}.index"
     for path in log_dir_copy.rglob("*index"):
@@ -249,18 +238,18 @@ def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(
     assert files_in(log_dir_copy).keys() - {".lock"} == healthy.keys()
 
 
-def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition: Path, tmp_path: Path) -> None:
+def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition, tmp_path):
     stale = partition / "00000000000000000000.txnindex"
     assert not stale.exists()
     stale.write_bytes(bytes(34))
     for options in ({"dry_run": True}, {"output": tmp_path / "out"}, {"in_place": True}):
-        report = kafkalog.reindex(partition, kinds="txn", **options)  # type: ignore[arg-type]
+        report = kafkalog.reindex(partition, kinds="txn", **options)
         (file,) = report.files
         assert (file.path, file.n_entries, file.change) == (str(stale), 0, "changed")
     assert stale.read_bytes() == (tmp_path / "out" / partition.name / stale.name).read_bytes() == b""
 
 
-def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_changes(partition, capsys):
     (partition / "00000000000000000000.index").unlink()
     assert main(["reindex", str(partition), "--dry-run"]) == 0
     printed = capsys.readouterr()
@@ -277,8 +266,8 @@ def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFi
     assert not (partition / "00000000000000000000.index").exists()
 
 
-def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
-    def n_producers(name: str, *options: str) -> int:
+def test_producers_expire_only_by_a_time_that_is_given(partition, tmp_path):
+    def n_producers(name, *options):
         assert main(["reindex", "-q", str(partition), "--kinds", "snapshot", "-o", str(tmp_path / name), *options]) == 0
         # the last one follows from one that was loaded
         return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)

@@ -1,14 +1,10 @@
 """Rebuilt files are, byte for byte, those that brokers rebuilt; damage stops where a broker's recovery stops."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import numpy as np
@@ -24,7 +20,7 @@ from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 
 
-def interval_of(set_name: str, directory: str) -> int | None:
+def interval_of(set_name, directory):
     """What the topics of a set were made with; None where the cluster's metadata says it."""
     if set_name == "k28":
         return 4096 if directory.startswith("__") or "-vintage-" in directory or "-big-" in directory else 1024
@@ -33,7 +29,7 @@ def interval_of(set_name: str, directory: str) -> int | None:
     return None
 
 
-def hostile(rng: np.random.Generator, data: bytes) -> bytes:
+def hostile(rng, data):
     """A derived file, damaged."""
     kind = int(rng.integers(5))
     if kind == 0:
@@ -50,11 +46,11 @@ def hostile(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def derived(partition: Path) -> Iterator[Path]:
+def derived(partition):
     yield from (path for path in sorted(partition.iterdir()) if path.suffix not in (".log", ".metadata"))
 
 
-def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def rebuilt(set_name, tmp_path, **options):
     """What we make of a set's `.log` files, and what the broker made."""
     expected = files_in(golden_sets.unpacked(set_name, "rebuilt"))
     names = sorted({name.partition("/")[0] for name in expected})
@@ -63,7 +59,7 @@ def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, by
     for path in log_dir.rglob("*"):  # out of the .log files alone
         if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
             path.unlink()
-    ours: dict[str, bytes] = {}
+    ours = {}
     for name in names:
         out = tmp_path / "out" / name
         out.parent.mkdir(exist_ok=True)
@@ -80,7 +76,7 @@ def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, by
     return ours, expected
 
 
-def but_for_the_reboot(content: bytes, log_end_offset: int) -> list[list[int]]:
+def but_for_the_reboot(content, log_end_offset):
     """Epochs that begin before the end of the log: elections without a batch, such as the reboot's, come and go."""
     _, _, *lines = content.decode().splitlines()
     return [entry for line in lines if (entry := [int(word) for word in line.split()])[1] < log_end_offset]
@@ -90,7 +86,7 @@ def but_for_the_reboot(content: bytes, log_end_offset: int) -> list[list[int]]:
     ("set_name", "n_files"),
     thinned([("k44_extra", 53), ("k44", 343), ("k28", 302)], 3),
 )
-def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: int, tmp_path: Path) -> None:
+def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name, n_files, tmp_path):
     """Byte for byte, but for one kind of file: `leader-epoch-checkpoint` has the epoch of the broker's reboot."""
     ours, expected = rebuilt(set_name, tmp_path, threads=2)
     assert len(expected) >= n_files
@@ -106,7 +102,7 @@ def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: 
     assert not [name for name in ours if name not in expected and not name.endswith(EPOCHS)]
 
 
-def test_a_built_index_finds_what_is_there() -> None:
+def test_a_built_index_finds_what_is_there():
     (segment, *_) = kafkalog.Partition(golden_sets.unpacked("k44") / "p-none-java-0").segments
     index = OffsetIndex.build(segment.batches, segment.base_offset)
     times = TimeIndex.build(segment.batches, segment.base_offset)
@@ -119,7 +115,7 @@ def test_a_built_index_finds_what_is_there() -> None:
         OffsetIndex.build(segment.batches, 0, index_interval_bytes=-1)
 
 
-def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_broker_is_not_disturbed(partition, capsys):
     with broker_on(partition.parent):
         with pytest.raises(UnsafePathError, match="stop it first"):
             kafkalog.reindex(partition, in_place=True)
@@ -129,10 +125,10 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
+def test_damaged_derived_files_never_matter_to_a_rebuild(partition):
     rng = np.random.default_rng(5)
     options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}
-    kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+    kafkalog.reindex(partition, in_place=True, backup=False, **options)
     right = files_in(partition)
     segments = kafkalog.Partition(partition).segments
     for number in range(120):
@@ -145,11 +141,11 @@ def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> Non
             pytest.fail(f"{error} in round {number}")
         assert {finding.reason for finding in report.findings.rows} <= {Reason.CHECKPOINT_SYNTAX}
         (partition / EPOCHS).unlink()
-        kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+        kafkalog.reindex(partition, in_place=True, backup=False, **options)
         assert {**files_in(partition), EPOCHS: b""} == {**right, EPOCHS: b""}
 
 
-def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
+def test_options_that_make_no_sense_are_refused(partition):
     for options in (
         {},
         {"in_place": True, "output": "x"},
@@ -157,12 +153,12 @@ def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
         {"dry_run": True, "threads": 0},
     ):
         with pytest.raises(ValueError, match=r"exactly one of|backup|threads"):
-            kafkalog.reindex(partition, **options)  # type: ignore[arg-type]
+            kafkalog.reindex(partition, **options)
     with pytest.raises(ValueError, match="no kind"):
-        kafkalog.reindex(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
+        kafkalog.reindex(partition, dry_run=True, kinds=["all"])
 
 
-def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) -> None:
+def test_who_reads_the_output_may_go_before_the_work_is_done(partition):
     names = files_in(partition).keys()
     for path in partition.glob("*index"):
         path.unlink()
@@ -177,7 +173,7 @@ def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) ->
     assert kafkalog.verify(partition).ok
 
 
-def test_indexes_of_an_unfinished_swap_are_its_own(log_dir: Path, tmp_path: Path) -> None:
+def test_indexes_of_an_unfinished_swap_are_its_own(log_dir, tmp_path):
     directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
     for path in directory.glob(f"{120:020d}.*"):
         if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):

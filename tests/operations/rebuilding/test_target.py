@@ -1,9 +1,5 @@
 """Outputs of a rebuild: in place with backups, never through a link, each file old or new."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from faults import Faulty
 from rebuilds import EPOCHS, batches_of, files_in
@@ -15,7 +11,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 
 
-def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> None:
+def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition):
     whole = files_in(partition)
     first = partition / "00000000000000000000.index"
     first.write_bytes(b"\0" * 13)
@@ -35,7 +31,7 @@ def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> N
     assert kafkalog.reindex(partition, in_place=True).count("same") == 8
 
 
-def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backup_is_never_replaced_and_may_be_left_out(partition, capsys):
     index = partition / f"{0:020d}.index"
     whole = index.read_bytes()
     for number, old in enumerate((b"first", b"second", b"first"), 1):
@@ -53,7 +49,7 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_nothing_is_written_where_a_link_leads(partition: Path, tmp_path: Path, there: bool) -> None:
+def test_nothing_is_written_where_a_link_leads(partition, tmp_path, there):
     path, outside = batches_of(partition)[0].with_suffix(".index"), tmp_path / "outside"
     path.unlink()
     path.symlink_to(outside)
@@ -66,8 +62,8 @@ def test_nothing_is_written_where_a_link_leads(partition: Path, tmp_path: Path, 
     assert not there or outside.read_bytes() == b"theirs"
 
 
-def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partition: Path) -> None:
-    def fail(name: str) -> None:
+def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partition):
+    def fail(name):
         raise OSError(28, "No space left on device")
 
     healthy = files_in(partition)
@@ -98,8 +94,8 @@ def test_an_interrupted_write_is_an_error_and_leaves_each_file_old_or_new(partit
     assert left == {(True, True), (False, True), (False, False)}
 
 
-def test_a_failed_write_leaves_no_backup_of_what_was_not_replaced(partition: Path) -> None:
-    def fail(name: str) -> None:
+def test_a_failed_write_leaves_no_backup_of_what_was_not_replaced(partition):
+    def fail(name):
         raise OSError(28, "No space left on device")
 
     (partition / f"{0:020d}.index").write_bytes(b"old")

@@ -1,7 +1,5 @@
 """What is damaged and then verified."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -10,12 +8,12 @@ import pytest
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(tmp_path):
     """A copy of one's own."""
     return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
 
 
 @pytest.fixture
-def partition(log_dir: Path) -> Path:
+def partition(log_dir):
     """A partition of several segments, with transactions."""
     return log_dir / "p-txn-0"

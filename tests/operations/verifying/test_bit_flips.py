@@ -39,9 +39,9 @@ class Golden:
 
 
 @functools.cache
-def batches() -> tuple[Golden, ...]:
+def batches():
     """64 of them: all formats, codecs, control batches and empty ones, of logs that were compacted and of others."""
-    by_kind: dict[str, list[Golden]] = {}
+    by_kind = {}
     for which in ("k44", "k44_extra", "k28"):
         for name, partition in sorted(golden_sets.partitions(which).items()):
             if not name.startswith("p-"):
@@ -60,19 +60,19 @@ def batches() -> tuple[Golden, ...]:
     rng = np.random.default_rng(64)
     for found in by_kind.values():
         rng.shuffle(found)
-    chosen: list[Golden] = []
+    chosen = []
     while len(chosen) < 64:
         chosen += [found.pop() for _, found in sorted(by_kind.items()) if found][: 64 - len(chosen)]
     return tuple(chosen)
 
 
-def unseen_flips(one: Golden, folder: Path) -> tuple[int, Counter[str]]:
+def unseen_flips(one, folder):
     """The number of bits of a batch, and those whose flip no check sees, by field."""
     partition = Path(shutil.copytree(one.partition, folder / one.partition.name))
     log = partition / one.log.name
     whole = np.fromfile(log, np.uint8)
     data = whole[one.position : one.position + one.size].copy()
-    found: Counter[str] = Counter()
+    found = Counter()
     outside = set()
     for name, start, end in FIELDS[one.magic]:
         for bit in range(8 * start, 8 * end):
@@ -97,21 +97,21 @@ def unseen_flips(one: Golden, folder: Path) -> tuple[int, Counter[str]]:
 PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
-def test_there_are_batches_of_all_kinds() -> None:
+def test_there_are_batches_of_all_kinds():
     kinds = {one.kind for one in batches()}
     assert len(batches()) == 64
     assert {"v2 control", "v2 empty, compacted", "v2 zstd", "v1 snappy", "v0 lz4", "v0 none, compacted"} <= kinds
     assert len(kinds) == 23
 
 
-def test_no_flip_in_a_batch_of_a_log_without_gaps_is_unseen(tmp_path: Path) -> None:
+def test_no_flip_in_a_batch_of_a_log_without_gaps_is_unseen(tmp_path):
     one = next(one for one in batches() if one.kind == "v2 none")
     n_bits, unseen = unseen_flips(one, tmp_path)
     assert (n_bits, unseen) == (8 * one.size, Counter())
 
 
 @pytest.mark.slow
-def test_what_is_unseen_is_an_offset_where_a_log_has_gaps(tmp_path: Path) -> None:
+def test_what_is_unseen_is_an_offset_where_a_log_has_gaps(tmp_path):
     for one in batches()[:23:2]:  # of each second kind
         _, unseen = unseen_flips(one, tmp_path)
         assert set(unseen) <= {"offset", "base offset"}, one
@@ -120,8 +120,8 @@ def test_what_is_unseen_is_an_offset_where_a_log_has_gaps(tmp_path: Path) -> Non
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_the_flips_that_nothing_sees_are_those_of_the_documents(tmp_path: Path) -> None:
-    rows: dict[str, Counter[str]] = {}
+def test_the_flips_that_nothing_sees_are_those_of_the_documents(tmp_path):
+    rows = {}
     for one in batches():
         n_bits, unseen = unseen_flips(one, tmp_path)
         found = rows.setdefault(_group(one.kind), Counter())
@@ -139,7 +139,7 @@ def test_the_flips_that_nothing_sees_are_those_of_the_documents(tmp_path: Path) 
     }  # fmt: skip
 
 
-def _group(kind: str) -> str:
+def _group(kind):
     """Format, whether it is compressed, and whether the log was compacted."""
     magic, _, what = kind.partition(" ")
     codec, _, cleaned = what.partition(", ")

@@ -1,10 +1,7 @@
 """What contradicts itself between segments, snapshots, epochs and checkpoints is found."""
 
-from __future__ import annotations
-
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +11,12 @@ import kafkalog
 from kafkalog.errors import Reason
 
 
-def second(partition: Path, suffix: str) -> Path:
+def second(partition, suffix):
     """The second file of a kind."""
     return sorted(partition.glob(f"*{suffix}"))[1]
 
 
-FILE_DAMAGE: dict[str, tuple[str, Callable[[bytearray], object], str]] = {
+FILE_DAMAGE = {
     "snapshot": ("*.snapshot", put(8, b"\xff"), "snapshot_crc"),
     "epochs": ("leader-epoch-checkpoint", put(0, b"7"), "checkpoint_syntax"),
     "metadata": ("partition.metadata", lambda data: data.clear(), "checkpoint_syntax"),
@@ -27,7 +24,7 @@ FILE_DAMAGE: dict[str, tuple[str, Callable[[bytearray], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", FILE_DAMAGE)
-def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind: str) -> None:
+def test_damage_to_the_other_files_of_a_partition_is_found(partition, kind):
     pattern, edit, reason = FILE_DAMAGE[kind]
     path = sorted(partition.glob(pattern))[-1]
     change(path, edit)
@@ -46,20 +43,20 @@ def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind
         (b"\ntopic_id", b"", False),
     ],
 )
-def test_verify_and_preflight_agree_on_the_topic_id(partition: Path, old: bytes, new: bytes, starts: bool) -> None:
+def test_verify_and_preflight_agree_on_the_topic_id(partition, old, new, starts):
     path = partition / "partition.metadata"
     path.write_bytes(path.read_bytes().replace(old, new))
     assert kafkalog.verify(partition).ok == starts
     assert (kafkalog.preflight(partition, clean=True).verdict != "does not start") == starts
 
 
-def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir: Path) -> None:
+def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir):
     shutdown = log_dir / ".kafka_cleanshutdown"
     shutdown.unlink(missing_ok=True)
     older, *_, newest = sorted((log_dir / "p-multi-0").glob("*.snapshot"))
     content = older.read_bytes()
 
-    def found() -> list[tuple[str, str, bool]]:
+    def found():
         findings = kafkalog.verify(log_dir, topics="p-multi").all_findings()
         return [(Path(one.path or "").name, one.reason.value, one.damage) for one in findings]
 
@@ -76,7 +73,7 @@ def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir: Path) ->
     assert found() == [(older.name, "snapshot_size", True)]
 
 
-def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition: Path) -> None:
+def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition):
     log = sorted(partition.glob("*.log"))[1]
     table = kafkalog.Segment(log).batches
     at = int(table.position[5])
@@ -88,7 +85,7 @@ def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(
     assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
 
 
-def test_an_epoch_that_begins_behind_the_log_is_a_note(partition: Path) -> None:
+def test_an_epoch_that_begins_behind_the_log_is_a_note(partition):
     end = kafkalog.Partition(partition).log_end_offset
     path = partition / "leader-epoch-checkpoint"
     for epochs, n_notes in ((f"0 {end}\n", 0), (f"0 {end + 1}\n", 1)):
@@ -99,7 +96,7 @@ def test_an_epoch_that_begins_behind_the_log_is_a_note(partition: Path) -> None:
         ] * n_notes
 
 
-def test_segments_that_overlap_are_found(partition: Path) -> None:
+def test_segments_that_overlap_are_found(partition):
     first, second, *_ = sorted(partition.glob("*.log"))
     for path in partition.glob(f"{second.stem}.*"):
         path.rename(path.with_name(path.name.replace(second.stem, f"{10:020d}")))
@@ -108,7 +105,7 @@ def test_segments_that_overlap_are_found(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
-def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir: Path, name: str) -> None:
+def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir, name):
     (log_dir / name).write_text("0\n5\n")
     result = kafkalog.verify(log_dir)
     assert [(Path(finding.path or "").name, finding.reason.value) for finding in result.findings] == [
@@ -116,7 +113,7 @@ def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir: Path, name: 
     ]
 
 
-def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, tmp_path: Path) -> None:
+def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir, tmp_path):
     shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1")
     end = kafkalog.Partition(tmp_path / "p-multi-1").log_end_offset
     for start, expected in ((end, []), (end + 1, [Reason.LOG_START_BEHIND_END])):
@@ -126,7 +123,7 @@ def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, t
 
 
 @pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
-def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
+def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy, lines, line):
     path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
     path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
     found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]

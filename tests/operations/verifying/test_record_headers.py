@@ -1,9 +1,6 @@
 """Headers of batches against their records."""
 
-from __future__ import annotations
-
 from functools import partial
-from pathlib import Path
 
 import builder
 import pytest
@@ -16,7 +13,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 
 
-def batch(base: int, deltas: list[int], stamps: list[int], **fields: int) -> bytes:
+def batch(base, deltas, stamps, **fields):
     records = [builder.record_v2(delta, stamp) for delta, stamp in zip(deltas, stamps, strict=True)]
     fields = {"last_offset_delta": 2, "max_timestamp": 1009, **fields}
     return builder.batch_v2(records, base_offset=base, base_timestamp=1000, **fields)
@@ -36,9 +33,7 @@ GOOD = batch(0, [0, 1, 2], [0, 9, 4])
         (0, 2, None, None),  # which only decoding shows
     ],
 )
-def test_counts_that_the_batch_cannot_hold_are_found_in_its_header(
-    codec: int, count: int, reason: str | None, lost: int | None
-) -> None:
+def test_counts_that_the_batch_cannot_hold_are_found_in_its_header(codec, count, reason, lost):
     records = [builder.record_v2(delta, 0, bytes(range(100))) for delta in range(3)]
     bad = builder.batch_v2(records, base_offset=10, codec=codec, records_count=count)
     empty = builder.batch_v2(base_offset=20, last_offset_delta=5)
@@ -51,7 +46,7 @@ def test_counts_that_the_batch_cannot_hold_are_found_in_its_header(
         ]
 
 
-def set_of(offsets: list[int], magic: int) -> bytes:
+def set_of(offsets, magic):
     """A compressed message of these offsets."""
     first = offsets[0] * magic
     return builder.wrapper(
@@ -65,9 +60,7 @@ def set_of(offsets: list[int], magic: int) -> bytes:
 @pytest.mark.parametrize(
     ("third", "first_back", "n_twice"), [([*range(99, 109)], 99, 4), ([102, 108], 102, 1), ([104, 106], None, 0)]
 )
-def test_a_set_that_begins_below_the_end_of_the_one_before_is_reported(
-    tmp_path: Path, magic: int, third: list[int], first_back: int | None, n_twice: int
-) -> None:
+def test_a_set_that_begins_below_the_end_of_the_one_before_is_reported(tmp_path, magic, third, first_back, n_twice):
     sets = [[100, 101], [102, 103], third, [109, 110]]
     log = tmp_path / "bets-0" / f"{100:020d}.log"
     log.parent.mkdir()
@@ -89,7 +82,7 @@ def test_a_set_that_begins_below_the_end_of_the_one_before_is_reported(
         )
 
 
-def test_offsets_that_fall_within_a_set_of_v0_are_reported(tmp_path: Path) -> None:
+def test_offsets_that_fall_within_a_set_of_v0_are_reported(tmp_path):
     log = tmp_path / "t-0" / f"{0:020d}.log"
     log.parent.mkdir()
     log.write_bytes(set_of([0, 1], 0) + set_of([2, 5, 3, 6], 0))

@@ -1,11 +1,7 @@
 """What is wrong within a segment and its indexes is found where it is."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -18,7 +14,7 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.verifying.segment import open_index
 
 
-def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking_deep(partition: Path) -> None:
+def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking_deep(partition):
     from kafkalog._kernels.crc import checksum_crc32c
 
     log = sorted(partition.glob("*.log"))[1]
@@ -26,7 +22,7 @@ def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking
     row = int(np.flatnonzero((table.codec == 0) & ~table.is_control)[0])
     start, end = int(table.position[row]), int(table.next_position[row])
 
-    def edit(data: bytearray) -> None:
+    def edit(data):
         data[start + 61] ^= 0x7F  # the length of the first record
         data[start + 17 : start + 21] = struct.pack(
             ">I", checksum_crc32c(np.frombuffer(data, np.uint8)[start + 21 : end])
@@ -50,9 +46,7 @@ def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking
         ([(0, 7), (1, 500)], {"log_append_time": True, "max_timestamp": 1005}, None, ""),
     ],
 )
-def test_a_header_that_hides_records_is_found_by_decoding(
-    tmp_path: Path, deltas: Any, options: dict[str, Any], reason: str | None, said: str
-) -> None:
+def test_a_header_that_hides_records_is_found_by_decoding(tmp_path, deltas, options, reason, said):
     directory = tmp_path / "t-0"
     directory.mkdir()
     records = [builder.record_v2(offset, time, b"k", b"v") for offset, time in deltas]
@@ -73,15 +67,15 @@ def test_a_header_that_hides_records_is_found_by_decoding(
     assert (finding.position, finding.base_offset) == (len(plain), 10)
 
 
-def append(suffix: str, data: bytes) -> Callable[[Path], object]:
+def append(suffix, data):
     return lambda partition: change(second(partition, suffix), lambda old: old.extend(data))
 
 
-def replace(suffix: str, data: bytes) -> Callable[[Path], object]:
+def replace(suffix, data):
     return lambda partition: second(partition, suffix).write_bytes(data)
 
 
-INDEX_DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
+INDEX_DAMAGE = {
     "a wrong position": (move_entry, ".index", "index_position"),
     "zeros behind": (append(".index", bytes(80)), ".index", "index_padding"),
     "an odd size": (append(".timeindex", b"\1"), ".timeindex", "index_size"),
@@ -98,7 +92,7 @@ INDEX_DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
 @pytest.mark.parametrize(
     ("kind", "only"), thinned([(kind, n % 2 == m) for n, kind in enumerate(INDEX_DAMAGE) for m in (1, 0)], 2)
 )
-def test_damage_to_an_index_is_found_where_it_is(partition: Path, kind: str, only: bool) -> None:
+def test_damage_to_an_index_is_found_where_it_is(partition, kind, only):
     damage, suffix, reason = INDEX_DAMAGE[kind]
     damage(partition)
     found = reasons(partition, indexes_only=only)
@@ -106,14 +100,14 @@ def test_damage_to_an_index_is_found_where_it_is(partition: Path, kind: str, onl
     assert reason in next(iter(found.values()))
 
 
-def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition: Path) -> None:
+def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition):
     sorted(partition.glob("*.index"))[1].unlink()
     (finding,) = kafkalog.verify(partition).all_findings()
     assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path, suffix: str) -> None:
+def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition, suffix):
     path = second(partition, suffix)
     path.unlink()
     path.mkdir()
@@ -121,21 +115,21 @@ def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path,
     assert [finding.reason.value for finding in found] == ["not_a_file"]
 
 
-def test_entries_that_point_into_damage_are_not_blamed(partition: Path) -> None:
+def test_entries_that_point_into_damage_are_not_blamed(partition):
     log = sorted(partition.glob("*.log"))[1]
     change(log, put(6000, bytes(2000)))
     found = reasons(partition)
     assert list(found) == [log.name]
 
 
-def test_an_index_that_grew_with_its_log_since_the_segment_was_opened_is_not_overfull(partition: Path) -> None:
+def test_an_index_that_grew_with_its_log_since_the_segment_was_opened_is_not_overfull(partition):
     log = max(partition.glob("*.log"), key=lambda path: path.with_suffix(".index").stat().st_size)
     assert log.with_suffix(".index").stat().st_size > 3 * 8
     written = log.read_bytes()
     log.write_bytes(b"")
     segment = kafkalog.Segment(log)
     log.write_bytes(written)
-    found: list[kafkalog.Finding] = []
+    found = []
     assert open_index(OffsetIndex, segment, found.append) is not None
     assert found == []
     log.write_bytes(b"")
@@ -146,7 +140,7 @@ def test_an_index_that_grew_with_its_log_since_the_segment_was_opened_is_not_ove
 GZIP, SNAPPY, LZ4 = 1, 2, 3
 
 
-def log_of(tmp_path: Path, magic: int, codec: int, wrong: list[int], key: bytes | None = None) -> Path:
+def log_of(tmp_path, magic, codec, wrong, key=None):
     """Two wrappers; the second holds offsets 5 to 8, which v1 counts from 0, some of them with a wrong checksum."""
     messages = [
         builder.message(n + 5 * (magic == 0), b"k", b"v" * n, magic=magic, crc=7 if n in wrong else None)
@@ -164,7 +158,7 @@ def log_of(tmp_path: Path, magic: int, codec: int, wrong: list[int], key: bytes 
 
 @pytest.mark.parametrize(("codec", "key"), [(GZIP, None), (SNAPPY, b"of a wrapper"), (LZ4, b"")])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_wrong_one_is_noted_and_its_record_is_read(tmp_path: Path, magic: int, codec: int, key: bytes | None) -> None:
+def test_a_wrong_one_is_noted_and_its_record_is_read(tmp_path, magic, codec, key):
     path = log_of(tmp_path, magic, codec, [1, 3], key)
     assert kafkalog.read_table(path)["offset"].to_pylist() == [0, 5, 6, 7, 8]
     assert "crc_mismatch" not in [finding.reason for finding in kafkalog.verify(path).all_findings()]
@@ -177,6 +171,6 @@ def test_a_wrong_one_is_noted_and_its_record_is_read(tmp_path: Path, magic: int,
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_right_ones_are_not(tmp_path: Path, magic: int) -> None:
+def test_right_ones_are_not(tmp_path, magic):
     path = log_of(tmp_path, magic, GZIP, [])
     assert "crc_mismatch" not in [finding.reason for finding in kafkalog.verify(path, deep=True).all_findings()]

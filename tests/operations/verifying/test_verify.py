@@ -1,12 +1,9 @@
 """`kafkalog.verify` and `kafkalog verify`: nothing is said about healthy log dirs, and every damage to one is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import golden_sets
 import pytest
@@ -35,9 +32,7 @@ CRASHED = [("k44", "unclean"), ("k28", "unclean")]
         for options in ({}, {"deep": True}, {"indexes_only": True}, {"threads": 1})
     ],
 )
-def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
-    name: str, archive: str, options: dict[str, Any]
-) -> None:
+def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(name, archive, options):
     result = kafkalog.verify(golden_sets.unpacked(name, archive), **options)
     assert list(result.all_findings()) == []
     assert result.ok
@@ -46,7 +41,7 @@ def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
 
 
 @pytest.mark.parametrize(("name", "archive"), CRASHED)
-def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name: str, archive: str) -> None:
+def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name, archive):
     result = kafkalog.verify(golden_sets.unpacked(name, archive), deep=True)
     assert result.ok
     assert {finding.reason.value for finding in result.all_findings()} <= {"zero_fill", "partial_tail"}
@@ -57,7 +52,7 @@ def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name: s
 
 
 @pytest.mark.parametrize("name", ["p-txn-0", "p-zstd-java-0", "p-v1-lz4-0"])
-def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(log_dir: Path, name: str) -> None:
+def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(log_dir, name):
     log = max((log_dir / name).glob("*.index"), key=lambda path: path.stat().st_size)
     entries = log.read_bytes()
     log.write_bytes(b"".join(entries[first : first + 8] for first in range(0, len(entries), 160)))
@@ -67,13 +62,11 @@ def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(lo
 
 
 @pytest.mark.parametrize(("name", "interval"), [("k44", 1024), ("k44", 4096), ("k28", 1024), ("k44_extra", 1024)])
-def test_knowing_the_interval_says_nothing_against_healthy_indexes(name: str, interval: int) -> None:
+def test_knowing_the_interval_says_nothing_against_healthy_indexes(name, interval):
     assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).ok
 
 
-def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(
-    partition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(partition, capsys):
     gone = sorted(path.name for path in partition.glob("*.txnindex"))
     for path in partition.iterdir():
         if path.suffix != ".log":
@@ -92,12 +85,12 @@ def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_b
     assert reasons(partition)[gone[0]] == {"index_transaction"}
 
 
-def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
+def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir):
     partition = log_dir / "p-multi-1"
     sizes = {".index": 10_485_760, ".timeindex": 10_485_756}
     (log_dir / ".kafka_cleanshutdown").unlink()
 
-    def grow(which: str) -> None:
+    def grow(which):
         for path in partition.glob(f"*{which}"):
             change(path, lambda data: data.extend(bytes(sizes[which] - len(data))))
 
@@ -114,7 +107,7 @@ def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -
     assert list(reasons(partition).values()) == [{"index_padding"}, {"index_padding"}]
 
 
-def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(log_dir: Path) -> None:
+def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(log_dir):
     log = log_dir / "p-multi-1" / f"{0:020d}.log"
     change(log, lambda data: data.extend(data[:40]))
     assert reasons(log_dir) == {log.name: {"partial_tail"}}
@@ -124,16 +117,14 @@ def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(l
     assert finding.reason == "partial_tail"
 
 
-def test_an_index_without_its_log_is_a_fact(partition: Path) -> None:
+def test_an_index_without_its_log_is_a_fact(partition):
     (partition / f"{999:020d}.index").write_bytes(bytes(8))
     (finding,) = kafkalog.verify(partition).all_findings()
     assert (finding.reason.value, finding.damage) == ("unknown_file", False)
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.swap", ".cleaned"])
-def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with_it(
-    partition: Path, suffix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with_it(partition, suffix, capsys):
     stray = partition / f"foo{suffix}"
     stray.write_bytes(bytes(7))
     assert reasons(partition) == reasons(partition, indexes_only=True) == {stray.name: {"unknown_file"}}
@@ -145,7 +136,7 @@ def test_a_file_that_is_named_after_no_offset_is_damage_as_no_broker_starts_with
     assert f"note: {stray}: unknown_file: not named after an offset: a broker does not start with it" in said
 
 
-def test_names_that_a_broker_passes_over_are_no_damage(partition: Path) -> None:
+def test_names_that_a_broker_passes_over_are_no_damage(partition):
     (partition / "foo.log").mkdir()
     (partition / "bar.index").symlink_to("/nonexistent")
     for name in ("foo.log.deleted", f"{14:020d}.index.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup", "foo"):
@@ -154,7 +145,7 @@ def test_names_that_a_broker_passes_over_are_no_damage(partition: Path) -> None:
     assert reasons(partition) == {}
 
 
-def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
+def test_a_stray_log_keeps_nothing_from_being_checked(partition):
     (partition / "foo.log").write_bytes(b"")
     (partition / "leader-epoch-checkpoint").write_text("7\n0\n")
     assert set(reasons(partition)) == {"foo.log", "leader-epoch-checkpoint"}
@@ -169,9 +160,7 @@ def test_a_stray_log_keeps_nothing_from_being_checked(partition: Path) -> None:
     at=st.integers(0, 9000),
     whole=st.booleans(),
 )
-def test_hostile_files_are_findings_and_never_a_crash(
-    tmp_path: Path, name: str, new: bytes, at: int, whole: bool
-) -> None:
+def test_hostile_files_are_findings_and_never_a_crash(tmp_path, name, new, at, whole):
     copy = tmp_path / "copy-0"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", copy)
@@ -181,14 +170,14 @@ def test_hostile_files_are_findings_and_never_a_crash(
     else:
         change(path, put(at % max(path.stat().st_size, 1), new))
     for options in ({}, {"deep": True}, {"indexes_only": True}):
-        result = kafkalog.verify(copy, threads=1, **options)  # type: ignore[arg-type]
+        result = kafkalog.verify(copy, threads=1, **options)
         assert len(result.partitions) == 1
 
 
 # --------------------------------------------------------------------------------------------------------- command line
 
 
-def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_line_a_segment_and_a_total(capsys):
     assert main(["verify", str(golden_sets.LOG_DIR / "p-txn-0")]) == 0
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
@@ -205,9 +194,7 @@ def test_the_command_prints_a_line_a_segment_and_a_total(capsys: pytest.CaptureF
         assert capsys.readouterr().out.splitlines()[-1].endswith(told)
 
 
-def test_directories_that_a_broker_set_apart_are_checked_too(
-    log_dir_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_directories_that_a_broker_set_apart_are_checked_too(log_dir_copy, capsys):
     apart = (log_dir_copy / "p-multi-0").rename(log_dir_copy / f"p-multi-0.{'0' * 32}-delete")
     assert main(["verify", str(log_dir_copy)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -217,9 +204,7 @@ def test_directories_that_a_broker_set_apart_are_checked_too(
     assert main(["verify", str(log_dir_copy)]) == 1
 
 
-def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
-    log_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_an_object_for_each_segment_and_partition_and_a_total(log_dir, capsys):
     move_entry(log_dir / "p-txn-0")
     assert main(["verify", "--json", str(log_dir), "-t", "p-txn", "--threads", "2"]) == 1
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -233,24 +218,22 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
 @pytest.mark.parametrize(
     "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limits", "none=1"]]
 )
-def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_said(argv, capsys):
     assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2
     assert "kafkalog: error" in capsys.readouterr().err
 
 
-def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running() -> None:
-    done: list[int] = []
+def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running():
+    done = []
     result = kafkalog.verify(golden_sets.LOG_DIR, progress=done.append)
     assert sum(done) == sum(segment.size_in_bytes for one in result.partitions for segment in one.segments)
     stream = iter_verify(golden_sets.LOG_DIR)
     assert next(stream).ok
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 @pytest.mark.parametrize("lost", ["00000000000000000014.txnindex", "00000000000000000014.log"])
-def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
-    log_dir: Path, tmp_path: Path, lost: str
-) -> None:
+def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(log_dir, tmp_path, lost):
     directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
     (directory / lost).unlink()
     (directory / lost).mkdir()
@@ -260,7 +243,7 @@ def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(log_dir_copy: Path, is_live: bool) -> None:
+def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(log_dir_copy, is_live):
     gone = (log_dir_copy / "p-txn-0").rename(log_dir_copy / f"p-txn-0.{'0' * 32}-delete")
     opened = kafkalog.open_log_dir(log_dir_copy)
     shutil.rmtree(gone)
@@ -270,9 +253,7 @@ def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(log_dir_copy
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_segments_that_a_running_broker_has_merged_do_not_overlap(
-    log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
-) -> None:
+def test_segments_that_a_running_broker_has_merged_do_not_overlap(log_dir_copy, monkeypatch, is_live):
     opened = kafkalog.open_log_dir(log_dir_copy)
     first, second, *_ = (segment.path for segment in opened["p-compact", 0].segments)
     first.write_bytes(first.read_bytes() + second.read_bytes())
@@ -283,7 +264,7 @@ def test_segments_that_a_running_broker_has_merged_do_not_overlap(
 
 
 @pytest.fixture
-def two_topics(tmp_path: Path) -> Path:
+def two_topics(tmp_path):
     """Orders with two broken values, and numbers of which two have another length."""
     written_orders(tmp_path)
     for partition, values in enumerate(([b"\0\0\0\1", None], [b"\0\0\0\2", b"1", b"12"])):
@@ -292,7 +273,7 @@ def two_topics(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_first_of_each_topic_and_all_reasons(two_topics: Path) -> None:
+def test_the_first_of_each_topic_and_all_reasons(two_topics):
     numbers, orders = kafkalog.verify(two_topics, decode={"value": "json"}).values
     assert (numbers.topic, numbers.n_records, numbers.n_undecoded) == ("numbers", 5, 2)
     assert (numbers.first_partition, numbers.first_offset) == (0, 0)
@@ -309,7 +290,7 @@ def test_the_first_of_each_topic_and_all_reasons(two_topics: Path) -> None:
     assert kafkalog.verify(two_topics, topics="numbers", decode={"key": "json"}).ok
 
 
-def test_numbers_are_those_of_a_scan(two_topics: Path) -> None:
+def test_numbers_are_those_of_a_scan(two_topics):
     for found in kafkalog.verify(two_topics, decode={"value": "json"}).values:
         with pytest.warns(kafkalog.DecodeWarning):
             table = kafkalog.read_table(
@@ -319,7 +300,7 @@ def test_numbers_are_those_of_a_scan(two_topics: Path) -> None:
         assert (found.n_records, found.reasons) == (len(table), reasons)
 
 
-def test_the_command(run: Any, two_topics: Path) -> None:
+def test_the_command(run, two_topics):
     code, out, _ = run("verify", "--values", "--value-format", "int", two_topics, "-t", "numbers", "--json")
     (row,) = [one for one in map(json.loads, out.splitlines()) if one["kind"] == "values"]
     assert (code, row["ok"], row["topic"], row["n_undecoded"]) == (1, False, "numbers", 2)

@@ -1,10 +1,6 @@
 """`walk_checked` says what `walk` and a look at every checksum say, whatever the pieces it reads in."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +12,16 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import FileChangedError, KafkalogError, Limits, Reason
 from kafkalog.records import batch_table
-from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import COLUMNS, BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import batch_reader
 from kafkalog.records.readers.batch_reader import walk_checked
-from kafkalog.storage.source import BufferSource, Bytes, FileSource, open_source
+from kafkalog.storage.source import BufferSource, FileSource, open_source
 
 Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
 
 
-def outcome(windows: Iterable[Window]) -> Found:
+def outcome(windows):
     """Rows, checksums, and what was raised."""
     tables, valid, error = [BatchTable.empty()], [np.empty(0, np.bool_)], None
     try:
@@ -45,7 +41,7 @@ def outcome(windows: Iterable[Window]) -> Found:
 
 
 @pytest.fixture
-def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def in_small_pieces(monkeypatch):
     monkeypatch.setattr(batch_reader, "_ROOM_BYTES", 100)
     monkeypatch.setattr(batch_reader, "RUN_BYTES", 700)
     monkeypatch.setattr(batch_reader, "_CHECKED_ROWS", 3)
@@ -56,9 +52,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     st.data(), st.sampled_from([100, 128, 1000, 2**16]), st.sampled_from([64, 700, 2**20]), st.sampled_from([1, 3, 50])
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
-def test_the_same_as_walk_on_damaged_files(
-    in_small_pieces: pytest.MonkeyPatch, tmp_path: Path, data: st.DataObject, room: int, run: int, rows: int
-) -> None:
+def test_the_same_as_walk_on_damaged_files(in_small_pieces, tmp_path, data, room, run, rows):
     for name, value in (("_ROOM_BYTES", room), ("RUN_BYTES", run)):
         in_small_pieces.setattr(batch_reader, name, value)
     in_small_pieces.setattr(batch_table, "_ROWS", rows)
@@ -88,14 +82,14 @@ def test_the_same_as_walk_on_damaged_files(
     assert outcome(walk_checked(BufferSource(content, path=str(path)), limits=limits))[:2] == expected[:2]
 
 
-def list_until_error(windows: Iterable[Window]) -> list[Window]:
-    found: list[Window] = []
+def list_until_error(windows):
+    found = []
     with contextlib.suppress(KafkalogError):
         found.extend(windows)
     return found
 
 
-def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces, tmp_path):
     path = tmp_path / "0.log"
     sizes = [3, 500, 2, 90, 4000, 1]  # some do not fit the room
     path.write_bytes(
@@ -113,7 +107,7 @@ def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytes
     assert known
 
 
-def test_a_file_that_changes_is_an_error(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_changes_is_an_error(in_small_pieces, tmp_path):
     path = tmp_path / "0.log"
     content = b"".join(batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(40))
     path.write_bytes(content)
@@ -125,17 +119,17 @@ def test_a_file_that_changes_is_an_error(in_small_pieces: pytest.MonkeyPatch, tm
             list(windows)
 
 
-def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rare_damage_costs_few_windows(in_small_pieces, tmp_path):
     path = tmp_path / "0.log"
     good = [batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(300)]
     good[150] = good[150][:-1] + b"y"
     path.write_bytes(b"".join(good))
     in_small_pieces.setattr(batch_reader, "RUN_BYTES", 10_000)
     in_small_pieces.setattr(batch_reader, "_CHECKED_ROWS", 50)
-    read: list[int] = []
+    read = []
     window_of = FileSource.window
 
-    def window(source: FileSource, start: int, stop: int) -> Bytes:
+    def window(source, start, stop):
         read.append(stop - start)
         return window_of(source, start, stop)
 
@@ -147,20 +141,20 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     assert sum(len(window.batches) for window in windows) == 300
 
 
-def reason_for(data: bytes) -> Reason | None:
+def reason_for(data):
     """Why walking these bytes ended before their end."""
     error = outcome(walk(BufferSource(data)))[2]
     return None if error is None else error[1]
 
 
-def test_17_bytes_or_fewer_are_a_torn_batch_whatever_they_hold() -> None:
+def test_17_bytes_or_fewer_are_a_torn_batch_whatever_they_hold():
     good = batch_v2(payload=b"x", last_offset_delta=0)
     for tail in (b"\xff" * 17, bytes(16) + b"\x07", batch_v2(base_offset=1)[:17]):
         assert reason_for(good + tail) is Reason.PARTIAL_TAIL
     assert reason_for(good + b"\xff" * 18) is Reason.SIZE_NEGATIVE
 
 
-def test_a_batch_may_end_at_the_largest_offset_and_not_beyond() -> None:
+def test_a_batch_may_end_at_the_largest_offset_and_not_beyond():
     assert reason_for(batch_v2(payload=b"x", base_offset=2**63 - 6, last_offset_delta=5)) is None
     beyond = batch_v2(payload=b"x", base_offset=2**63 - 6, last_offset_delta=6)
     assert reason_for(beyond) is Reason.HEADER_INCONSISTENT

@@ -1,9 +1,6 @@
 """Headers that are read alone are those that `walk` finds, and what is asked of a log is the same with them."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ import kafkalog
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.header_walk import read_headers
 from kafkalog.errors import KafkalogError, Limits
-from kafkalog.records.batch_table import COLUMNS, BatchTable, Window
+from kafkalog.records.batch_table import COLUMNS, BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import header_reader
 from kafkalog.records.readers.batch_reader import walk_with
@@ -29,9 +26,9 @@ from kafkalog.storage.source import open_source
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def outcome(windows: Any) -> tuple[list[tuple[Any, ...]], tuple[Any, ...] | None, list[Window]]:
+def outcome(windows):
     """Rows, what was raised, and the windows."""
-    found: list[Window] = []
+    found = []
     error = None
     try:
         found.extend(windows)
@@ -42,14 +39,14 @@ def outcome(windows: Any) -> tuple[list[tuple[Any, ...]], tuple[Any, ...] | None
 
 
 @pytest.fixture
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_rows(monkeypatch):
     monkeypatch.setattr(header_reader, "_LEAST_ROWS", 2)
     monkeypatch.setattr(header_reader, "_MOST_ROWS", 8)
 
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
-def test_the_same_as_walk_on_damaged_files(few_rows: None, tmp_path: Path, data: st.DataObject) -> None:
+def test_the_same_as_walk_on_damaged_files(few_rows, tmp_path, data):
     segment = data.draw(strategies.segments())
     is_damaged = data.draw(st.booleans())
     content = data.draw(strategies.damaged(segment)).data if is_damaged else segment.data
@@ -57,7 +54,7 @@ def test_the_same_as_walk_on_damaged_files(few_rows: None, tmp_path: Path, data:
     path = tmp_path / "0.log"
     path.write_bytes(content)
     rest = data.draw(st.integers(0, 3))
-    needed: list[Callable[[BatchTable], Mask | None] | None] = [
+    needed = [
         None,
         lambda batches: batches.base_offset % 4 == rest,
         lambda batches: None,
@@ -80,7 +77,7 @@ def test_the_same_as_walk_on_damaged_files(few_rows: None, tmp_path: Path, data:
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_all_headers_of_the_golden_sets_are_read_alone(set_name: str) -> None:
+def test_all_headers_of_the_golden_sets_are_read_alone(set_name):
     n_alone = n = 0
     for partition in golden_sets.partitions(set_name).values():
         for path in golden_sets.log_files(partition):
@@ -93,7 +90,7 @@ def test_all_headers_of_the_golden_sets_are_read_alone(set_name: str) -> None:
     assert n_alone == n > 100
 
 
-def log_of(path: Path, sizes: list[int]) -> Path:
+def log_of(path, sizes):
     """A batch of each size, with one record; timestamps are a second apart."""
     path.write_bytes(
         b"".join(
@@ -109,7 +106,7 @@ def log_of(path: Path, sizes: list[int]) -> Path:
     return path
 
 
-def test_of_large_batches_little_is_read(tmp_path: Path) -> None:
+def test_of_large_batches_little_is_read(tmp_path):
     path = log_of(tmp_path / f"{0:020d}.log", [50_000] * 40 + [100] * 200 + [50_000] * 40)
     n_bytes = 0
     for _ in range(2):  # the first time, modules may be read, too
@@ -121,14 +118,14 @@ def test_of_large_batches_little_is_read(tmp_path: Path) -> None:
     assert n_bytes < 200 * 300 + 100 * 128 + 2 * 8192 < path.stat().st_size // 20
 
 
-def _n_bytes_read() -> int:
+def _n_bytes_read():
     if not Path("/proc/self/io").exists():
         pytest.skip("the system does not count the bytes that a process reads")
     (line,) = [line for line in Path("/proc/self/io").read_text().splitlines() if line.startswith("rchar")]
     return int(line.split()[1])
 
 
-def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path, monkeypatch):
     path = log_of(tmp_path / f"{0:020d}.log", [20_000] * 60)
     asked = {
         "scan": lambda: kafkalog.scan(path, start_timestamp=30_000, end_timestamp=45_000).to_table().to_pydict(),
@@ -138,7 +135,7 @@ def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path: Path, mon
         "offsets": lambda: kafkalog.open(path).find_offsets([0, 31, 59]).tolist(),
     }
     with_headers = {name: ask() for name, ask in asked.items()}
-    calls: list[Any] = []
+    calls = []
     monkeypatch.setattr(header_reader, "read_headers", lambda *arguments: calls.append(arguments) or 0)
     assert {name: ask() for name, ask in asked.items()} == with_headers
     assert len(calls) >= len(asked)
@@ -146,7 +143,7 @@ def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path: Path, mon
     assert with_headers["filters"] == 9
 
 
-def test_bytes_of_what_is_ruled_out_need_not_be_readable(tmp_path: Path) -> None:
+def test_bytes_of_what_is_ruled_out_need_not_be_readable(tmp_path):
     """As before, checksums of batches that headers rule out are not compared."""
     path = log_of(tmp_path / f"{0:020d}.log", [20_000] * 60)
     content = bytearray(path.read_bytes())
@@ -158,7 +155,7 @@ def test_bytes_of_what_is_ruled_out_need_not_be_readable(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 63])
-def test_no_more_rows_than_there_is_room_for(tmp_path: Path, n: int) -> None:
+def test_no_more_rows_than_there_is_room_for(tmp_path, n):
     path = log_of(tmp_path / "0.log", [10] * 80)
     descriptor = os.open(path, os.O_RDONLY)
     try:

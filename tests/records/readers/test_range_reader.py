@@ -1,11 +1,7 @@
 """A range of times gives what is left of the whole log, whichever reader reads which part of it."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import builder
 import pyarrow as pa
@@ -16,7 +12,6 @@ from effort import thinned
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
-from kafkalog.records.batch_table import Window
 from kafkalog.records.readers import record_reader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader
 from kafkalog.records.readers.record_reader import RecordReader
@@ -27,7 +22,7 @@ N_BATCHES = 400
 COLUMNS = ["offset", "timestamp", "key", "value"]
 
 
-def make(root: Path, rng: random.Random, disorder: int) -> Path:
+def make(root, rng, disorder):
     """A partition of two segments, with messages and batches of all formats; a record a millisecond."""
     path = root / "t-0"
     path.mkdir()
@@ -56,14 +51,14 @@ def make(root: Path, rng: random.Random, disorder: int) -> Path:
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
+def used(monkeypatch):
     """How many windows each reader gave; windows are small."""
-    counts: Counter[type] = Counter()
+    counts = Counter()
     for kind in (HeaderReader, RecordReader, RangeReader):
         read = kind.read
 
-        def counted(self: Any, *arguments: Any, read: Any = read, kind: type = kind) -> Window | None:
-            window: Window | None = read(self, *arguments)
+        def counted(self, *arguments, read=read, kind=kind):
+            window = read(self, *arguments)
             counts[kind] += window is not None
             return window
 
@@ -75,7 +70,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
     return counts
 
 
-def in_range(table: pa.Table, start: int | None, end: int | None) -> pa.Table:
+def in_range(table, start, end):
     stamps = table["timestamp"].cast(pa.int64())
     mask = pc.is_valid(stamps)
     if start is not None:
@@ -86,7 +81,7 @@ def in_range(table: pa.Table, start: int | None, end: int | None) -> pa.Table:
 
 
 @pytest.mark.parametrize("disorder", thinned([30, 0, 2_000], 3))
-def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder: int) -> None:
+def test_the_same_as_of_the_whole(tmp_path, used, disorder):
     rng = random.Random(disorder)
     path = make(tmp_path, rng, disorder)
     everything = kafkalog.read_table(path, columns=COLUMNS)
@@ -95,7 +90,7 @@ def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder:
     for number in range(30):
         start, end = sorted(rng.randrange(-5, last + 5) for _ in range(2))
         bounds = rng.choice([(start, end), (start, None), (None, end), (start, start + 40), (0, last * 2)])
-        options: dict[str, Any] = {
+        options = {
             "threads": rng.choice([1, 2, 3]),
             "memory_map": rng.choice(["auto", True, False]),
             "isolation_level": rng.choice(["read_uncommitted", "read_uncommitted", "read_committed"]),
@@ -117,7 +112,7 @@ def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder:
     assert min(used[kind] for kind in (HeaderReader, RecordReader, RangeReader)) > 25, used
 
 
-def test_of_a_range_little_else_is_read(tmp_path: Path, used: Counter[type]) -> None:
+def test_of_a_range_little_else_is_read(tmp_path, used):
     path = make(tmp_path, random.Random(1), 0)
     scan = kafkalog.scan(path, columns=["offset"], start_timestamp=500, end_timestamp=520, threads=1)
     offsets = scan.to_table()["offset"].to_pylist()
@@ -126,7 +121,7 @@ def test_of_a_range_little_else_is_read(tmp_path: Path, used: Counter[type]) -> 
     assert used[HeaderReader] >= 2
 
 
-def test_damage_is_told_in_the_range_and_not_before_it(tmp_path: Path, used: Counter[type]) -> None:
+def test_damage_is_told_in_the_range_and_not_before_it(tmp_path, used):
     path = make(tmp_path, random.Random(2), 0)
     log = sorted(path.glob("*.log"))[0]
     batches = kafkalog.open(log).batches
@@ -146,7 +141,7 @@ def test_damage_is_told_in_the_range_and_not_before_it(tmp_path: Path, used: Cou
     assert [(one.base_offset, one.last_offset) for one in scan.findings] == [(first, last)]
 
 
-def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path: Path) -> None:
+def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path):
     log = tmp_path / f"{0:020d}.log"
     batches = []
     for number in range(50):
@@ -165,7 +160,7 @@ def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize("magic", [1, 2])
-def test_who_reads_a_batch_does_not_decide_which_of_its_records_are_found(tmp_path: Path, magic: int) -> None:
+def test_who_reads_a_batch_does_not_decide_which_of_its_records_are_found(tmp_path, magic):
     """Headers that say too little of the timestamps rule out their batches for every reader."""
     path, batches = tmp_path / "t-0", []
     path.mkdir()
@@ -178,7 +173,7 @@ def test_who_reads_a_batch_does_not_decide_which_of_its_records_are_found(tmp_pa
             inner = [builder.message(0, b"k", bytes(20), timestamp=number)]
             batches.append(builder.wrapper(inner, offset=number, codec=builder.GZIP, timestamp=stamp))
     (path / f"{0:020d}.log").write_bytes(b"".join(batches))
-    options: dict[str, Any] = {"start_timestamp": 500, "threads": 1}
+    options = {"start_timestamp": 500, "threads": 1}
     expected = [number for number in range(500, 2000) if number % 10 != 3]
     scan = kafkalog.scan(path, columns=["offset"], **options)
     assert scan.to_table()["offset"].to_pylist() == expected
@@ -190,7 +185,7 @@ def test_who_reads_a_batch_does_not_decide_which_of_its_records_are_found(tmp_pa
     assert sum(part.count_rows() for part in scan.plan(target_bytes=20_000)) == len(expected)
 
 
-def test_bounds_of_a_segment_alone_may_be_anything(tmp_path: Path) -> None:
+def test_bounds_of_a_segment_alone_may_be_anything(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()
     names = [kf.segment_file_name(base) for base in (0, 10)]
@@ -204,7 +199,7 @@ def test_bounds_of_a_segment_alone_may_be_anything(tmp_path: Path) -> None:
             assert found == ([0, 10] if is_wanted else [10]), (operation, value)
 
 
-def test_headers_with_gaps_behind_them_are_not_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_with_gaps_behind_them_are_not_read_one_by_one(tmp_path, monkeypatch):
     """Of a compacted log each batch is one behind which offsets are missing: its checksum is compared with "skip"."""
     log = tmp_path / f"{0:020d}.log"
     record = builder.record_v2(0, 0, b"k", bytes(200))
@@ -212,7 +207,7 @@ def test_headers_with_gaps_behind_them_are_not_read_one_by_one(tmp_path: Path, m
     n_read = 0
     window = FileSource.window
 
-    def counted(self: FileSource, start: int, stop: int) -> Any:
+    def counted(self, start, stop):
         nonlocal n_read
         n_read += 1
         return window(self, start, stop)

@@ -1,14 +1,10 @@
 """Records that are read in runs of windows: the same as any other way gives, and an error where a file changes."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -29,7 +25,7 @@ from kafkalog.storage import source as source_module
 COLUMNS = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "segment"]
 
 
-def batches(n_bytes: int = 5 * 2**20) -> Iterator[bytes]:
+def batches(n_bytes=5 * 2**20):
     """Batches of all formats and some codecs, with and without nulls and headers; two are large."""
     rng = np.random.default_rng(7)
     offset = size = 0
@@ -55,12 +51,12 @@ def batches(n_bytes: int = 5 * 2**20) -> Iterator[bytes]:
 
 
 @pytest.fixture(scope="module")
-def content() -> bytes:
+def content():
     return b"".join(batches())
 
 
 @pytest.fixture
-def partition(tmp_path: Path, content: bytes) -> Path:
+def partition(tmp_path, content):
     """A closed segment, and the one after it."""
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -70,12 +66,12 @@ def partition(tmp_path: Path, content: bytes) -> Path:
     return directory
 
 
-def closed(partition: Path) -> Path:
+def closed(partition):
     return partition / f"{0:020d}.log"
 
 
 @pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_windows(monkeypatch):
     monkeypatch.setattr(execution, "_RUN_BYTES", 2**14)
     monkeypatch.setattr(execution, "_ALONE_BYTES", 2**14)
     monkeypatch.setattr(record_windows, "_READ_BYTES", 2**12)
@@ -86,10 +82,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("memory_map", [False, True])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("windows", ["small", "usual"])
-def test_runs_give_what_columns_give(
-    partition: Path, request: pytest.FixtureRequest, kind: pa.DataType, memory_map: bool, threads: int, windows: str
-) -> None:
-    options: dict[str, Any] = {"columns": COLUMNS, "binary_type": kind, "memory_map": memory_map}
+def test_runs_give_what_columns_give(partition, request, kind, memory_map, threads, windows):
+    options = {"columns": COLUMNS, "binary_type": kind, "memory_map": memory_map}
     expected = kafkalog.read_table(partition, threads=1, limit=10**9, **options)  # a limit counts columns
     if windows == "small":
         request.getfixturevalue("small_windows")
@@ -105,16 +99,16 @@ def test_runs_give_what_columns_give(
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
 @pytest.mark.parametrize("columns", [[name] for name in COLUMNS] + [["key", "offset"], ["headers", "segment"]])
-def test_any_columns(partition: Path, columns: list[str], kind: pa.DataType) -> None:
+def test_any_columns(partition, columns, kind):
     whole = kafkalog.read_table(partition, threads=1, limit=10**9, columns=COLUMNS, binary_type=kind)
     found = kafkalog.read_table(partition, threads=1, columns=columns, binary_type=kind)
     found.validate(full=True)
     assert found.equals(whole.select(columns))
 
 
-def test_statistics_and_progress_of_runs_are_those_of_windows(partition: Path, small_windows: None) -> None:
+def test_statistics_and_progress_of_runs_are_those_of_windows(partition, small_windows):
     expected = kafkalog.scan(partition, threads=1).explain(analyze=True).statistics
-    seen: list[int] = []
+    seen = []
     scan = kafkalog.scan(partition, threads=1)
     scan.progress = seen.append
     n_records = sum(map(len, scan.to_batches()))
@@ -124,7 +118,7 @@ def test_statistics_and_progress_of_runs_are_those_of_windows(partition: Path, s
     assert len(seen) > 10
 
 
-def test_batches_outlive_the_scan_and_its_memory(partition: Path, small_windows: None) -> None:
+def test_batches_outlive_the_scan_and_its_memory(partition, small_windows):
     expected = kafkalog.read_table(partition, threads=1, limit=10**9)
     kept = list(kafkalog.scan(partition, threads=1).to_batches())[::3]
     for _ in range(3):
@@ -135,7 +129,7 @@ def test_batches_outlive_the_scan_and_its_memory(partition: Path, small_windows:
         assert pa.Table.from_batches([batch]).equals(expected.slice(first, len(batch)))
 
 
-def test_a_child_may_outlive_its_batch(partition: Path) -> None:
+def test_a_child_may_outlive_its_batch(partition):
     batch = next(iter(kafkalog.scan(partition, threads=1).to_batches()))
     values, expected = batch.column("value"), batch.column("value").to_pylist()
     headers, pairs = batch.column("headers").flatten(), batch.column("headers").to_pylist()
@@ -148,8 +142,8 @@ def test_a_child_may_outlive_its_batch(partition: Path) -> None:
 @pytest.mark.parametrize("memory_map", thinned([False, True, "auto"], 2))
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_file_that_is_cut_between_windows_is_an_error_with_a_place(
-    partition: Path, small_windows: None, content: bytes, memory_map: bool | str, threads: int
-) -> None:
+    partition, small_windows, content, memory_map, threads
+):
     """Two hundred cuts in all, after any number of windows, to any size."""
     path = closed(partition)
     rng = np.random.default_rng(3 * threads + ["auto", False, True].index(memory_map))
@@ -158,7 +152,7 @@ def test_a_file_that_is_cut_between_windows_is_an_error_with_a_place(
     for _ in range(34):
         path.write_bytes(content)
         cut, after = int(rng.integers(0, len(content))), int(rng.integers(1, n_windows - 20))
-        read: list[int] = []
+        read = []
         stream = kafkalog.scan(partition, threads=threads, columns=["offset"], memory_map=memory_map).to_batches()
         for _ in range(after):
             read += next(stream)["offset"].to_pylist()
@@ -173,9 +167,7 @@ def test_a_file_that_is_cut_between_windows_is_an_error_with_a_place(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_closed_segment_is_mapped_and_the_last_one_is_read(
-    partition: Path, small_windows: None, threads: int
-) -> None:
+def test_a_closed_segment_is_mapped_and_the_last_one_is_read(partition, small_windows, threads):
     path = closed(partition)
     for memory_map, is_mapped in (("auto", True), (True, True), (False, False)):
         stream = kafkalog.scan(partition, threads=threads, columns=["key"], memory_map=memory_map).to_batches()
@@ -197,8 +189,8 @@ def test_a_closed_segment_is_mapped_and_the_last_one_is_read(
 @pytest.mark.parametrize("memory_map", ["auto", True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_bad_sector_of_a_mapped_file_is_an_error_with_a_position(
-    partition: Path, small_windows: None, monkeypatch: pytest.MonkeyPatch, memory_map: bool | str, threads: int
-) -> None:
+    partition, small_windows, monkeypatch, memory_map, threads
+):
     path, page = closed(partition), mmap.PAGESIZE
     bad = path.stat().st_size // 2 // page * page
     memory = mmap.mmap(-1, path.stat().st_size)
@@ -208,7 +200,7 @@ def test_a_bad_sector_of_a_mapped_file_is_an_error_with_a_position(
     assert not protect(ctypes.c_void_p(mapping.ctypes.data + bad), ctypes.c_size_t(page), 0)  # touching it is a signal
     monkeypatch.setattr(source_module.FileSource, "mapping", lambda source, for_views=False: mapping)
     expected = kafkalog.read_table(path, threads=1, columns=["offset"], memory_map=False)["offset"].to_pylist()
-    read: list[int] = []
+    read = []
     with salvage_trials.bad_sectors(path, [(bad, bad + page)]):
         stream = kafkalog.scan(partition, threads=threads, columns=["offset"], memory_map=memory_map).to_batches()
         with pytest.raises(ReadError) as raised:  # noqa: PT012 - the batches before the error count
@@ -222,9 +214,7 @@ def test_a_bad_sector_of_a_mapped_file_is_an_error_with_a_position(
 
 
 @pytest.mark.parametrize("memory_map", [False, True])
-def test_a_file_that_is_written_to_between_windows_is_an_error(
-    partition: Path, small_windows: None, memory_map: bool
-) -> None:
+def test_a_file_that_is_written_to_between_windows_is_an_error(partition, small_windows, memory_map):
     stream = kafkalog.scan(partition, threads=1, columns=["offset"], memory_map=memory_map).to_batches()
     next(stream)
     os.utime(closed(partition), ns=(1, 1))
@@ -232,7 +222,7 @@ def test_a_file_that_is_written_to_between_windows_is_an_error(
         list(stream)
 
 
-def test_read_committed_reads_windows_where_there_are_no_transactions(partition: Path) -> None:
+def test_read_committed_reads_windows_where_there_are_no_transactions(partition):
     *_, following = sorted(partition.iterdir())
     end = int(following.stem)
     following.unlink()
@@ -247,8 +237,8 @@ def test_read_committed_reads_windows_where_there_are_no_transactions(partition:
     assert kafkalog.read_table(partition, threads=1, isolation_level="read_committed").equals(committed)
 
 
-def test_sizes_out_of_range_are_refused() -> None:
-    options: dict[str, Any] = dict.fromkeys(
+def test_sizes_out_of_range_are_refused():
+    options = dict.fromkeys(
         ("max_batch_bytes", "max_records", "max_headers", "max_batch_headers", "max_decompressed"), 2**20
     )
     options |= {"read_bytes": 100, "check_crc": True, "stop_at": 0, "offsets": (0, 10)}

@@ -1,7 +1,5 @@
 """Compact: of each key the last record stays, and nothing else is lost. `conformance` compares with Kafka's cleaner."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from functools import partial
@@ -24,7 +22,7 @@ CLEANER = "cleaner-offset-checkpoint"
 Row = dict[str, Any]
 
 
-def partition(folder: Path, seed: int, n_segments: int = 5, name: str = "t-0", **options: Any) -> Path:
+def partition(folder, seed, n_segments=5, name="t-0", **options):
     """A random partition in a log dir."""
     directory = folder / name
     directory.mkdir(parents=True)
@@ -34,12 +32,12 @@ def partition(folder: Path, seed: int, n_segments: int = 5, name: str = "t-0", *
     return directory
 
 
-def rows(directory: Path, **options: Any) -> list[Row]:
+def rows(directory, **options):
     columns = ["offset", "key", "value", "headers", "timestamp"]
     return kafkalog.scan(directory, columns=columns, **options).to_table().to_pylist()
 
 
-def expected(directory: Path, end: int, keeps_tombstones: bool) -> list[Row]:
+def expected(directory, end, keeps_tombstones):
     """What a consumer is to get after a compaction up to an offset: by the definition, record by record."""
     committed = rows(directory, isolation_level="read_committed")
     last = {row["key"]: row["offset"] for row in committed if row["offset"] < end}
@@ -57,12 +55,12 @@ def expected(directory: Path, end: int, keeps_tombstones: bool) -> list[Row]:
 
 @pytest.mark.parametrize("passes", [1, 2, 3])
 @pytest.mark.parametrize("seed", thinned(range(6), 3))
-def test_the_last_record_of_each_key_stays(tmp_path: Path, seed: int, passes: int) -> None:
+def test_the_last_record_of_each_key_stays(tmp_path, seed, passes):
     codecs = ("none", "gzip", "zstd") if seed % 2 else ("none",)
     source = partition(tmp_path, seed, codecs=codecs)
     before = content(source)
     (tmp_path / "out").mkdir()
-    options: dict[str, Any] = {"now": NOW, "passes": passes}
+    options = {"now": NOW, "passes": passes}
     dry = kafkalog.compact(source, dry_run=True, **options)
     report = kafkalog.compact(source, output=tmp_path / "out" / "t-0", **options)
     assert content(source) == before
@@ -82,7 +80,7 @@ def test_the_last_record_of_each_key_stays(tmp_path: Path, seed: int, passes: in
     assert content(source) == content(tmp_path / "out" / "t-0")
 
 
-def test_threads_change_nothing_but_the_time(tmp_path: Path) -> None:
+def test_threads_change_nothing_but_the_time(tmp_path):
     for number in range(24):
         partition(tmp_path / "data", number, n_segments=2, name=f"t-{number}", codecs=("none", "gzip"))
     (tmp_path / "data" / "t-7" / "00000000000000000000.log").write_bytes(b"\0" * 99)
@@ -100,7 +98,7 @@ def test_threads_change_nothing_but_the_time(tmp_path: Path) -> None:
             on_start=lambda n: n_bytes.__setitem__(0, n),
             progress=lambda n: n_bytes.__setitem__(1, n_bytes[1] + n),
         )
-        rows = [(one.path.split("/")[-1], one.cleaned_to, one.n_bytes) for one in report.partitions]  # type: ignore[attr-defined]
+        rows = [(one.path.split("/")[-1], one.cleaned_to, one.n_bytes) for one in report.partitions]
         found.append(
             (rows, report.n_backup_files, *(content(tmp_path / str(threads) / one) for one in ("data", "backup")))
         )
@@ -112,12 +110,12 @@ def test_threads_change_nothing_but_the_time(tmp_path: Path) -> None:
     ]
 
 
-def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> None:
+def test_only_topics_that_count_as_compacted_are_compacted(tmp_path):
     for name in ("cleaned-0", "cleaned-1", "other-0", "__consumer_offsets-0"):
         partition(tmp_path / "data", 3, name=name)
     (tmp_path / "data" / CLEANER).write_text("0\n1\ncleaned 1 0\n")
 
-    def compacted(*topics: str, **options: Any) -> set[str]:
+    def compacted(*topics, **options):
         report = kafkalog.compact(tmp_path / "data", topics=topics or None, dry_run=True, now=NOW, **options)
         return {Path(row.path).name for row in report.partitions}
 
@@ -131,7 +129,7 @@ def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="nobody"):
         compacted("nobody")
     report = kafkalog.compact(tmp_path / "data", output=tmp_path / "out", now=NOW)
-    ends = {(row.topic_partition, row.cleaned_to) for row in report.partitions}  # type: ignore[attr-defined]
+    ends = {(row.topic_partition, row.cleaned_to) for row in report.partitions}
     assert ends == {*(read_offset_checkpoint(tmp_path / "out" / CLEANER) or {}).items()}
     assert content(tmp_path / "out" / "other-0") == content(tmp_path / "data" / "other-0")
 
@@ -144,7 +142,7 @@ def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> No
     assert (globbed.partitions, globbed.findings.rows) == ([], [note])
 
 
-def test_the_clusters_metadata_decides(tmp_path: Path) -> None:
+def test_the_clusters_metadata_decides(tmp_path):
     root = golden_sets.unpacked("k44")
     names = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("__")}
     report = kafkalog.compact(root, dry_run=True)
@@ -160,7 +158,7 @@ def test_the_clusters_metadata_decides(tmp_path: Path) -> None:
     assert "cleanup.policy" in report.findings.rows[0].detail
 
 
-def test_damage_and_unfinished_work_are_refused(tmp_path: Path) -> None:
+def test_damage_and_unfinished_work_are_refused(tmp_path):
     source = partition(tmp_path, 3)
     partition(tmp_path, 3, name="t-1")
     first = min(source.glob("*.log"))
@@ -186,7 +184,7 @@ def test_damage_and_unfinished_work_are_refused(tmp_path: Path) -> None:
     assert row.problem.reason is Reason.SWAP_FILE
 
 
-def test_a_running_broker_and_urls_are_refused(tmp_path: Path) -> None:
+def test_a_running_broker_and_urls_are_refused(tmp_path):
     source = partition(tmp_path, 3)
     with broker_on(tmp_path), pytest.raises(kafkalog.UnsafePathError):
         kafkalog.compact(source, in_place=True, now=NOW)
@@ -198,7 +196,7 @@ def test_a_running_broker_and_urls_are_refused(tmp_path: Path) -> None:
         kafkalog.compact(source, dry_run=True, passes=4)
 
 
-def test_what_is_not_cleaned_is_said(tmp_path: Path) -> None:
+def test_what_is_not_cleaned_is_said(tmp_path):
     source = partition(tmp_path, 11)
     (tmp_path / "lag").write_text(f"min.compaction.lag.ms={30 * DAY}\n")
     (row,) = kafkalog.compact(source, dry_run=True, now=NOW, config=tmp_path / "lag").partitions
@@ -215,11 +213,11 @@ def test_what_is_not_cleaned_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
-def test_a_kill_loses_no_record(tmp_path: Path) -> None:
+def test_a_kill_loses_no_record(tmp_path):
     seed = 4
     config = tmp_path / "config"
     config.write_text("internal.segment.bytes=700\n")
-    options: dict[str, Any] = {"now": NOW, "in_place": True, "config": config}
+    options = {"now": NOW, "in_place": True, "config": config}
     wanted = partition(tmp_path / "wanted", seed)
     before = rows(wanted, isolation_level="read_committed")
     kafkalog.compact(wanted, **options)

@@ -1,16 +1,13 @@
 """A log dir to cut."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import golden_sets
 import pytest
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(tmp_path):
     source = golden_sets.unpacked("k44")
     root = tmp_path / "data"
     root.mkdir()

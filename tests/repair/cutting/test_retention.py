@@ -1,7 +1,5 @@
 """Trim by retention deletes the segments that a broker would delete, and the oldest ones where room is needed."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from pathlib import Path
@@ -19,7 +17,7 @@ from kafkalog.state.checkpoints import read_offset_checkpoint
 DAY = 86_400_000
 
 
-def times(partition: kafkalog.Partition) -> list[tuple[int, int, int]]:
+def times(partition):
     """Base offset, bytes and largest timestamp of each segment, from its records."""
     rows = []
     for segment in partition.segments:
@@ -31,11 +29,11 @@ def times(partition: kafkalog.Partition) -> list[tuple[int, int, int]]:
 
 
 @functools.cache
-def golden_times(name: str) -> dict[kafkalog.TopicPartition, list[tuple[int, int, int]]]:
+def golden_times(name):
     return {key: times(one) for key, one in kafkalog.open(unpacked(name)).items() if key.topic.startswith("p-")}
 
 
-def expected(rows: list[tuple[int, int, int]], ms: int, n_bytes: int, now: int) -> int:
+def expected(rows, ms, n_bytes, now):
     """How many segments a broker deletes: `UnifiedLog.deleteOldSegments`, one rule after the other."""
     n = 0
     while ms >= 0 and n < len(rows) and rows[n][1] and now - rows[n][2] > ms:
@@ -51,7 +49,7 @@ def expected(rows: list[tuple[int, int, int]], ms: int, n_bytes: int, now: int) 
     ("ms", "n_bytes"), [(0, -1), (60_000, -1), (10_000, -1), (-1, 0), (-1, 30_000), (600_000, 20_000), (-1, -1)]
 )
 @pytest.mark.parametrize("name", ["k44", "k28"])
-def test_the_segments_go_that_a_broker_would_delete(name: str, ms: int, n_bytes: int) -> None:
+def test_the_segments_go_that_a_broker_would_delete(name, ms, n_bytes):
     source = unpacked(name)
     rows = golden_times(name)
     # in the middle of all records, so that each rule has something to decide
@@ -72,7 +70,7 @@ def test_the_segments_go_that_a_broker_would_delete(name: str, ms: int, n_bytes:
     assert n_kept > 10
 
 
-def test_what_stays_is_a_log_that_a_broker_starts_on(tmp_path: Path) -> None:
+def test_what_stays_is_a_log_that_a_broker_starts_on(tmp_path):
     source, out = unpacked("k44"), tmp_path / "out"
     report = kafkalog.trim(source, retention_bytes=20_000, output=out)
     assert sum(row.count("deleted") for row in report.partitions) > 10
@@ -84,7 +82,7 @@ def test_what_stays_is_a_log_that_a_broker_starts_on(tmp_path: Path) -> None:
     assert sum(row.count("deleted") for row in again.partitions) == 0
 
 
-def small(root: Path, n_segments: int = 5, first: int = 0) -> Path:
+def small(root, n_segments=5, first=0):
     """A log dir with a topic of some segments; each record is a minute younger."""
     config = kafkalog.LogConfig.from_properties({"internal.segment.bytes": "100"})
     n = n_segments * 2
@@ -93,7 +91,7 @@ def small(root: Path, n_segments: int = 5, first: int = 0) -> Path:
     return root
 
 
-def test_if_all_is_old_an_empty_segment_stays_at_the_end(tmp_path: Path) -> None:
+def test_if_all_is_old_an_empty_segment_stays_at_the_end(tmp_path):
     log_dir = small(tmp_path / "log")
     n = len([*(log_dir / "t0-0").glob("*.log")])
     report = kafkalog.trim(log_dir, retention_ms=1, now=DAY, in_place=True)
@@ -107,7 +105,7 @@ def test_if_all_is_old_an_empty_segment_stays_at_the_end(tmp_path: Path) -> None
     assert kafkalog.verify(log_dir).ok
 
 
-def test_nothing_goes_above_the_high_watermark(tmp_path: Path) -> None:
+def test_nothing_goes_above_the_high_watermark(tmp_path):
     log_dir = small(tmp_path / "log")
     bases = sorted(int(path.name[:20]) for path in (log_dir / "t0-0").glob("*.log"))
     (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\nt0 0 {bases[2]}\n")
@@ -115,7 +113,7 @@ def test_nothing_goes_above_the_high_watermark(tmp_path: Path) -> None:
     assert row.count("deleted") == 2
 
 
-def test_room_is_made_with_the_oldest_segments_of_all_partitions(tmp_path: Path) -> None:
+def test_room_is_made_with_the_oldest_segments_of_all_partitions(tmp_path):
     log_dir = small(small(tmp_path / "log"), first=DAY)
     before = content(log_dir)
     sizes = {Path(name).parent.name: 0 for name in before}
@@ -129,7 +127,7 @@ def test_room_is_made_with_the_oldest_segments_of_all_partitions(tmp_path: Path)
     assert kafkalog.verify(log_dir).ok
 
 
-def test_groups_whose_offsets_go_are_named() -> None:
+def test_groups_whose_offsets_go_are_named():
     root = unpacked("k44")
     offsets = {(g.name, one.topic, one.partition): one.offset for g in kafkalog.groups(root) for one in g.offsets}
     for options in ({"retention_bytes": 1000}, {"retention_bytes": -1}):
@@ -144,7 +142,7 @@ def test_groups_whose_offsets_go_are_named() -> None:
     assert {one.detail.split()[1] for one in report.findings.rows} >= {"p-g-848"}
 
 
-def test_the_clusters_own_settings_count(tmp_path: Path) -> None:
+def test_the_clusters_own_settings_count(tmp_path):
     kafkalog.boot(small(tmp_path / "log"), tmp_path / "out", settings={"t0": {"retention.ms": "60000"}})
     data = tmp_path / "out" / "data"
     (row,) = kafkalog.trim(data, retention=True, now=DAY, dry_run=True).partitions
@@ -153,9 +151,9 @@ def test_the_clusters_own_settings_count(tmp_path: Path) -> None:
     kafkalog.boot(tmp_path / "log", tmp_path / "out", retention="as-was")
     (tmp_path / "server.properties").write_text("log.retention.hours=1\nlog.retention.ms=-1\n")
     options = {"retention": True, "now": 9 * DAY, "dry_run": True}
-    (row,) = kafkalog.trim(data, config=tmp_path / "server.properties", **options).partitions  # type: ignore[arg-type]
+    (row,) = kafkalog.trim(data, config=tmp_path / "server.properties", **options).partitions
     assert row.count("deleted") == 0
-    (row,) = kafkalog.trim(data, **options).partitions  # type: ignore[arg-type]
+    (row,) = kafkalog.trim(data, **options).partitions
     assert row.count("deleted") > 2
 
 
@@ -171,13 +169,13 @@ def test_the_clusters_own_settings_count(tmp_path: Path) -> None:
         {"retention_ms": 5, "before_offset": 5},
     ],
 )
-def test_rules_that_do_not_go_together_are_refused(log_dir: Path, options: dict[str, object]) -> None:
+def test_rules_that_do_not_go_together_are_refused(log_dir, options):
     with pytest.raises(ValueError, match=r"retention|free|required"):
-        kafkalog.trim(log_dir, dry_run=True, **options)  # type: ignore[arg-type]
+        kafkalog.trim(log_dir, dry_run=True, **options)
     assert not RetentionOptions().is_set
 
 
-def test_the_command_needs_no_backup_for_retention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_needs_no_backup_for_retention(tmp_path, capsys):
     log_dir = small(tmp_path / "log")
     assert main(["trim", str(log_dir), "--before-offset", "4", "--in-place", "-q"]) == 2
     assert main(["trim", str(log_dir), "--in-place", "-q"]) == 2

@@ -1,10 +1,7 @@
 """Trim and truncate: one end of a log goes, and all files derived from it are right."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from files import content, offsets_of
@@ -19,7 +16,7 @@ START = "log-start-offset-checkpoint"
 
 
 @pytest.mark.parametrize("offset", [0, 1, 14, 100, 156, 304, 429, 430])
-def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int) -> None:
+def test_records_before_an_offset_go(log_dir, tmp_path, offset):
     before = content(log_dir)
     expected = [one for one in offsets_of(log_dir / "p-txn-0") if one >= offset]
     out = tmp_path / "copy"
@@ -29,7 +26,7 @@ def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int)
     report = kafkalog.trim(log_dir, before_offset=offset, in_place=True, backup=tmp_path / "old")
     assert content(log_dir) == content(out)
     (row,) = report.partitions
-    partition = kafkalog.open(out)["p-txn-0"]  # type: ignore[index]
+    partition = kafkalog.open(out)["p-txn-0"]
     assert partition.log_start_offset == row.log_start_offset == offset
     assert partition.log_end_offset == 430
     assert offsets_of(out) == expected
@@ -40,7 +37,7 @@ def test_records_before_an_offset_go(log_dir: Path, tmp_path: Path, offset: int)
     assert all(before[name] == data for name, data in kept.items())
 
 
-def test_records_before_a_time_go(log_dir: Path, tmp_path: Path) -> None:
+def test_records_before_a_time_go(log_dir, tmp_path):
     source = log_dir / "p-multi-0"
     stamp = kafkalog.read_table(source)["timestamp"][60].as_py()
     (row,) = kafkalog.trim(source, before_timestamp=stamp, dry_run=True).partitions
@@ -50,11 +47,11 @@ def test_records_before_a_time_go(log_dir: Path, tmp_path: Path) -> None:
     assert row.count("kept") == 1
 
 
-def test_a_copy_of_one_partition_serves_what_the_report_says(log_dir: Path, tmp_path: Path) -> None:
+def test_a_copy_of_one_partition_serves_what_the_report_says(log_dir, tmp_path):
     source = log_dir / "p-txn-0"
     # a log dir, with a checkpoint
     (row,) = kafkalog.trim(source, before_offset=170, output=tmp_path / "copy").partitions
-    copied = kafkalog.open(tmp_path / "copy")["p-txn-0"]  # type: ignore[index]
+    copied = kafkalog.open(tmp_path / "copy")["p-txn-0"]
     assert copied.log_start_offset == row.log_start_offset == 170
     assert [*(read_offset_checkpoint(tmp_path / "copy" / START) or {})] == [kafkalog.TopicPartition("p-txn", 0)]
     # the partition itself, which begins with a segment
@@ -64,9 +61,7 @@ def test_a_copy_of_one_partition_serves_what_the_report_says(log_dir: Path, tmp_
 
 
 @pytest.mark.parametrize("offset", [0, 1, 14, 15, 100, 156, 200, 304, 305, 400, 429, 430, 1000])
-def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
-    log_dir: Path, tmp_path: Path, offset: int
-) -> None:
+def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(log_dir, tmp_path, offset):
     source = log_dir / "p-txn-0"
     before = content(source)
     (row,) = kafkalog.truncate(source, to_offset=offset, output=tmp_path / "p-txn-0").partitions
@@ -86,7 +81,7 @@ def test_every_offset_below_stays_but_for_those_of_a_batch_that_reaches_it(
         assert max(snapshots) == f"{row.log_end_offset:020d}.snapshot"
 
 
-def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -> None:
+def test_an_epoch_and_a_time_say_the_same_place(log_dir, tmp_path):
     source = log_dir / "p-epochs-0"
     epochs = kafkalog.Partition(source).leader_epochs.tolist()
     assert len(epochs) > 2
@@ -104,9 +99,7 @@ def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -
     assert row.log_end_offset == kafkalog.Partition(source).log_end_offset
 
 
-def test_damage_before_the_cut_changes_nothing_and_the_bytes_of_the_cut_segment_count(
-    log_dir: Path, tmp_path: Path
-) -> None:
+def test_damage_before_the_cut_changes_nothing_and_the_bytes_of_the_cut_segment_count(log_dir, tmp_path):
     source = tmp_path / "p-txn-0"
     shutil.copytree(log_dir / "p-txn-0", source)
     segment = max(kafkalog.Partition(source).segments, key=lambda one: len(one.batches))
@@ -129,7 +122,7 @@ def test_damage_before_the_cut_changes_nothing_and_the_bytes_of_the_cut_segment_
 POINTS = "recovery-point-offset-checkpoint"
 
 
-def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -> None:
+def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir, tmp_path):
     before = content(log_dir)
     kafkalog.truncate(log_dir, to_offset=100, output=tmp_path / "copy")
     report = kafkalog.truncate(log_dir, to_offset=100, in_place=True, backup=tmp_path / "old")
@@ -147,15 +140,15 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -
     assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).ok
 
 
-def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
+def test_it_refuses_what_cannot_be(log_dir, tmp_path):
     before = content(tmp_path)
     source = log_dir / "p-multi-0"
     for options in ({}, {"to_offset": 1, "to_epoch": 1}, {"to_offset": 1, "output": "x", "in_place": True}):
         with pytest.raises(ValueError):
-            kafkalog.truncate(source, **options)  # type: ignore[arg-type]
+            kafkalog.truncate(source, **options)
     for options in ({}, {"before_offset": 126, "dry_run": True}, {"before_offset": 1, "in_place": True}):
         with pytest.raises(ValueError):
-            kafkalog.trim(source, **options)  # type: ignore[arg-type]
+            kafkalog.trim(source, **options)
     with pytest.raises(ValueError, match="go with in_place"):
         kafkalog.trim(source, before_offset=1, dry_run=True, backup="x")
     with pytest.raises(UnsafePathError):
@@ -169,9 +162,7 @@ def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["trim", "--before-offset", "100"], ["truncate", "--to-offset", "100"]])
-def test_offsets_that_were_missing_before_are_reported(
-    log_dir: Path, command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_that_were_missing_before_are_reported(log_dir, command, capsys):
     partition = log_dir / "p-multi-0"
     name, *options = command
     assert main([name, str(partition), *options, "--dry-run"]) == 0

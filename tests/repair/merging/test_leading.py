@@ -1,9 +1,5 @@
 """Which copy leads, which fills its holes, and what no copy has."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from merges import expected, replica
 from salvages import output_of as content
 from writing import sound
@@ -12,7 +8,7 @@ import kafkalog
 from kafkalog import format as kf
 
 
-def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path) -> None:
+def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path):
     leader = [(1, 1), (1, 2), (1, 3), (1, 4)]
     a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
     b = replica(tmp_path / "b", leader[:2], epochs=False)
@@ -24,7 +20,7 @@ def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path
     assert report.ok
 
 
-def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path: Path) -> None:
+def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path):
     leader = [(0, offset) for offset in range(10)]
     other = [*leader[:4], (0, 99), *leader[5:]]
     a = replica(tmp_path / "a", leader, damaged=(2, 6))
@@ -35,7 +31,7 @@ def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path: Path) -> None:
     assert not report.ok
 
 
-def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
+def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path):
     log = [(0, offset) for offset in range(10)]
     a = replica(tmp_path / "a", log)
     b = replica(tmp_path / "b", [*log[:8], (3, 8)], epochs=False)
@@ -59,7 +55,7 @@ def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
     assert kafkalog.merge([b], dry_run=True).partitions[0].replicas[0].doubted_from is None
 
 
-def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
+def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path):
     log = [(0, offset) for offset in range(30)]
     a = replica(tmp_path / "a", log, bases=(0, 10, 20))
     b = replica(tmp_path / "b", log[:25], bases=(0, 7, 14, 21))
@@ -76,7 +72,7 @@ def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
     assert kafkalog.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(30)), "none counts as deleted"
 
 
-def test_a_copy_without_segments(tmp_path: Path) -> None:
+def test_a_copy_without_segments(tmp_path):
     log = [(0, 1), (0, 2)]
     a = replica(tmp_path / "a", log)
     b = replica(tmp_path / "b", log)
@@ -88,7 +84,7 @@ def test_a_copy_without_segments(tmp_path: Path) -> None:
     assert content(tmp_path / "nothing" / "t-0") == []
 
 
-def test_a_lost_end_is_said(tmp_path: Path) -> None:
+def test_a_lost_end_is_said(tmp_path):
     log = [(0, offset) for offset in range(10)]
     a = replica(tmp_path / "a", log, damaged=(9,))
     report = kafkalog.merge([a], output=tmp_path / "out")
@@ -100,7 +96,7 @@ def test_a_lost_end_is_said(tmp_path: Path) -> None:
     assert report.partitions[0].leader == str(b)
 
 
-def test_batches_that_are_taken_for_compacted_ones_are_said(tmp_path: Path) -> None:
+def test_batches_that_are_taken_for_compacted_ones_are_said(tmp_path):
     log = [(0, offset) for offset in range(10)]
     a = replica(tmp_path / "a", log)
     (a / kf.segment_file_name(0)).write_bytes(b"".join(one for at, one in enumerate(expected(log)) if at not in (4, 7)))

@@ -1,7 +1,5 @@
 """Merge keeps what the leader-epoch rule keeps, heals damage from the other copies, and invents nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import THOROUGH
-from merges import Entry, batch, expected, hashes, replica
+from merges import batch, expected, hashes, replica
 from salvages import output_of as content
 from writing import sound
 
@@ -19,12 +17,12 @@ from kafkalog.cli.app import main
 from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
 
 
-def cluster(rng: np.random.Generator) -> tuple[list[list[Entry]], int]:
+def cluster(rng):
     """Logs of three replicas after some elections, and the number of the one that leads.
 
     In each epoch, one leads; some of the others reach it, truncate to what it has, and fetch.
     """
-    logs: list[list[Entry]] = [[], [], []]
+    logs = [[], [], []]
     number = 0
     for epoch in range(int(rng.integers(1, 8))):
         leader = int(rng.integers(3))
@@ -42,11 +40,11 @@ def cluster(rng: np.random.Generator) -> tuple[list[list[Entry]], int]:
     return logs, rank.index(max(rank))
 
 
-def random_bases(rng: np.random.Generator, n: int) -> tuple[int, ...]:
+def random_bases(rng, n):
     return (0, *(offset for offset in range(1, n) if rng.integers(5) == 0))
 
 
-def test_simulated_leader_changes(tmp_path: Path) -> None:
+def test_simulated_leader_changes(tmp_path):
     """The result is the leader's log; what it lost and another has is healed, and nothing else is ever in it."""
     rng = np.random.default_rng(1)
     n_cut = n_healed = n_missing = 0
@@ -102,7 +100,7 @@ def test_simulated_leader_changes(tmp_path: Path) -> None:
     assert min(n_cut, n_healed, n_missing) > 10
 
 
-def test_what_the_leader_lost_is_taken_from_a_follower(tmp_path: Path) -> None:
+def test_what_the_leader_lost_is_taken_from_a_follower(tmp_path):
     log = [(offset // 10, offset) for offset in range(40)]
     a = replica(tmp_path / "a", log, bases=(0, 17), damaged=(5, 6, 21))
     b = replica(tmp_path / "b", log[:30], bases=(0, 9), damaged=(12,))
@@ -128,7 +126,7 @@ def test_what_the_leader_lost_is_taken_from_a_follower(tmp_path: Path) -> None:
     assert {path: one for path, one in hashes(tmp_path).items() if "/out/" not in path} == before
 
 
-def test_log_dirs(tmp_path: Path, log_dir: Path) -> None:
+def test_log_dirs(tmp_path, log_dir):
     copy = shutil.copytree(log_dir, tmp_path / "copy")
     for partition in ("p-multi-0", "p-compact-0"):
         path = max((copy / partition).glob("*.log"), key=lambda one: one.stat().st_size)
@@ -142,7 +140,7 @@ def test_log_dirs(tmp_path: Path, log_dir: Path) -> None:
         assert sound(tmp_path / "out" / path.name) == []
 
 
-def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_and_the_command(tmp_path, log_dir, capsys):
     a = replica(tmp_path / "a", [(0, 1), (0, 2), (0, 3)], damaged=(1,))
     b = replica(tmp_path / "b", [(0, 1), (0, 2)])
     (tmp_path / "out").mkdir()
@@ -169,7 +167,7 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
     assert main(["merge", str(log_dir / "p-multi-0" / "00000000000000000000.log"), "--dry-run"]) == 3
 
 
-def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path: Path) -> None:
+def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path):
     log = [(0, offset) for offset in range(10)]
     a, b = (replica(tmp_path / name, log, bases=(0,)) for name in "ab")
     (a / kf.PARTITION_METADATA).write_bytes(b"\xff\xfe")
@@ -181,7 +179,7 @@ def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path: Path)
     assert kafkalog.open_partition(tmp_path / "out" / "t-0").topic_id == "pVtd5q9fv17AmQxDD_e9Gw"
 
 
-def test_offsets_that_an_index_proves_are_missing_in_all_copies(log_dir: Path, tmp_path: Path) -> None:
+def test_offsets_that_an_index_proves_are_missing_in_all_copies(log_dir, tmp_path):
     copies = [Path(shutil.copytree(log_dir / "p-multi-1", tmp_path / name / "p-multi-1")) for name in ("a", "b")]
     wanted = content(copies[0])
     for copy in copies:
@@ -198,7 +196,7 @@ def test_offsets_that_an_index_proves_are_missing_in_all_copies(log_dir: Path, t
     assert content(tmp_path / "out" / "p-multi-1") == wanted
 
 
-def test_a_wrong_leader_epoch_is_replaced(tmp_path: Path) -> None:
+def test_a_wrong_leader_epoch_is_replaced(tmp_path):
     log = [(3, number) for number in range(8)]
     partition = replica(tmp_path / "a", log)
     [path] = partition.glob("*.log")

@@ -1,9 +1,5 @@
 """Leader epochs that recovery leaves, and batches and epochs at which a broker stops."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import builder
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from kafkalog.repair.recovering.recover import recover
 from kafkalog.repair.recovering.replay_check import ReplayCheck
 
 
-def batch(offset: int, epoch: int, n: int = 1, *, is_damaged: bool = False) -> bytes:
+def batch(offset, epoch, n=1, *, is_damaged=False):
     data = builder.batch_v2(
         [builder.record_v2(i, 0, b"k", b"v" * 50) for i in range(n)], base_offset=offset, leader_epoch=epoch
     )
@@ -26,21 +22,21 @@ def batch(offset: int, epoch: int, n: int = 1, *, is_damaged: bool = False) -> b
 
 
 @pytest.fixture
-def partition(tmp_path: Path) -> Path:
+def partition(tmp_path):
     directory = tmp_path / "data" / "t-0"
     directory.mkdir(parents=True)
     (directory.parent / RECOVERY_POINTS).write_text("0\n1\nt 0 0\n")
     return directory
 
 
-def write(directory: Path, base: int, *batches: bytes, has_index: bool = True) -> None:
+def write(directory, base, *batches, has_index=True):
     (directory / f"{base:020d}.log").write_bytes(b"".join(batches))
     if has_index:
         (directory / f"{base:020d}.index").touch()
         (directory / f"{base:020d}.timeindex").touch()
 
 
-def test_epochs_of_a_deleted_segment_without_an_index_count_since_it_is_recovered_first(partition: Path) -> None:
+def test_epochs_of_a_deleted_segment_without_an_index_count_since_it_is_recovered_first(partition):
     write(partition, 0, batch(0, 0), batch(1, 1), batch(2, 1, is_damaged=True))
     write(partition, 10, batch(10, 1), has_index=False)
     found = row(recover(partition.parent, output=partition.parents[1] / "out"), "t-0")
@@ -53,7 +49,7 @@ def test_epochs_of_a_deleted_segment_without_an_index_count_since_it_is_recovere
     assert text == "0\n2\n0 0\n1 1\n"
 
 
-def test_an_epoch_at_a_negative_offset_is_said(partition: Path) -> None:
+def test_an_epoch_at_a_negative_offset_is_said(partition):
     write(partition, 0, batch(0, 0), batch(1, 0), batch(-1, 7, 5))
     found = row(recover(partition.parent, dry_run=True), "t-0")
     assert "leader epoch 7 begins at offset -1" in (found.error or "")
@@ -61,9 +57,7 @@ def test_an_epoch_at_a_negative_offset_is_said(partition: Path) -> None:
     assert planned.problem == found.problem
 
 
-def test_a_segment_that_cannot_be_read_costs_its_partition_alone(
-    partition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_that_cannot_be_read_costs_its_partition_alone(partition, monkeypatch):
     """Whatever the recovery point: with the largest one no segment is recovered, but the log end is looked for."""
     other = partition.parent / "u-0"
     other.mkdir()
@@ -71,7 +65,7 @@ def test_a_segment_that_cannot_be_read_costs_its_partition_alone(
         write(directory, 0, batch(0, 0))
     real = Segment.open
 
-    def failing(segment: Segment) -> object:
+    def failing(segment):
         if segment.path.parent == partition:
             raise ReadError(Reason.FILE_UNREADABLE, "I/O error", path=segment.path)
         return real(segment)
@@ -84,7 +78,7 @@ def test_a_segment_that_cannot_be_read_costs_its_partition_alone(
         assert row(report, "u-0").error is None
 
 
-def batch_replay_check(at: int, producer_id: int, *, transactional: bool) -> bytes:
+def batch_replay_check(at, producer_id, *, transactional):
     record = builder.record_v2(0, 0, b"k", b"v")
     return builder.batch_v2(
         [record],
@@ -104,9 +98,7 @@ def batch_replay_check(at: int, producer_id: int, *, transactional: bool) -> byt
         ([(7, True), (7, False)], Reason.TRANSACTION_OUTCOME),
     ],
 )
-def test_a_producer_is_transactional_always_or_never(
-    tmp_path: Path, kinds: list[tuple[int, bool]], expected: Reason | None
-) -> None:
+def test_a_producer_is_transactional_always_or_never(tmp_path, kinds, expected):
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(
         b"".join(batch_replay_check(at, producer, transactional=one) for at, (producer, one) in enumerate(kinds))
@@ -117,7 +109,7 @@ def test_a_producer_is_transactional_always_or_never(
     assert (None if check.problem is None else check.problem.reason) == expected
 
 
-def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path):
     log_dir = small_log_dir(tmp_path)
     flip(logs(log_dir / "p-txn-0")[2], 100)
     before = content(tmp_path)

@@ -1,10 +1,7 @@
 """Which segments of a partition are recovered, cut or deleted."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 
 import builder
 import golden_sets
@@ -19,7 +16,7 @@ from kafkalog.repair.recovering.recover import recover
 from kafkalog.state.producers import encode_snapshot, read_snapshot
 
 
-def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_path: Path) -> None:
+def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_path):
     log_dir = small_log_dir(tmp_path)
     first, *_, last = logs(log_dir / "p-txn-0")
     flip(first, first.stat().st_size // 2)
@@ -40,7 +37,7 @@ def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_p
     assert kafkalog.open(out).log_end_offset == cut.log_end_offset
 
 
-def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(tmp_path: Path) -> None:
+def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, second, *_, last = logs(log_dir / "p-txn-0")
     (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
@@ -55,7 +52,7 @@ def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(
     ).read_bytes()
 
 
-def test_a_segment_without_an_index_costs_the_snapshots_behind_it_as_with_a_broker(tmp_path: Path) -> None:
+def test_a_segment_without_an_index_costs_the_snapshots_behind_it_as_with_a_broker(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     partition = log_dir / "p-txn-0"
     _, second, third, *_, before, last = logs(partition)
@@ -72,7 +69,7 @@ def test_a_segment_without_an_index_costs_the_snapshots_behind_it_as_with_a_brok
     assert all(name.endswith(".snapshot") for name in found.removed)
 
 
-def test_a_missing_time_index_below_the_recovery_point_is_made_empty_as_by_a_broker(tmp_path: Path) -> None:
+def test_a_missing_time_index_below_the_recovery_point_is_made_empty_as_by_a_broker(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, *_, last = logs(log_dir / "p-txn-0")
     (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
@@ -84,7 +81,7 @@ def test_a_missing_time_index_below_the_recovery_point_is_made_empty_as_by_a_bro
     ]
 
 
-def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path: Path) -> None:
+def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, second, *_ = logs(log_dir / "p-txn-0")
     first.with_suffix(".index").unlink()
@@ -101,7 +98,7 @@ def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tm
     assert [one.action for one in found.segments] == ["cut", "cut", *["deleted"] * 4]
 
 
-def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
+def test_what_a_crash_left_half_done_is_finished(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
     partition = log_dir / "p-txn-0"
     _, second, third, *_ = logs(partition)
@@ -135,7 +132,7 @@ def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
     assert f"p-txn-0/{second.name}.swap" in content(tmp_path / "backup")
 
 
-def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> None:
+def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path):
     log_dir = small_log_dir(tmp_path)
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\np-multi 0 1000\n")
     found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
@@ -148,7 +145,7 @@ def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> 
     assert kafkalog.verify(tmp_path / "out").ok
 
 
-def test_swap_files_beside_what_they_replace(tmp_path: Path, log_dir_copy: Path) -> None:
+def test_swap_files_beside_what_they_replace(tmp_path, log_dir_copy):
     """An empty `.swap` replaces the log of its name; one of a snapshot gives way to the snapshot that is built anew."""
     partition = log_dir_copy / "p-txn-0"
     last = sorted(partition.glob("*.log"))[-1]
@@ -163,7 +160,7 @@ def test_swap_files_beside_what_they_replace(tmp_path: Path, log_dir_copy: Path)
     assert (recovered / snapshot.name).read_bytes() != b"old"
 
 
-def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(tmp_path: Path) -> None:
+def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(tmp_path):
     """So the snapshots after it go, and few of them are taken again. A broker takes one more, at the fourth segment."""
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, second, third, _, _, last = logs(log_dir / "p-txn-0")
@@ -178,7 +175,7 @@ def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(t
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_a_marker_at_which_a_broker_fails_is_named(tmp_path: Path, at_end: bool) -> None:
+def test_a_marker_at_which_a_broker_fails_is_named(tmp_path, at_end):
     """Its checksum is right, so that nothing is cut."""
     wrong = builder.control_batch(1, base_offset=1, producer_id=7, value=b"\0\0\0")
     record = builder.record_v2(0, 0, b"k", b"v")
@@ -202,7 +199,7 @@ def test_a_marker_at_which_a_broker_fails_is_named(tmp_path: Path, at_end: bool)
     assert kafkalog.recover(partition, output=tmp_path / "out").is_clean
 
 
-def test_epochs_of_a_segment_without_an_index_are_found(tmp_path: Path) -> None:
+def test_epochs_of_a_segment_without_an_index_are_found(tmp_path):
     partition = tmp_path / "data" / "t-0"
     partition.mkdir(parents=True)
     record = builder.record_v2(0, 0, b"k", b"v")
@@ -215,7 +212,7 @@ def test_epochs_of_a_segment_without_an_index_are_found(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 1\n"
 
 
-def test_a_file_that_no_broker_loads_is_the_reason(tmp_path: Path) -> None:
+def test_a_file_that_no_broker_loads_is_the_reason(tmp_path):
     partition = small_log_dir(tmp_path, ("p-txn-0",)) / "p-txn-0"
     (partition / "notes.log").write_text("mine")
     report = kafkalog.recover(partition, dry_run=True)
@@ -229,7 +226,7 @@ def test_a_file_that_no_broker_loads_is_the_reason(tmp_path: Path) -> None:
     assert [(one.reason, one.path) for one in report.findings.rows] == [(Reason.INDEX_TRANSACTION, str(index))]
 
 
-def test_files_of_a_swap_that_were_not_renamed_with_it_are_built_anew(tmp_path: Path) -> None:
+def test_files_of_a_swap_that_were_not_renamed_with_it_are_built_anew(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-multi-0",))
     partition = log_dir / "p-multi-0"
     last = logs(partition)[-1]
@@ -240,7 +237,7 @@ def test_files_of_a_swap_that_were_not_renamed_with_it_are_built_anew(tmp_path: 
     assert content(tmp_path / "out" / "p-multi-0")[f"{last.stem}.txnindex"] == b""
 
 
-def test_a_swap_below_the_recovery_point_gets_the_index_that_a_broker_leaves(tmp_path: Path) -> None:
+def test_a_swap_below_the_recovery_point_gets_the_index_that_a_broker_leaves(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, *_, last = logs(log_dir / "p-txn-0")
     (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
@@ -250,7 +247,7 @@ def test_a_swap_below_the_recovery_point_gets_the_index_that_a_broker_leaves(tmp
     assert index.read_bytes() == bytes(10_485_760)
 
 
-def test_a_snapshot_that_a_broker_reads_and_keeps_is_copied(tmp_path: Path) -> None:
+def test_a_snapshot_that_a_broker_reads_and_keeps_is_copied(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     partition = log_dir / "p-txn-0"
     last = logs(partition)[-1]
@@ -269,7 +266,7 @@ def test_a_snapshot_that_a_broker_reads_and_keeps_is_copied(tmp_path: Path) -> N
     assert content(tmp_path / "out" / "p-txn-0")[snapshot.name] == twice
 
 
-def test_producers_that_were_just_replayed_have_not_expired(tmp_path: Path) -> None:
+def test_producers_that_were_just_replayed_have_not_expired(tmp_path):
     partition = tmp_path / "data" / "p-idem-now-0"
     shutil.copytree(golden_sets.partitions("k44_extra")["p-idem-now-0"], partition)
     last = logs(partition)[-1]
@@ -291,9 +288,7 @@ def test_producers_that_were_just_replayed_have_not_expired(tmp_path: Path) -> N
         ([3, 9, 9, 9], None),
     ],
 )
-def test_a_leader_epoch_above_later_ones_is_noted_and_foretold(
-    tmp_path: Path, epochs: list[int], said: str | None
-) -> None:
+def test_a_leader_epoch_above_later_ones_is_noted_and_foretold(tmp_path, epochs, said):
     partition = tmp_path / "logs" / "t-0"
     partition.mkdir(parents=True)
     record = builder.record_v2(0, 0, b"k", b"v")

@@ -1,9 +1,6 @@
 """What a broker would do on its next start; `conformance/test_preflight.py` asks real brokers."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from startups import asked, logs
@@ -13,7 +10,7 @@ from kafkalog.cli import main
 from kafkalog.errors import Reason
 
 
-def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition: Path) -> None:
+def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition):
     assert asked(partition, clean=True).verdict == "starts"
     row = asked(partition)
     assert row.verdict == "recovers"
@@ -21,7 +18,7 @@ def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_poi
     assert row.n_bytes_read == logs(partition)[-1].stat().st_size
 
 
-def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
+def test_names_and_ids_that_stop_or_displace(partition):
     (partition / "broker.log").write_text("text")
     assert "broker.log" in (asked(partition).error or "")
     (partition / "broker.log").unlink()
@@ -40,7 +37,7 @@ def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(100), b"\x00" * 8 + b"\xff" * 50])
-def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partition: Path, tail: bytes) -> None:
+def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partition, tail):
     last = logs(partition)[-1]
     size = last.stat().st_size
     last.write_bytes(last.read_bytes() + tail)
@@ -53,7 +50,7 @@ def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partit
     assert cut.log_end_offset == 305
 
 
-def test_a_torn_batch_is_no_loss(partition: Path) -> None:
+def test_a_torn_batch_is_no_loss(partition):
     last = logs(partition)[-1]
     last.write_bytes(last.read_bytes()[:-5])
     assert [one.reason for one in asked(partition).lost] == [Reason.LOG_END_MISSING]  # a snapshot proves it
@@ -63,7 +60,7 @@ def test_a_torn_batch_is_no_loss(partition: Path) -> None:
     assert asked(partition, clean=True).log_end_offset == row.log_end_offset
 
 
-def _with_offset(path: Path, row: int, offset: int) -> None:
+def _with_offset(path, row, offset):
     """Another base offset for a batch; no checksum covers it."""
     at = int(kafkalog.Segment(path).batches.position[row])
     data = bytearray(path.read_bytes())
@@ -72,7 +69,7 @@ def _with_offset(path: Path, row: int, offset: int) -> None:
 
 
 @pytest.mark.parametrize(("row", "offset"), [(1, -5000), (1, 3), (-1, 2**40)])
-def test_an_offset_outside_of_its_segment_is_named(partition: Path, row: int, offset: int) -> None:
+def test_an_offset_outside_of_its_segment_is_named(partition, row, offset):
     last = logs(partition)[-1]
     _with_offset(last, row, offset)
     for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
@@ -82,7 +79,7 @@ def test_an_offset_outside_of_its_segment_is_named(partition: Path, row: int, of
         assert (one.problem.reason, one.problem.path) == (Reason.OFFSET_OUTSIDE_SEGMENT, str(last))
 
 
-def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition: Path) -> None:
+def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition):
     last = logs(partition)[-1]
     (partition / f"{305:020d}.snapshot").unlink()
     data, batches = bytearray(last.read_bytes()), kafkalog.Segment(last).batches
@@ -96,7 +93,7 @@ def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition: 
     assert finding.n_records == 0
 
 
-def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:
+def test_a_transaction_index_of_a_later_version_stops_the_start(partition):
     index = logs(partition)[1].with_suffix(".txnindex")
     index.write_bytes(b"\1\0" + bytes(32))
     assert "version 256" in (asked(partition).error or "")
@@ -106,7 +103,7 @@ def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path)
     assert asked(partition).verdict == "recovers"
 
 
-def test_an_empty_log_begins_where_all_lies_below_the_checkpointed_start(partition: Path) -> None:
+def test_an_empty_log_begins_where_all_lies_below_the_checkpointed_start(partition):
     (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\np-txn-now 0 5000\n")
     for clean in (True, False):
         row = asked(partition, clean=clean)
@@ -118,9 +115,7 @@ def test_an_empty_log_begins_where_all_lies_below_the_checkpointed_start(partiti
     assert (done.error, done.log_end_offset) == (None, 5000)
 
 
-def test_the_command_says_it_and_ends_with_1_where_something_is_lost(
-    partition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_it_and_ends_with_1_where_something_is_lost(partition, capsys):
     assert main(["preflight", str(partition), "--clean"]) == 0
     assert capsys.readouterr().out == ""
     last = logs(partition)[-1]
@@ -133,7 +128,7 @@ def test_the_command_says_it_and_ends_with_1_where_something_is_lost(
         kafkalog.preflight(partition, threads=0)
 
 
-def test_each_stray_is_one_finding_of_the_report_beside_other_damage(log_dir_copy: Path, tmp_path: Path) -> None:
+def test_each_stray_is_one_finding_of_the_report_beside_other_damage(log_dir_copy, tmp_path):
     report = tmp_path / "report.json"
     strays = [log_dir_copy / name for name in ("p-v0v1v2-mixed-0", "p-v1-lz4-0")]
     assert main(["preflight", str(log_dir_copy), "-q", "--report", str(report)]) == 1
@@ -146,7 +141,7 @@ def test_each_stray_is_one_finding_of_the_report_beside_other_damage(log_dir_cop
 
 
 @pytest.mark.parametrize(("number", "reason"), [(0, "segment_missing"), (1, "segment_missing"), (2, "log_end_missing")])
-def test_files_that_prove_a_missing_segment_count_as_its_loss(partition: Path, number: int, reason: str) -> None:
+def test_files_that_prove_a_missing_segment_count_as_its_loss(partition, number, reason):
     log = logs(partition)[number]
     first, end = int(log.stem), [137, 272, 305][number]
     log.unlink()
@@ -158,7 +153,7 @@ def test_files_that_prove_a_missing_segment_count_as_its_loss(partition: Path, n
     assert any("without its .log" in why for why in plans[0].removed.values())
 
 
-def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) -> None:
+def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition):
     (partition.parent / "recovery-point-offset-checkpoint").unlink()
     _, middle, last = logs(partition)
     data = bytearray(middle.read_bytes())
@@ -175,7 +170,7 @@ def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) ->
     assert (report.partitions[0].loss.first_offset, report.partitions[0].loss.n_unknown) == (305, 1)
 
 
-def test_a_directory_without_kafka_files_is_an_error(tmp_path: Path) -> None:
+def test_a_directory_without_kafka_files_is_an_error(tmp_path):
     with pytest.raises(kafkalog.NotKafkaError) as caught:
         kafkalog.preflight(tmp_path)
     assert caught.value.path == str(tmp_path)

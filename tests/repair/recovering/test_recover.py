@@ -1,7 +1,5 @@
 """Recovery offline: what a broker's leaves, without the broker."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path
@@ -25,7 +23,7 @@ from kafkalog.storage.broker_lock import hold_locks
 MARKER = ".kafka_cleanshutdown"
 
 
-def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path: Path) -> None:
+def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path):
     unclean = golden_sets.unpacked("k44", "unclean")
     before = content(unclean)
     report = recover(unclean, output=tmp_path / "out")
@@ -47,7 +45,7 @@ def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("set_name", thinned(["k44", "k28"], 2))
-def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str) -> None:
+def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path, set_name):
     unclean = golden_sets.unpacked(set_name, "unclean")
     out = tmp_path / "out"
     report = recover(unclean, output=out)
@@ -65,7 +63,7 @@ def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str)
 
 
 @pytest.mark.parametrize("all_segments", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool) -> None:
+def test_a_second_recovery_has_nothing_to_do(tmp_path, all_segments):
     recover(golden_sets.unpacked("k44", "unclean"), output=tmp_path / "out", all_segments=all_segments)
     again = recover(tmp_path / "out", dry_run=True, all_segments=all_segments)
     assert again.n_bytes_lost == 0
@@ -74,7 +72,7 @@ def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool)
     assert not any(one.removed for one in again.partitions)
 
 
-def test_a_recovered_log_is_not_said_to_lose_records_again(tmp_path: Path) -> None:
+def test_a_recovered_log_is_not_said_to_lose_records_again(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
     end = kafkalog.open(log_dir / "p-txn-0").log_end_offset
     watermarks = log_dir / "replication-offset-checkpoint"
@@ -93,7 +91,7 @@ def test_a_recovered_log_is_not_said_to_lose_records_again(tmp_path: Path) -> No
     assert kafkalog.verify(tmp_path / "out").ok
 
 
-def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tmp_path: Path) -> None:
+def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tmp_path):
     log_dir = small_log_dir(tmp_path)
     _, _, third, *_ = logs(log_dir / "p-txn-0")
     flip(third, third.stat().st_size // 2)
@@ -112,7 +110,7 @@ def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tm
 
 
 @pytest.mark.parametrize("all_segments", [False, True])
-def test_a_segment_that_is_missing_in_the_middle_is_damage(tmp_path: Path, all_segments: bool) -> None:
+def test_a_segment_that_is_missing_in_the_middle_is_damage(tmp_path, all_segments):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     partition = log_dir / "p-txn-0"
     assert kafkalog.recover(log_dir, dry_run=True, all_segments=all_segments).findings.rows == []
@@ -128,7 +126,7 @@ def test_a_segment_that_is_missing_in_the_middle_is_damage(tmp_path: Path, all_s
 
 
 @pytest.mark.parametrize("change", ["no .log", "zeros after a clean shutdown"])
-def test_what_recovery_calls_lost_is_damage_too(tmp_path: Path, change: str) -> None:
+def test_what_recovery_calls_lost_is_damage_too(tmp_path, change):
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     (log_dir / MARKER).write_bytes(b"")
     for log in logs(log_dir / "p-txn-0"):
@@ -143,7 +141,7 @@ def test_what_recovery_calls_lost_is_damage_too(tmp_path: Path, change: str) -> 
     assert main(["recover", str(log_dir), "--dry-run"]) == main(["preflight", str(log_dir)]) == 1
 
 
-def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:
+def test_a_partition_is_recovered_alone(tmp_path):
     log_dir = small_log_dir(tmp_path)
     path = logs(log_dir / "p-txn-0")[-1]
     path.write_bytes(path.read_bytes() + bytes(100))
@@ -155,7 +153,7 @@ def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:
     assert content(log_dir / "p-txn-0") == content(tmp_path / "p-txn-0")
 
 
-def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path) -> None:
+def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path):
     log_dir = small_log_dir(tmp_path)
     last = logs(log_dir / "p-ooo-0")[-1]
     data = last.read_bytes()
@@ -184,7 +182,7 @@ def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path)
     assert not (tmp_path / "alone").exists()
 
 
-def test_a_bad_topic_id_is_a_finding_about_its_file(tmp_path: Path) -> None:
+def test_a_bad_topic_id_is_a_finding_about_its_file(tmp_path):
     partition = small_log_dir(tmp_path) / "p-txn-0"
     path = partition / "partition.metadata"
     path.write_text("version: 0\ntopic_id: AAAA\n")
@@ -194,7 +192,7 @@ def test_a_bad_topic_id_is_a_finding_about_its_file(tmp_path: Path) -> None:
     assert str(partition) not in (report.partitions[0].error or str(partition))
 
 
-def test_unreadable_checkpoints_count_as_none(tmp_path: Path) -> None:
+def test_unreadable_checkpoints_count_as_none(tmp_path):
     log_dir = small_log_dir(tmp_path)
     (log_dir / RECOVERY_POINTS).write_text("0\n5\nhalf")
     (log_dir / "log-start-offset-checkpoint").write_text("what")
@@ -205,18 +203,18 @@ def test_unreadable_checkpoints_count_as_none(tmp_path: Path) -> None:
     assert len(read_offset_checkpoint(tmp_path / "out" / RECOVERY_POINTS) or {}) == 3
 
 
-def test_it_refuses_what_would_do_harm(tmp_path: Path) -> None:
+def test_it_refuses_what_would_do_harm(tmp_path):
     log_dir = small_log_dir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "old").write_text("1")
     before = content(tmp_path)
     for options in ({"output": log_dir / "out"}, {"in_place": True, "backup": log_dir / "backup"}):
         with pytest.raises(UnsafePathError):
-            recover(log_dir, **options)  # type: ignore[arg-type]
+            recover(log_dir, **options)
     for options in ({"output": tmp_path / "full"}, {"in_place": True, "backup": tmp_path / "full"}):
         with pytest.raises(OutputExistsError):
-            recover(log_dir, **options)  # type: ignore[arg-type]
-    wrong: list[dict[str, object]] = [
+            recover(log_dir, **options)
+    wrong = [
         {},
         {"output": "x", "in_place": True},
         {"in_place": True},
@@ -226,20 +224,20 @@ def test_it_refuses_what_would_do_harm(tmp_path: Path) -> None:
     ]
     for options in wrong:
         with pytest.raises(ValueError):
-            recover(log_dir, **options)  # type: ignore[arg-type]
+            recover(log_dir, **options)
     assert content(tmp_path) == before
 
 
-def test_it_refuses_where_a_broker_runs(tmp_path: Path) -> None:
+def test_it_refuses_where_a_broker_runs(tmp_path):
     log_dir = small_log_dir(tmp_path)
     with hold_locks([log_dir]):
         for options in ({"output": tmp_path / "out"}, {"in_place": True, "backup": tmp_path / "b"}, {"dry_run": True}):
             with pytest.raises(UnsafePathError, match="a broker holds the lock"):
-                recover(log_dir, **options)  # type: ignore[arg-type]
+                recover(log_dir, **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 
-def crash_dir(root: Path) -> Path:
+def crash_dir(root):
     """A log dir with a cut, deleted segments, and changed indexes, snapshots and epochs."""
     log_dir = small_log_dir(root, ("p-multi-0", "p-txn-0"))
     third = logs(log_dir / "p-txn-0")[2]
@@ -249,14 +247,14 @@ def crash_dir(root: Path) -> Path:
     return log_dir
 
 
-def killed(n: int, log_dir: Path, **options: object) -> bool:
+def killed(n, log_dir, **options):
     """Whether a fork that recovers is killed at its n-th call."""
-    return is_killed_at(n, lambda: recover(log_dir, threads=1, **options))  # type: ignore[arg-type]
+    return is_killed_at(n, lambda: recover(log_dir, threads=1, **options))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
-def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tmp_path: Path) -> None:
+def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tmp_path):
     first = crash_dir(tmp_path)
     before = content(first)
     recover(first, output=tmp_path / "wanted")
@@ -289,11 +287,11 @@ def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tm
     assert n > 60
 
 
-def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path):
     log_dir = crash_dir(tmp_path)
     before = content(log_dir)
 
-    def fail(name: str) -> None:
+    def fail(name):
         raise OSError(28, "No space left on device")
 
     n = 1

@@ -1,11 +1,6 @@
 """What retention deletes by the settings that are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 import kafkalog
 from kafkalog import LogConfig, Partition
@@ -14,15 +9,13 @@ from kafkalog.repair.recovering.settings import Cluster, expiring
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 
 
-def test_server_properties_foretell_retention_and_full_indexes(
-    tmp_path: Path, log_dir_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_server_properties_foretell_retention_and_full_indexes(tmp_path, log_dir_copy, capsys):
     config = tmp_path / "server.properties"
     config.write_text(f"log.dirs=/elsewhere,{log_dir_copy}\nlog.retention.hours=1\n")
     partition = log_dir_copy / "p-txn-0"
     newest = int(kafkalog.read_numpy(partition, columns=["timestamp"], include_control=True).timestamp.max())
 
-    def expired(now: int, *lines: str) -> list[str | None]:
+    def expired(now, *lines):
         config.write_text("\n".join([f"log.dirs={log_dir_copy}", *lines]))
         [row] = kafkalog.preflight(partition, config=config, now=now, clean=True).partitions
         assert row.verdict == "starts"
@@ -49,7 +42,7 @@ def test_server_properties_foretell_retention_and_full_indexes(
     assert "deleted by retention.ms after the start" in capsys.readouterr().out
 
 
-def test_retention_goes_on_while_either_rule_applies() -> None:
+def test_retention_goes_on_while_either_rule_applies():
     config = LogConfig(retention_ms=10, retention_bytes=250)
     sizes = [100, 100, 100, 100]
     # the first by size; then the second, which is old; then the third stays
@@ -59,14 +52,14 @@ def test_retention_goes_on_while_either_rule_applies() -> None:
     assert expiring(sizes, [900] * 4, replace(config, cleanup_policy=("compact",)), 1000) == []
 
 
-def test_a_topic_whose_policy_is_lost_counts_as_compacted_if_the_cleaner_was_there(tmp_path: Path) -> None:
+def test_a_topic_whose_policy_is_lost_counts_as_compacted_if_the_cleaner_was_there(tmp_path):
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\ncleaned 1 0\n")
     partitions = {}
     for name in ("cleaned-0", "other-0", "__consumer_offsets-0"):
         (tmp_path / name).mkdir()
         partitions[name] = Partition(tmp_path / name)
 
-    def policies(cluster: Cluster) -> list[tuple[str, ...]]:
+    def policies(cluster):
         return [cluster.likely_config(one).cleanup_policy for one in partitions.values()]
 
     assert policies(Cluster(None, None)) == [("compact",), ("delete",), ("compact",)]

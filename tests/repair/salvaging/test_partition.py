@@ -1,7 +1,5 @@
 """What a salvage writes: all of it or nothing, and every byte accounted for."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -17,10 +15,10 @@ from kafkalog.errors import WriteError
 from kafkalog.records import header_walk
 from kafkalog.repair.salvaging import partition as salvaging_partition
 from kafkalog.repair.salvaging import plan
-from kafkalog.storage.source import Bytes, FileSource
+from kafkalog.storage.source import FileSource
 
 
-def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path: Path) -> None:
+def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path):
     batches = dense(20)
     data = log_of(*batches[:10], batches[3], b"\xff" * 100, *batches[10:], bytes(5000))
     report = kafkalog.salvage(written(tmp_path, data), output=tmp_path / "out")
@@ -31,7 +29,7 @@ def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path: Path) -> None:
     assert segment.size_in_bytes == len(data)
 
 
-def test_a_failed_write_leaves_no_output(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_output(tmp_path):
     batches = dense(30)
     data = bytearray(log_of(*batches))
     data[500] ^= 1
@@ -39,7 +37,7 @@ def test_a_failed_write_leaves_no_output(tmp_path: Path) -> None:
     for n in range(1, 400, 4):
         code = errno.ENOSPC if n % 8 == 1 else errno.EIO
 
-        def fail(name: str, code: int = code) -> None:
+        def fail(name, code=code):
             raise OSError(code, os.strerror(code))
 
         faulty = Faulty(n, fail)
@@ -59,14 +57,12 @@ def test_a_failed_write_leaves_no_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell of holes")
-def test_holes_of_a_sparse_file_count_as_the_zeros_that_they_are_and_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_holes_of_a_sparse_file_count_as_the_zeros_that_they_are_and_are_not_read(tmp_path, monkeypatch):
     for module, name in ((plan, "COPY_BYTES"), (salvaging_partition, "COPY_BYTES"), (header_walk, "_SEARCH_BYTES")):
         monkeypatch.setattr(module, name, 2**20)
     read = 0
 
-    def counted(self: FileSource, start: int, stop: int) -> Bytes:
+    def counted(self, start, stop):
         nonlocal read
         read += stop - start
         return window(self, start, stop)

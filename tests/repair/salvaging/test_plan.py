@@ -1,10 +1,7 @@
 """Bytes of a segment that are kept, lost, suspect or set aside."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import builder
 import pytest
@@ -17,7 +14,7 @@ from kafkalog.cli import main
 from kafkalog.errors import NotKafkaError
 
 
-def test_a_batch_with_a_wrong_offset_is_a_suspect_and_a_wrong_epoch_is_replaced(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_offset_is_a_suspect_and_a_wrong_epoch_is_replaced(tmp_path):
     batches = dense(20)
     expected = [one for number, one in enumerate(batches) if number != 4]
     for number, (at, value) in {4: (0, 1 << 40), 9: (8 + 4, 77 << 16)}.items():
@@ -33,7 +30,7 @@ def test_a_batch_with_a_wrong_offset_is_a_suspect_and_a_wrong_epoch_is_replaced(
     assert ("epoch_order", 27, 0) in findings
 
 
-def test_a_batch_of_the_largest_offset_is_a_suspect(tmp_path: Path) -> None:
+def test_a_batch_of_the_largest_offset_is_a_suspect(tmp_path):
     base = 2**63 - 10
     batches = [
         builder.batch_v2([builder.record_v2(i, 0, None, b"v") for i in range(5)], base_offset=offset)
@@ -49,7 +46,7 @@ def test_a_batch_of_the_largest_offset_is_a_suspect(tmp_path: Path) -> None:
     assert report.total("n_batches_suspect") == 1
 
 
-def test_each_bit_of_a_batch(tmp_path: Path) -> None:
+def test_each_bit_of_a_batch(tmp_path):
     """A flipped bit costs that batch at most, and gives none that was not there; all bits of a batch between others."""
     batches = dense(5, 2, 3)
     where = sum(map(len, batches[:2]))
@@ -71,7 +68,7 @@ def test_each_bit_of_a_batch(tmp_path: Path) -> None:
 JUNK = (b"", b"\1" * 50, bytes(300), b"\xff" * 61)
 
 
-def batches_of(name: str) -> list[bytes]:
+def batches_of(name):
     data = min((shared_log_dir() / name).glob("*.log")).read_bytes()
     return [data[start:stop] for start, stop in builder.batch_positions(data)]
 
@@ -79,9 +76,7 @@ def batches_of(name: str) -> list[bytes]:
 @pytest.mark.parametrize("name", ["p-zstd-java-0", "p-multi-0", "p-v0v1v2-mixed-0"])
 @pytest.mark.parametrize("junk", JUNK, ids=len)
 @pytest.mark.parametrize("order", [(8, 2, 5), (8, 2, 2, 5, 1), (9, 8, 7), (1, 2, 8, 3, 9, 4), ()], ids=str)
-def test_intact_batches_are_found_whatever_their_offsets(
-    name: str, junk: bytes, order: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_intact_batches_are_found_whatever_their_offsets(name, junk, order, tmp_path):
     batches = batches_of(name)
     path = tmp_path / f"{name}.quarantine"
     torn = batches[6][:70]
@@ -99,7 +94,7 @@ def test_intact_batches_are_found_whatever_their_offsets(
     assert n == sum(kafkalog.scan(kafkalog.open_buffer(batches[row])).count_rows() for row in order)
 
 
-def test_what_salvage_sets_aside_is_listed_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_salvage_sets_aside_is_listed_and_printed(tmp_path, capsys):
     batches = batches_of("p-zstd-java-0")
     damaged = batches[3][:70] + bytes((batches[3][70] ^ 1,)) + batches[3][71:]
     log = b"".join([*batches[:3], damaged, *batches[4:9], batches[2], *batches[9:12]])
@@ -120,6 +115,6 @@ def test_what_salvage_sets_aside_is_listed_and_printed(tmp_path: Path, capsys: p
     assert "t-0.quarantine" in capsys.readouterr().out
 
 
-def test_other_files_are_no_quarantine(tmp_path: Path) -> None:
+def test_other_files_are_no_quarantine(tmp_path):
     with pytest.raises(NotKafkaError):
         next(kafkalog.open_quarantine(tmp_path / "t-0.log"))

@@ -1,9 +1,5 @@
 """Which of the intact batches of a damaged segment are the log's own, where something contradicts them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import builder
 import pytest
 import salvage_trials
@@ -24,25 +20,25 @@ from kafkalog.errors import CorruptionWarning, Reason
      (1015, 1689), (1015, 2742), (1014, 6810), (1016, 819), (1016, 6341), (1016, 6812),
      (1017, 624), (1017, 1503), (31415, 1125), (271828, 747), (161803, 1488)],
 )  # fmt: skip
-def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
+def test_trials_that_once_missed_a_batch(seed, number):
     tally = salvage_trials.run(seed, [number])
     assert tally.wrong == []
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
 
 
-def test_a_trial_that_once_invented_a_message() -> None:
+def test_a_trial_that_once_invented_a_message():
     assert salvage_trials.run(1018, [2217]).wrong == []
 
 
 @pytest.mark.parametrize("n_before", [0, 100])
-def test_a_message_alone_with_the_first_offset_belongs_at_the_start(tmp_path: Path, n_before: int) -> None:
+def test_a_message_alone_with_the_first_offset_belongs_at_the_start(tmp_path, n_before):
     message = builder.message(0, b"k", b"v", magic=1)
     kept, report = salvaged(tmp_path, b"\xff" * n_before, message, b"\xff" * 100)
     assert kept == ([] if n_before else [message])
     assert report.total("n_bytes_suspect") == (len(message) if n_before else 0)
 
 
-def test_a_message_alone_behind_damage_is_read_where_the_log_goes_on(tmp_path: Path) -> None:
+def test_a_message_alone_behind_damage_is_read_where_the_log_goes_on(tmp_path):
     (tmp_path / "t-0").mkdir()
     messages = [builder.message(n, b"k", b"v", magic=1) for n in range(2)]
     (tmp_path / "t-0" / kf.segment_file_name(0)).write_bytes(b"".join([messages[0], b"\xff" * 100, messages[1]]))
@@ -51,7 +47,7 @@ def test_a_message_alone_behind_damage_is_read_where_the_log_goes_on(tmp_path: P
         assert scan.to_table()["offset"].to_pylist() == [0, 1]
 
 
-def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right(tmp_path: Path) -> None:
+def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right(tmp_path):
     batches = dense(8)
     wrong = bytearray(batches[6])
     wrong[12:16] = (8124).to_bytes(4, "big")
@@ -60,7 +56,7 @@ def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right
 
 
 @pytest.mark.parametrize("how", ["one byte of its offset is wrong", "it is there twice"])
-def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path: Path, how: str) -> None:
+def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path, how):
     found = messages(30)
     lost, wrong = damaged(found[12]), found[20]
     if how != "it is there twice":
@@ -74,7 +70,7 @@ def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path
     assert report.total("n_batches_suspect") == 1
 
 
-def test_zeros_at_the_end_of_a_segment_are_a_finding_unless_no_offset_is_missing(tmp_path: Path) -> None:
+def test_zeros_at_the_end_of_a_segment_are_a_finding_unless_no_offset_is_missing(tmp_path):
     for name, n, next_base, expected in (
         ("complete", 5, 15, None),
         ("short", 4, 15, (12, 15, 3, "at_most")),
@@ -97,7 +93,7 @@ def test_zeros_at_the_end_of_a_segment_are_a_finding_unless_no_offset_is_missing
             )
 
 
-def test_a_sparse_file_ends_in_padding(tmp_path: Path) -> None:
+def test_a_sparse_file_ends_in_padding(tmp_path):
     partition = tmp_path / "t-0"
     partition.mkdir()
     log = partition / kf.segment_file_name(0)

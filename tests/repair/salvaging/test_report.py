@@ -1,9 +1,6 @@
 """Reports of salvage: losses, open transactions, batches that cannot be decoded."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import builder
 import numpy as np
@@ -14,7 +11,7 @@ import kafkalog
 from kafkalog.errors import Reason
 
 
-def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path: Path) -> None:
+def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path):
     data = log_of(
         batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
         batch(3, transactional=True, producer_id=8, producer_epoch=0, base_sequence=0),
@@ -31,7 +28,7 @@ def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path: Path) 
     assert any("producer 7" in line and "marker" in line for line in report.lines())
 
 
-def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path: Path) -> None:
+def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path):
     data = bytearray(log_of(*dense(300)))
     for at in range(1000, len(data), 5000):
         data[at] ^= 4
@@ -43,7 +40,7 @@ def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path: Path) -
     assert len(first.partitions[0].lost) == len(again.partitions[0].lost) > 3
 
 
-def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
+def test_holes_beyond_the_most_are_counted(tmp_path):
     batches = dense(2500, 1, 0)
     size = len(batches[1])
     data = bytearray(log_of(*batches))
@@ -60,7 +57,7 @@ def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "out" / "t-0.quarantine") == partition.total("n_bytes_lost")
 
 
-def test_offsets_that_no_segment_has_are_lost(tmp_path: Path) -> None:
+def test_offsets_that_no_segment_has_are_lost(tmp_path):
     partition = tmp_path / "logs" / "orders-0"
     (tmp_path / "logs").mkdir()
     with kafkalog.PartitionWriter(partition, config=kafkalog.LogConfig(segment_bytes=2**12), batch_size=1024) as writer:
@@ -74,7 +71,7 @@ def test_offsets_that_no_segment_has_are_lost(tmp_path: Path) -> None:
     assert not report.ok
 
 
-def test_a_dry_run_names_what_it_would_write(tmp_path: Path) -> None:
+def test_a_dry_run_names_what_it_would_write(tmp_path):
     partition = tmp_path / "logs" / "orders-0"
     (tmp_path / "logs").mkdir()
     with kafkalog.PartitionWriter(partition) as writer:
@@ -88,7 +85,7 @@ def test_a_dry_run_names_what_it_would_write(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def good(offset: int) -> bytes:
+def good(offset):
     return builder.batch_v2([builder.record_v2(0, 0, None, b"v%d" % offset)], base_offset=offset)
 
 
@@ -100,11 +97,11 @@ BAD = {
 }
 
 
-def partition_with(root: Path, **bad: object) -> tuple[Path, int]:
+def partition_with(root, **bad):
     """A partition whose third batch is bad; and its position. The second one has a wrong checksum."""
     damaged = good(1)[:-1] + b"?"
     before = good(0) + damaged
-    data = before + builder.batch_v2(base_offset=2, last_offset_delta=0, **bad) + good(3)  # type: ignore[arg-type]
+    data = before + builder.batch_v2(base_offset=2, last_offset_delta=0, **bad) + good(3)
     partition = root / "t-0"
     partition.mkdir(parents=True)
     (partition / f"{0:020d}.log").write_bytes(data)
@@ -112,7 +109,7 @@ def partition_with(root: Path, **bad: object) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("case", [one for one in BAD if one != "a stream that is none"])
-def test_salvage_keeps_what_cannot_be_decoded_and_names_it(tmp_path: Path, case: str) -> None:
+def test_salvage_keeps_what_cannot_be_decoded_and_names_it(tmp_path, case):
     reason, bad = BAD[case]
     source, position = partition_with(tmp_path / "source", **bad)
     for output in (None, tmp_path / "to"):
@@ -128,7 +125,7 @@ def test_salvage_keeps_what_cannot_be_decoded_and_names_it(tmp_path: Path, case:
     assert kept == good(0) + data[position:]
 
 
-def test_compressed_batches_are_kept_without_a_look_into_them(tmp_path: Path) -> None:
+def test_compressed_batches_are_kept_without_a_look_into_them(tmp_path):
     source, _ = partition_with(tmp_path / "source", **BAD["a stream that is none"][1])
     report = kafkalog.salvage(source, dry_run=True)
     assert report.total("n_batches_undecodable") == 0
@@ -136,7 +133,7 @@ def test_compressed_batches_are_kept_without_a_look_into_them(tmp_path: Path) ->
     assert any(finding.reason == "codec_stream" for finding in found)
 
 
-def test_merge_names_them_with_their_copy_in_a_dry_run_too(tmp_path: Path) -> None:
+def test_merge_names_them_with_their_copy_in_a_dry_run_too(tmp_path):
     reason, bad = BAD["a record that is none"]
     one, position = partition_with(tmp_path / "one", **bad)
     other, _ = partition_with(tmp_path / "other", **bad)
@@ -149,7 +146,7 @@ def test_merge_names_them_with_their_copy_in_a_dry_run_too(tmp_path: Path) -> No
         assert any("1 batch merged that cannot be decoded" in line for line in report.lines())
 
 
-def test_a_batch_beyond_the_limits_is_told_of_and_is_no_damage(tmp_path: Path) -> None:
+def test_a_batch_beyond_the_limits_is_told_of_and_is_no_damage(tmp_path):
     partition = tmp_path / "t-0"
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(

@@ -1,12 +1,9 @@
 """Salvage keeps every undamaged batch, nothing else, in order; and what it says about the rest adds up."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -26,7 +23,7 @@ from kafkalog.repair.salvaging import plan
 from kafkalog.repair.salvaging.report import SalvagedPartition
 
 
-def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path: Path, log_dir: Path) -> None:
+def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path, log_dir):
     before = hashes(log_dir)
     report = kafkalog.salvage(log_dir, output=tmp_path / "out")
     assert report.ok
@@ -41,7 +38,7 @@ def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path: Path, log_dir: Path) ->
 
 
 @pytest.mark.parametrize("hit", thinned(["flip", "zeros", "length"], 3))
-def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, hit: str) -> None:
+def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path, hit):
     rng = np.random.default_rng(1)
     batches = [
         builder.batch_v2(
@@ -67,7 +64,7 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, h
     assert hole.certainty == "exact"  # the neighbours agree, also where the size field is hit
 
 
-def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
+def test_random_damage_loses_no_undamaged_batch_and_invents_none():
     # the soak below makes many more; TRIALS.md says what those have shown
     n_trials = 200 if THOROUGH else 60
     tally = salvage_trials.run(5, range(n_trials))
@@ -79,7 +76,7 @@ def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
 
 
 @pytest.mark.soak
-def test_ten_thousand_trials() -> None:
+def test_ten_thousand_trials():
     tally = salvage_trials.run(20261122, range(10_000))
     print(tally)
     print("\n".join(tally.wrong))
@@ -87,7 +84,7 @@ def test_ten_thousand_trials() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_batches_in_values_are_never_taken_for_the_logs_own(tmp_path: Path, magic: int) -> None:
+def test_batches_in_values_are_never_taken_for_the_logs_own(tmp_path, magic):
     """A topic of dumped segments; the inner offsets fit the holes that damage leaves."""
     inner = [batch(number, n=1, size=200) for number in range(120)]
     outer, at = [], 0
@@ -127,7 +124,7 @@ def test_batches_in_values_are_never_taken_for_the_logs_own(tmp_path: Path, magi
         assert report.total("n_bytes_kept") == sum(map(len, kept))
 
 
-def test_bad_sectors_are_stepped_over(tmp_path: Path) -> None:
+def test_bad_sectors_are_stepped_over(tmp_path):
     batches = dense(400)
     partition = written(tmp_path, log_of(*batches))
     log = next(partition.glob("*.log"))
@@ -146,7 +143,7 @@ def test_bad_sectors_are_stepped_over(tmp_path: Path) -> None:
     assert all(hole.reason is Reason.FILE_UNREADABLE for hole in report.partitions[0].lost)
 
 
-def test_the_source_and_what_is_there_are_never_touched(tmp_path: Path, log_dir_copy: Path) -> None:
+def test_the_source_and_what_is_there_are_never_touched(tmp_path, log_dir_copy):
     with pytest.raises(UnsafePathError):
         kafkalog.salvage(log_dir_copy, output=log_dir_copy / "out")
     (tmp_path / "there").mkdir()
@@ -158,17 +155,17 @@ def test_the_source_and_what_is_there_are_never_touched(tmp_path: Path, log_dir_
         kafkalog.salvage(log_dir_copy, dry_run=True, threads=0)
 
 
-def test_a_log_dir_with_a_running_broker_is_refused(tmp_path: Path, log_dir_copy: Path) -> None:
+def test_a_log_dir_with_a_running_broker_is_refused(tmp_path, log_dir_copy):
     with broker_on(log_dir_copy), pytest.raises(UnsafePathError, match="a broker holds the lock"):
         kafkalog.salvage(log_dir_copy, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_source_that_is_written_to_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_is_written_to_is_an_error(tmp_path, monkeypatch):
     partition = named(tmp_path, log_of(*dense(30)))
     log = next(partition.glob("*.log"))
 
-    def progress(n_bytes: int) -> None:
+    def progress(n_bytes):
         os.utime(log, ns=(0, 0))
         with log.open("ab") as file:
             file.write(b"x")
@@ -179,9 +176,7 @@ def test_a_source_that_is_written_to_is_an_error(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(tmp_path, capsys):
     data = bytearray(log_of(*dense(30)))
     partition = named(tmp_path, data)
     assert main(["salvage", str(partition), "--dry-run"]) == 0
@@ -198,7 +193,7 @@ def test_the_command_prints_the_report_and_ends_with_1_if_something_is_lost(
     assert main(["salvage", str(partition)]) == 2
 
 
-def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path: Path) -> None:
+def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path):
     data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
     messages = [data[start:end] for start, end in builder.batch_positions(data)]
     lost, flipped = 19, 33
@@ -210,7 +205,7 @@ def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path
     assert report.total("n_batches_kept") == len(messages) - 2
 
 
-def test_a_last_segment_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_last_segment_that_is_gone_is_said(tmp_path):
     written(tmp_path, log_of(*dense(4)))
     checkpoint = tmp_path / kf.HIGH_WATERMARK_CHECKPOINT
     checkpoint.write_text("0\n1\nt 0 12\n")
@@ -227,7 +222,7 @@ def test_a_last_segment_that_is_gone_is_said(tmp_path: Path) -> None:
     )
 
 
-def lose_log(tmp_path: Path) -> Path:
+def lose_log(tmp_path):
     """A partition whose second of three segments lost its `.log`; its index is left."""
     batches = dense(30)
     partition = written(tmp_path, *(log_of(*batches[at : at + 10]) for at in (0, 10, 20)))
@@ -236,7 +231,7 @@ def lose_log(tmp_path: Path) -> Path:
     return partition
 
 
-def test_a_segment_that_an_index_proves_is_a_loss_and_the_index_is_kept(tmp_path: Path) -> None:
+def test_a_segment_that_an_index_proves_is_a_loss_and_the_index_is_kept(tmp_path):
     partition = lose_log(tmp_path)
     index = partition / f"{30:020d}.timeindex"
     proof = index.read_bytes()
@@ -252,7 +247,7 @@ def test_a_segment_that_an_index_proves_is_a_loss_and_the_index_is_kept(tmp_path
     assert main(["salvage", str(partition), "--dry-run"]) == 1
 
 
-def test_generated_names_fit_however_long_a_topic_is(tmp_path: Path) -> None:
+def test_generated_names_fit_however_long_a_topic_is(tmp_path):
     topic = "n" * 249
     data = bytearray(log_of(*dense(9)))
     data[300] ^= 255
@@ -268,15 +263,13 @@ def test_generated_names_fit_however_long_a_topic_is(tmp_path: Path) -> None:
         assert Path(one.quarantine or "").stat().st_size > 0
 
 
-def test_a_partition_that_cannot_be_saved_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partition_that_cannot_be_saved_does_not_stop_the_others(tmp_path, monkeypatch):
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("a-0", "b-0"):
         written(logs, log_of(*dense(9)), name=name)
 
-    def fail(segment: kafkalog.Segment, *arguments: Any) -> Any:
+    def fail(segment, *arguments):
         if segment.path.parent.name == "a-0":
             raise UnsupportedError(Reason.UNKNOWN_CODEC, "no such codec", path=segment.path)
         return real(segment, *arguments)
@@ -293,7 +286,7 @@ def test_a_partition_that_cannot_be_saved_does_not_stop_the_others(
         kafkalog.salvage(logs / "a-0", dry_run=True)
 
 
-def test_the_metadata_of_a_cluster_is_left_out_unless_it_is_named(tmp_path: Path) -> None:
+def test_the_metadata_of_a_cluster_is_left_out_unless_it_is_named(tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("__cluster_metadata-0", "orders-0"):
@@ -307,7 +300,7 @@ def test_the_metadata_of_a_cluster_is_left_out_unless_it_is_named(tmp_path: Path
                 copy(logs, dry_run=True, **options)
 
 
-def test_a_single_partition_is_the_output_if_that_is_named_like_one(tmp_path: Path) -> None:
+def test_a_single_partition_is_the_output_if_that_is_named_like_one(tmp_path):
     data = bytearray(log_of(*dense(9)))
     data[300] ^= 255
     partition = written(tmp_path, bytes(data))

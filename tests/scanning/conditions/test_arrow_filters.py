@@ -1,12 +1,9 @@
 """Arrow expressions as filters: what is understood, and that filters never match less than their expression."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import random
 from datetime import UTC, datetime
-from typing import Any
 
 import golden_sets
 import pyarrow as pa
@@ -25,17 +22,17 @@ NULL = pa.scalar(None, pa.bool_())
 f = pc.field
 
 
-def micros(value: int, zone: str | None = "UTC") -> pa.Scalar:
+def micros(value, zone="UTC"):
     return pa.scalar(value, pa.timestamp("us", zone))
 
 
-def call(name: str, *arguments: pc.Expression, options: Any = None) -> pc.Expression:
+def call(name, *arguments, options=None):
     return pc.Expression._call(name, list(arguments), options)
 
 
 offset, key, stamp = f("offset"), f("key"), f("timestamp")
 UNKNOWN = offset + 1 == 3
-CASES: list[tuple[pc.Expression, str, bool]] = [
+CASES = [
     (offset >= 5, "offset >= 5", True),
     (pc.scalar(5) < offset, "offset > 5", True),
     (~(offset < 5), "offset >= 5", True),
@@ -109,17 +106,17 @@ CASES: list[tuple[pc.Expression, str, bool]] = [
 
 
 @pytest.mark.parametrize(("expression", "text", "is_exact"), CASES, ids=lambda value: str(value)[:60])
-def test_an_expression_is_understood_as_far_as_filters_go(expression: Any, text: str, is_exact: bool) -> None:
+def test_an_expression_is_understood_as_far_as_filters_go(expression, text, is_exact):
     found = translate(expression, SCHEMA)
     assert (str(Filter(found.groups)), found.is_exact) == (text, is_exact)
 
 
 @pytest.fixture(scope="module")
-def mixed() -> list[Any]:
+def mixed():
     return [golden_sets.unpacked("k28") / "p-v0v1v2-mixed-0", golden_sets.LOG_DIR / "p-multi-0"]
 
 
-def applies(expression: pc.Expression, table: pa.Table) -> bool:
+def applies(expression, table):
     """Whether Arrow can apply an expression: not to timestamps of two zones, or in a unit that does not fit."""
     try:
         table.filter(expression)
@@ -128,14 +125,14 @@ def applies(expression: pc.Expression, table: pa.Table) -> bool:
     return True
 
 
-def test_random_expressions_give_what_arrow_gives(mixed: list[Any]) -> None:
+def test_random_expressions_give_what_arrow_gives(mixed):
     rng = random.Random(3)
     names = [name for name in ALL_COLUMNS if name != "headers"]
     table = kafkalog.read_table(mixed, columns=names)
     atoms = [case[0] for case in CASES if "headers" not in str(case[0]) and applies(case[0], table)]
     atoms += [offset < 40, offset >= 20, stamp < micros((MS + 400_000) * 1000), f("topic") == "p-multi", key < b"k3"]
 
-    def tree(depth: int) -> pc.Expression:
+    def tree(depth):
         if depth == 0:
             return rng.choice(atoms)
         one, other = tree(depth - 1), tree(rng.randrange(depth))
@@ -161,7 +158,7 @@ def test_random_expressions_give_what_arrow_gives(mixed: list[Any]) -> None:
     assert n_found > n_expressions * 80 // 250
 
 
-def test_what_grows_too_long_is_left_to_the_expression() -> None:
+def test_what_grows_too_long_is_left_to_the_expression():
     many = (offset == 0) & (f("partition") == 0)
     for n in range(1, 70):
         many = many | ((offset == n) & (f("partition") == n))
@@ -175,8 +172,8 @@ def test_what_grows_too_long_is_left_to_the_expression() -> None:
     assert translate(deep, SCHEMA) == translate(UNKNOWN, SCHEMA)
 
 
-def test_groups_are_multiplied_up_to_their_largest_number() -> None:
-    def groups(n: int, column: str) -> pc.Expression:
+def test_groups_are_multiplied_up_to_their_largest_number():
+    def groups(n, column):
         made = [(offset == i) & (f(column) == i) for i in range(n)]
         return functools.reduce(operator.or_, made)
 
@@ -186,7 +183,7 @@ def test_groups_are_multiplied_up_to_their_largest_number() -> None:
     assert more == translate(groups(8, "partition"), SCHEMA)._replace(is_exact=False)
 
 
-def test_a_column_of_another_type_is_not_understood() -> None:
+def test_a_column_of_another_type_is_not_understood():
     typed = pa.schema([pa.field("value", pa.int64()), pa.field("timestamp", pa.timestamp("us", "UTC"))])
     assert translate(f("value") == 3, typed) == translate(UNKNOWN, SCHEMA)
     assert translate(f("timestamp") > micros(1), typed) == translate(UNKNOWN, SCHEMA)
@@ -194,6 +191,6 @@ def test_a_column_of_another_type_is_not_understood() -> None:
     assert translate(f("when") > micros(1), derived) == translate(UNKNOWN, SCHEMA)
 
 
-def test_the_columns_that_an_expression_reads() -> None:
+def test_the_columns_that_an_expression_reads():
     assert columns_read((offset + 1 > f("partition")) & key.is_null()) == {"offset", "partition", "key"}
     assert columns_read(pc.field(("headers", "key")) == "a") == {"headers"}

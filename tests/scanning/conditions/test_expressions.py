@@ -1,10 +1,6 @@
 """Expressions of PyArrow are judged as PyArrow judges them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +13,7 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS
 pytestmark = pytest.mark.kernels
 
 
-def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
+def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir):
     import pyarrow.compute as pc
 
     table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
@@ -58,14 +54,14 @@ def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
         (lambda pc: pc.field("offset") == pa.scalar(None, pa.string()), "cannot be applied"),
     ],
 )
-def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
+def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir, make, message):
     import pyarrow.compute as pc
 
     with pytest.raises(ValueError, match=message):
         kafkalog.scan(log_dir, filters=make(pc))
 
 
-def test_expressions_see_extracted_columns(log_dir: Path) -> None:
+def test_expressions_see_extracted_columns(log_dir):
     import pyarrow.compute as pc
 
     path = log_dir / "p-multi-0"

@@ -1,9 +1,6 @@
 """Filters as text."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -57,7 +54,7 @@ MOMENT = datetime(2023, 11, 14, 22, 18, 0, 400, UTC)
         ("value contains a and b == c", ("value", "contains", "a and b == c")),
     ],
 )
-def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[Any, ...]) -> None:
+def test_a_condition_is_a_tuple_of_the_columns_type(text, expected):
     assert parse_condition(text) == expected
 
 
@@ -86,7 +83,7 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
         ("offset > 5 && headers has b", "one condition"),
     ],
 )
-def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str) -> None:
+def test_what_is_none_is_refused_with_what_was_expected(text, message):
     with pytest.raises(ValueError, match=message):
         parse_condition(text)
 
@@ -113,7 +110,7 @@ def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str)
         ("topic == not", [[("topic", "==", "not")]]),
     ],
 )  # fmt: skip
-def test_conditions_are_joined(text: str, expected: Any) -> None:
+def test_conditions_are_joined(text, expected):
     assert parse_filter(text) == expected
 
 
@@ -129,6 +126,6 @@ def test_conditions_are_joined(text: str, expected: Any) -> None:
         (" and ".join(f"(offset == {i} or offset == -{i})" for i in range(9)), "more than 256"),
     ],
 )
-def test_what_is_no_filter_is_refused(text: str, message: str) -> None:
+def test_what_is_no_filter_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         parse_filter(text)

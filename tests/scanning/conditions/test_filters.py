@@ -1,15 +1,11 @@
 """`filters=`: the records are those that plain Python picks out of the whole, whatever was ruled out unread."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -24,7 +20,6 @@ from filter_twin import (
     COMPARISONS,
     EPOCH,
     EXTRACT,
-    Row,
     holds,
     in_ranges,
     odd_value,
@@ -51,7 +46,7 @@ INTEGER_TIMES = pa.schema({"timestamp": pa.int64(), "value": pa.binary()})
 # --- filters and logs -------------------------------------------------------------------------------------------------
 
 
-def _datetimes(stamp: int) -> st.SearchStrategy[datetime]:
+def _datetimes(stamp):
     zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
     return st.builds(
         lambda zone, micros: (EPOCH + timedelta(milliseconds=stamp, microseconds=micros)).astimezone(zone),
@@ -60,7 +55,7 @@ def _datetimes(stamp: int) -> st.SearchStrategy[datetime]:
     )
 
 
-def _values(draw: st.DrawFn, column: str, rows: list[Row]) -> Any:
+def _values(draw, column, rows):
     """A value to compare a column with: mostly one that is there, or a neighbour."""
     there = [row[column] for row in rows if row.get(column) is not None]
     near = draw(st.sampled_from(there)) if there and draw(st.integers(0, 3)) else None
@@ -86,7 +81,7 @@ def _values(draw: st.DrawFn, column: str, rows: list[Row]) -> Any:
 
 
 @st.composite
-def terms(draw: st.DrawFn, rows: list[Row], derived: Sequence[str] = ()) -> tuple[Any, ...]:
+def terms(draw, rows, derived=()):
     """One condition on records such as these."""
     column = draw(st.sampled_from([*ALL_COLUMNS, "key", "value", "offset", "timestamp", "headers.", *derived]))
     names = [name for row in rows for name, _ in row["headers"]]
@@ -113,16 +108,16 @@ def terms(draw: st.DrawFn, rows: list[Row], derived: Sequence[str] = ()) -> tupl
         return column, operation
     if operation in ("in", "not in"):
         n = draw(st.sampled_from([0, 1, 2, 5]))
-        listed: list[Any] = [_values(draw, column, rows) for _ in range(n)]
+        listed = [_values(draw, column, rows) for _ in range(n)]
         return column, operation, listed + [None] * draw(st.integers(0, 1))
     return column, operation, _values(draw, column, rows)
 
 
-def groups_of(rows: list[Row], derived: Sequence[str] = ()) -> st.SearchStrategy[list[list[tuple[Any, ...]]]]:
+def groups_of(rows, derived=()):
     return st.lists(st.lists(terms(rows, derived), min_size=1, max_size=3), min_size=1, max_size=3)
 
 
-def write(directory: Path, segment: strategies.Segment, split: int = 0, data: bytes | None = None) -> None:
+def write(directory, segment, split=0, data=None):
     """A partition directory with a segment, or with two: from batch number `split` on in a file of its own."""
     directory.mkdir(parents=True)
     data = segment.data if data is None else data
@@ -138,16 +133,16 @@ def write(directory: Path, segment: strategies.Segment, split: int = 0, data: by
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         yield
 
 
 @st.composite
-def ranges(draw: st.DrawFn, rows: list[Row]) -> dict[str, Any]:
+def ranges(draw, rows):
     """Bounds, mostly none."""
-    found: dict[str, Any] = {}
+    found = {}
     for name, column in itertools.product(("start_", "end_"), ("offset", "timestamp")):
         if not draw(st.integers(0, 4)):
             found[name + column] = bound = _values(draw, column, rows)
@@ -159,11 +154,11 @@ def ranges(draw: st.DrawFn, rows: list[Row]) -> dict[str, Any]:
 # --- functions for where= and extract=, each with its plain twin ------------------------------------------------------
 
 
-def has_headers_or_time(timestamp: int, timestamp_type: int, headers: Any) -> bool:
+def has_headers_or_time(timestamp, timestamp_type, headers):
     return headers.n_headers > 1 or (timestamp > 0 and timestamp_type != 1)
 
 
-WHERE: dict[Any, Callable[[Row], bool]] = {
+WHERE = {
     odd_value: lambda row: row["value"] is not None and len(row["value"]) % 2 == 1,
     has_headers_or_time: lambda row: (
         len(row["headers"]) > 1
@@ -175,17 +170,17 @@ WHERE: dict[Any, Callable[[Row], bool]] = {
 # --- the property -----------------------------------------------------------------------------------------------------
 
 
-def small_segments(max_batches: int = 6) -> st.SearchStrategy[strategies.Segment]:
+def small_segments(max_batches=6):
     return strategies.segments(max_batches=max_batches, as_brokers_write=True)
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[strategies.Segment], int, dict[str, Any], list[str]]:
+def questions(draw):
     """One or two segments, where to split the first, and options of a scan over them."""
     segments = [draw(small_segments()) for _ in range(draw(st.sampled_from([1, 1, 2])))]
     split = draw(st.integers(0, max(len(segments[0].batches) - 1, 0)))
     columns = draw(st.lists(st.sampled_from(ALL_COLUMNS), min_size=1, unique=True))
-    options: dict[str, Any] = {
+    options = {
         "where": draw(st.sampled_from([None, None, *WHERE])),
         "include_control": draw(st.booleans()),
         "threads": draw(st.sampled_from([1, 4])),
@@ -196,7 +191,7 @@ def questions(draw: st.DrawFn) -> tuple[list[strategies.Segment], int, dict[str,
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")  # of gaps between the generated segments
 @settings(max_examples=examples(150))
 @given(st.data())
-def test_a_scan_gives_what_filtering_the_whole_gives(data: st.DataObject) -> None:
+def test_a_scan_gives_what_filtering_the_whole_gives(data):
     segments, split, options, columns = data.draw(questions())
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory) / "log"
@@ -226,7 +221,7 @@ def test_a_scan_gives_what_filtering_the_whole_gives(data: st.DataObject) -> Non
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st.DataObject) -> None:
+def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data):
     segment = data.draw(strategies.segments(min_batches=2, max_batches=7, as_brokers_write=True))
     damaged = bytearray(segment.data)
     for start, stop in data.draw(st.lists(st.sampled_from(segment.batches), min_size=1, max_size=2, unique=True)):
@@ -244,7 +239,7 @@ def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st
         assert until == healthy[: len(until)]
         groups = data.draw(groups_of(healthy))
         keep = WHERE.get(where, lambda row: True)
-        options: dict[str, Any] = {
+        options = {
             "filters": groups, "where": where, "include_control": True, "threads": threads,
         }  # fmt: skip
         expected = [row for row in healthy if holds(row, groups) and keep(row)]
@@ -260,7 +255,7 @@ def test_damage_takes_from_a_filtered_scan_what_it_takes_from_the_whole(data: st
 
 @settings(max_examples=examples(100))
 @given(st.data())
-def test_what_pyarrow_has_too_means_the_same(data: st.DataObject) -> None:
+def test_what_pyarrow_has_too_means_the_same(data):
     segment = data.draw(small_segments())
     with tempfile.TemporaryDirectory() as directory:
         write(Path(directory) / "t-0", segment)
@@ -289,7 +284,7 @@ def test_what_pyarrow_has_too_means_the_same(data: st.DataObject) -> None:
         assert kafkalog.scan(path, filters=expression).count_rows() == len(expected)
 
 
-def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | None:
+def _for_pyarrow(term, schema):
     """The same condition as pyarrow takes it; None where it has no such thing."""
     column, operation = term[:2]
     if column.startswith("headers") or operation not in (*list(COMPARISONS)[:6], "in", "not in"):
@@ -298,7 +293,7 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
     if column in BOOLEANS and operation not in ("==", "!=", "in", "not in"):
         return None
 
-    def scalar(value: Any) -> Any:
+    def scalar(value):
         if isinstance(value, str) and column in BINARY:
             return value.encode()
         if column == "timestamp":
@@ -332,9 +327,7 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
 
 
 @pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY])
-def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not_tell(
-    tmp_path: Path, codec: int
-) -> None:
+def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not_tell(tmp_path, codec):
     inner = [builder.message(i, b"k", b"%d" % i, magic=1, timestamp=10 + i) for i in range(4)]
     log = builder.wrapper(inner, offset=3, magic=0, codec=codec) + builder.message(4, b"k", b"4", magic=0)
     path = tmp_path / f"{0:020}.log"
@@ -398,14 +391,12 @@ def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not
         ([("headers.n", "==", None)], ValueError, "nothing compares with None"),
     ],
 )
-def test_a_filter_that_is_none_is_refused_and_the_right_one_shown(
-    filters: Any, error: type[Exception], message: str, log_dir: Path
-) -> None:
+def test_a_filter_that_is_none_is_refused_and_the_right_one_shown(filters, error, message, log_dir):
     with pytest.raises(error, match=message):
         kafkalog.scan(log_dir, filters=filters)
 
 
-def test_other_ways_to_write_an_operation_mean_the_same(log_dir: Path) -> None:
+def test_other_ways_to_write_an_operation_mean_the_same(log_dir):
     for one, other in [
         (("key", "=", b"k1"), ("key", "==", "k1")),
         (("key", "startswith", b"k1"), ("key", "starts_with", bytearray(b"k1"))),
@@ -420,7 +411,7 @@ def test_other_ways_to_write_an_operation_mean_the_same(log_dir: Path) -> None:
         assert 0 < len(tables[0]) < kafkalog.scan(log_dir).count_rows()
 
 
-def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
+def test_a_timestamp_type_may_be_given_by_its_name(tmp_path):
     record = builder.record_v2(0, 0, None, b"v")
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(
@@ -448,7 +439,7 @@ def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
         ([("topic", "is not null")], 0), ([("segment", "==", f"{0:020d}.log")], 3),
     ],
 )  # fmt: skip
-def test_without_a_topic_there_is_null(tmp_path: Path, filters: Any, n: int) -> None:
+def test_without_a_topic_there_is_null(tmp_path, filters, n):
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(builder.batch_v2([builder.record_v2(i) for i in range(3)]))
     assert kafkalog.scan(log, filters=filters).count_rows() == n
@@ -460,7 +451,7 @@ def test_without_a_topic_there_is_null(tmp_path: Path, filters: Any, n: int) -> 
 
 @settings(max_examples=examples(150))
 @given(st.lists(terms([]), max_size=3), st.integers(-(2**63), 2**63 - 1))
-def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, ...]], number: int) -> None:
+def test_bounds_leave_no_matching_offset_or_time_outside(group, number):
     group = [term for term in group if term[0] in ("offset", "timestamp")]
     bounds = parse_filters([group]).bounds()
     for name, column in (("start_offset", "offset"), ("end_offset", "offset"), ("start_timestamp", "timestamp")):
@@ -487,7 +478,7 @@ def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, 
         ([("timestamp", "in", [7, None])], {}),
     ],
 )
-def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int]) -> None:
+def test_bounds_are_as_narrow_as_they_can_be(group, bounds):
     assert parse_filters([group]).bounds() == bounds
     wide = [("offset", ">=", -5), ("offset", "<", 2**62), ("timestamp", ">=", 0), ("timestamp", "<", 2**61)]
     outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0, "end_timestamp": 2**61}
@@ -498,7 +489,7 @@ def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int])
 # --- what headers of batches rule out ---------------------------------------------------------------------------------
 
 
-def headers_of_every_kind() -> tuple[BatchTable, list[tuple[int, int, int, int, int]]]:
+def headers_of_every_kind():
     """A table of headers: format, codec, first and last offset (-1 is not known), largest timestamp."""
     kinds = list(itertools.product((0, 1, 2), (0, 1), (0, 5), (0, 5, 9), (-1, 100)))
     rows = [
@@ -513,7 +504,7 @@ def headers_of_every_kind() -> tuple[BatchTable, list[tuple[int, int, int, int, 
 
 
 @pytest.mark.parametrize("operation", ["<", "<=", "==", ">", ">="])
-def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation: str) -> None:
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation):
     table, rows = headers_of_every_kind()
     for value in (1, 4, 5, 6, 8, 9, 10):
         expected = []
@@ -528,7 +519,7 @@ def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operati
 
 
 @pytest.mark.parametrize("operation", ["==", ">", ">="])
-def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation: str) -> None:
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation):
     table, rows = headers_of_every_kind()
     for value in (99, 100, 101):
         expected = []
@@ -544,13 +535,13 @@ def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(opera
         )
 
 
-def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
+def test_patterns_of_keys_values_and_topics(tmp_path):
     keys = [b"user-1", b"USER-2", None, b"\xff\n", b""]
     for topic in ("orders", "bills"):
         with kafkalog.PartitionWriter(tmp_path / f"{topic}-0") as writer:
             writer.append({"key": keys, "value": [b"%d" % i for i in range(5)]})
 
-    def offsets(text: Any) -> list[int]:
+    def offsets(text):
         return kafkalog.read_table(tmp_path, topics="orders", filters=text, columns=["offset"])["offset"].to_pylist()
 
     assert offsets("key like 'user-%'") == [0]
@@ -568,7 +559,7 @@ def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
         offsets("key matches (")
 
 
-def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
+def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path):
     records = [builder.record_v2(i, i) for i in range(4)]
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(builder.batch_v2(records, base_timestamp=1000, max_timestamp=1003))
@@ -583,7 +574,7 @@ def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> 
     assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
 
 
-def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
+def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone():
     plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
     derived = Filter(((plain, late),), frozenset({"x"}))
     assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]

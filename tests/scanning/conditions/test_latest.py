@@ -3,8 +3,6 @@
 The last run with twenty million keys (`soak`): 19,000,000 records at a peak of 454 MiB, 27 s of CPU time.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle
@@ -12,8 +10,6 @@ import random
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -41,9 +37,9 @@ TOPICS = [
 ]
 
 
-def state(path: Any, **options: Any) -> list[dict[str, Any]]:
+def state(path, **options):
     """What a consumer has in a dict for each partition after reading all records."""
-    tables: dict[tuple[str, int], dict[bytes, dict[str, Any]]] = {}
+    tables = {}
     for row in kafkalog.read_table(path, **options).to_pylist():
         if row["key"] is not None:
             held = tables.setdefault((row["topic"], row["partition"]), {})
@@ -56,7 +52,7 @@ def state(path: Any, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [{}, {"isolation_level": "read_committed"}, {"start_offset": 30, "end_offset": 90}])
 @pytest.mark.parametrize(("broker", "topic"), TOPICS)
-def test_the_latest_records_are_those_of_a_dict(broker: str, topic: str, options: dict[str, Any]) -> None:
+def test_the_latest_records_are_those_of_a_dict(broker, topic, options):
     root = golden_sets.unpacked(broker)
     expected = state(root, topics=topic, **options)
     scan = kafkalog.scan(root, topics=topic, latest="key", **options)
@@ -67,14 +63,14 @@ def test_the_latest_records_are_those_of_a_dict(broker: str, topic: str, options
     assert expected or options
 
 
-def test_conditions_choose_among_the_latest_records() -> None:
+def test_conditions_choose_among_the_latest_records():
     root = golden_sets.unpacked("k44")
     expected = state(root, topics=["p-multi", "p-tombstone"])
     late = [row for row in expected if row["offset"] > 60]
     scan = kafkalog.scan(root, topics=["p-multi", "p-tombstone"], latest="key")
-    kinds: list[Any] = [[("offset", ">", 60)], pc.field("offset") > 60, (pc.field("offset") + 1) > 61]
+    kinds = [[("offset", ">", 60)], pc.field("offset") > 60, (pc.field("offset") + 1) > 61]
     for filters in kinds:
-        options: dict[str, Any] = {"topics": ["p-multi", "p-tombstone"], "filters": filters, "latest": "key"}
+        options = {"topics": ["p-multi", "p-tombstone"], "filters": filters, "latest": "key"}
         assert kafkalog.read_table(root, **options).to_pylist() == late
         assert kafkalog.read_table(root, limit=3, **options).to_pylist() == late[:3]
         assert sum(part.count_rows() for part in kafkalog.scan(root, **options).plan(target_bytes=2**12)) == len(late)
@@ -103,14 +99,14 @@ def test_conditions_choose_among_the_latest_records() -> None:
     assert list(records.key) == [row["key"] for row in expected]
 
 
-def test_an_option_that_does_not_fit_is_refused() -> None:
+def test_an_option_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="latest"):
-        kafkalog.scan(golden_sets.LOG_DIR, latest="value")  # type: ignore[arg-type]
+        kafkalog.scan(golden_sets.LOG_DIR, latest="value")
     with pytest.raises(ValueError, match="include_control"):
         kafkalog.scan(golden_sets.LOG_DIR, latest="key", include_control=True)
 
 
-def test_damage_is_reported_once(tmp_path: Path) -> None:
+def test_damage_is_reported_once(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()
     batches = [
@@ -129,7 +125,7 @@ def test_damage_is_reported_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory_bytes", thinned([2**12, 2**9, 2**20, 2**14], 2))
-def test_keys_that_do_not_fit_in_memory_are_sorted_out_in_files(memory_bytes: int) -> None:
+def test_keys_that_do_not_fit_in_memory_are_sorted_out_in_files(memory_bytes):
     rng = random.Random(memory_bytes)
     keys = [b"", b"\0", *(rng.randbytes(rng.randrange(1, 30)) for _ in range(300))]
     keys += [b"same prefix of all keys " + b"%d" % n for n in range(300)]
@@ -149,7 +145,7 @@ def test_keys_that_do_not_fit_in_memory_are_sorted_out_in_files(memory_bytes: in
     assert latest.rows(np.empty(0, np.int64)).size == 0
 
 
-def test_files_are_gone_with_the_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_are_gone_with_the_pass(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(LatestOffsets.__init__, "__defaults__", (2**10, None))
     root = golden_sets.unpacked("k44")
@@ -163,9 +159,7 @@ def test_files_are_gone_with_the_pass(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert pa.Table.from_batches(found).to_pylist() == state(root, topics="p-multi")
 
 
-def test_files_that_a_killed_process_left_are_removed_and_those_of_a_live_one_are_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_that_a_killed_process_left_are_removed_and_those_of_a_live_one_are_not(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left, live, other = (tmp_path / name for name in ("kafkalog-latest-1", "kafkalog-latest-2", "something-else"))
     for path in (left, live, other):
@@ -197,7 +191,7 @@ print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_twenty_million_keys_in_512_mib(tmp_path: Path) -> None:
+def test_twenty_million_keys_in_512_mib(tmp_path):
     # the last result: 19,000,000 records at a peak of 474 MiB, five minutes on two busy cores (2026-11-23)
     n, chunk = 20_000_000, 1_000_000
     with kafkalog.PartitionWriter(tmp_path / "t-0", config=kafkalog.LogConfig()) as writer:

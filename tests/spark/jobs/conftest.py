@@ -1,19 +1,11 @@
 """A damaged log for jobs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    pass
 from job_results import flip
 
 
 @pytest.fixture
-def damaged(log_dir_copy: Path) -> Path:
+def damaged(log_dir_copy):
     """A value, an offset index, a transaction index and leader epochs are damaged, in four partitions."""
     flip(log_dir_copy / "p-multi-1" / "00000000000000000000.log", 200)
     flip(sorted((log_dir_copy / "p-zstd-java-0").glob("*.index"))[0], 5)

@@ -1,17 +1,13 @@
 """Exports by Spark hold all records, or do not appear."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import lakes
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from job_results import arrow, findings_of, ordered, tree
 
 import kafkalog
 import kafkalog.spark as jobs
@@ -19,15 +15,11 @@ from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
 from kafkalog.spark.jobs import export as exporting
 from kafkalog.spark.runner import task_directory
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from job_results import arrow, findings_of, ordered, tree
-
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("keys", [pytest.param((), marks=pytest.mark.slow), ("topic", "date")])
-def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_path: Path, keys: tuple[str, ...]) -> None:
+def test_an_export_holds_all_records(spark, log_dir, tmp_path, keys):
     out = tmp_path / "out"
     columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
     frame = jobs.export(spark, log_dir, out, partition_by=keys, columns=columns, task_bytes=2**16)
@@ -49,13 +41,11 @@ def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_killed_task_leaves_nothing(
-    spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_task_leaves_nothing(spark, log_dir, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    export: Callable[..., Any] = exporting._export
+    export = exporting._export
 
-    def dying(writing: Any, task: Any) -> Any:
+    def dying(writing, task):
         if any("p-zstd-java" in part.path for part in task.parts):
             with task_directory(writing.job) as directory:
                 directory.create("part-0.parquet").write(b"half of it")
@@ -73,7 +63,7 @@ def test_a_killed_task_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_only_an_export_is_replaced(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+def test_only_an_export_is_replaced(spark, log_dir, tmp_path):
     out = tmp_path / "out"
     jobs.export(spark, log_dir, out, topics="p-multi", columns=["offset", "value"])
     before = tree(out)
@@ -92,7 +82,7 @@ def test_only_an_export_is_replaced(spark: SparkSession, log_dir: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_spark_reads_each_record_of_resumed_exports_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_each_record_of_resumed_exports_once(spark, tmp_path):
     lake = lakes.Directory(tmp_path)
     for partition in (0, 1, 0):
         lakes.grow(tmp_path / "logs", 30, partition)
@@ -101,9 +91,7 @@ def test_spark_reads_each_record_of_resumed_exports_once(spark: SparkSession, tm
     assert sorted(row.offset for row in found.select("offset").collect()) == [*range(60)]
 
 
-def test_an_export_of_damage_raises_ours_and_skips_when_told(
-    spark: SparkSession, damaged: Path, tmp_path: Path
-) -> None:
+def test_an_export_of_damage_raises_ours_and_skips_when_told(spark, damaged, tmp_path):
     with pytest.raises(kafkalog.CorruptionError) as caught:
         jobs.export(spark, damaged, tmp_path / "out")
     assert caught.value.position is not None
@@ -113,7 +101,7 @@ def test_an_export_of_damage_raises_ours_and_skips_when_told(
     assert [finding.reason for finding in found if finding.damage] == ["crc_mismatch"]
 
 
-def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_refused(spark, log_dir, tmp_path):
     with pytest.raises(ValueError, match="exactly one of"):
         jobs.reindex(spark, log_dir)
     with pytest.raises(ValueError, match="is one segment"):

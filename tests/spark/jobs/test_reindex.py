@@ -1,29 +1,23 @@
 """Files that Spark rebuilds are those of a rebuild without Spark."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import golden_sets
 import pytest
+from job_results import KINDS, NOW, arrow, findings_of, tree
 
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.errors import UnsafePathError
 from kafkalog.storage.broker_lock import hold_locks
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from job_results import KINDS, NOW, arrow, findings_of, tree
-
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.slow
-def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
+def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark, damaged, tmp_path):
     expected = kafkalog.reindex(damaged, kinds=KINDS, output=tmp_path / "expected", now=NOW)
     frame = jobs.reindex(spark, damaged, kinds=KINDS, output=tmp_path / "made", now=NOW, task_bytes=2**15)
     assert len(tree(tmp_path / "made")) > 80
@@ -39,7 +33,7 @@ def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession,
     assert sorted(os.listdir(tmp_path)) == ["expected", "log_dir", "made"]
 
 
-def test_a_topics_index_size_comes_from_the_clusters_metadata(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_topics_index_size_comes_from_the_clusters_metadata(spark, tmp_path):
     source, root = golden_sets.unpacked("k44"), tmp_path / "data"
     shutil.copytree(source / "__cluster_metadata-0", root / "__cluster_metadata-0")
     logs = sorted((source / "p-idxroll-0").glob("*.log"))
@@ -53,9 +47,7 @@ def test_a_topics_index_size_comes_from_the_clusters_metadata(spark: SparkSessio
 
 
 @pytest.mark.slow
-def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
-    spark: SparkSession, damaged: Path, tmp_path: Path
-) -> None:
+def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(spark, damaged, tmp_path):
     twin = Path(shutil.copytree(damaged, tmp_path / "twin"))
     before = tree(damaged)
     dry = arrow(jobs.reindex(spark, damaged, kinds=KINDS, dry_run=True, now=NOW)).to_pylist()
@@ -75,7 +67,7 @@ def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
     assert not list(damaged.rglob("*.kafkalog-backup"))
 
 
-def test_a_running_broker_keeps_a_job_out(spark: SparkSession, log_dir_copy: Path) -> None:
+def test_a_running_broker_keeps_a_job_out(spark, log_dir_copy):
     (log_dir_copy / ".lock").touch()
     with hold_locks([log_dir_copy]), pytest.raises(UnsafePathError):
         jobs.reindex(spark, log_dir_copy, in_place=True)

@@ -1,27 +1,20 @@
 """Scans and batch tables of Spark jobs are those without Spark."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from job_results import SMALL, arrow, ordered
 
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.spark import types
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from job_results import SMALL, arrow, ordered
-
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
-def test_a_scan_has_the_records_of_a_scan_without_spark(spark: SparkSession, log_dir: Path, level: Any) -> None:
+def test_a_scan_has_the_records_of_a_scan_without_spark(spark, log_dir, level):
     columns = types.ALL_COLUMNS
     frame = jobs.scan(spark, log_dir, columns=columns, isolation_level=level, task_bytes=SMALL)
     expected = kafkalog.read_table(log_dir, columns=types.record_columns(columns), isolation_level=level)
@@ -31,8 +24,8 @@ def test_a_scan_has_the_records_of_a_scan_without_spark(spark: SparkSession, log
     assert len(expected) > 2000
 
 
-def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark: SparkSession, log_dir: Path) -> None:
-    narrow: dict[str, Any] = {
+def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark, log_dir):
+    narrow = {
         "topics": "p-multi",
         "partitions": [0, 1],
         "start_offset": 10,
@@ -47,7 +40,7 @@ def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["format", "scan"])
-def test_the_latest_records_of_keys_are_those_without_spark(spark: SparkSession, log_dir: Path, way: str) -> None:
+def test_the_latest_records_of_keys_are_those_without_spark(spark, log_dir, way):
     names = ["topic", "partition", "offset"]
     expected = kafkalog.read_table(log_dir, columns=names, latest="key")
     assert 100 < len(expected) < kafkalog.scan(log_dir).count_rows()
@@ -60,14 +53,14 @@ def test_the_latest_records_of_keys_are_those_without_spark(spark: SparkSession,
     assert ordered(arrow(frame)) == ordered(expected)
 
 
-def test_tasks_follow_bytes_and_not_files(spark: SparkSession, log_dir: Path) -> None:
+def test_tasks_follow_bytes_and_not_files(spark, log_dir):
     assert jobs.scan(spark, log_dir).rdd.getNumPartitions() == 1
     size = sum(path.stat().st_size for path in log_dir.rglob("*.log"))
     tasks = jobs.scan(spark, log_dir, task_bytes=size // 4).rdd.getNumPartitions()
     assert 4 <= tasks <= 12
 
 
-def test_damage_names_file_and_position_and_leaves_other_rows_alone(spark: SparkSession, damaged: Path) -> None:
+def test_damage_names_file_and_position_and_leaves_other_rows_alone(spark, damaged):
     frame = jobs.scan(spark, damaged, columns=["topic", "partition", "offset"])
     with pytest.raises(Exception, match=r"CorruptionError: .*p-multi-1/0{20}\.log@\d+ base_offset=\d+: crc_mismatch"):
         frame.collect()
@@ -77,13 +70,13 @@ def test_damage_names_file_and_position_and_leaves_other_rows_alone(spark: Spark
     assert ordered(arrow(frame)) == ordered(left)
 
 
-def test_the_batch_table_is_that_of_all_segments(spark: SparkSession, log_dir: Path) -> None:
+def test_the_batch_table_is_that_of_all_segments(spark, log_dir):
     made = arrow(jobs.batches(spark, log_dir, task_bytes=2**15))
     expected = kafkalog.batches(log_dir).to_table()
     assert made.schema.names == expected.schema.names
     assert made.schema.field("crc").type == pa.int64()
 
-    def rows(table: pa.Table) -> list[dict[str, Any]]:
+    def rows(table):
         return sorted(
             table.to_pylist(), key=lambda row: (row["topic"], row["partition"], row["segment"], row["position"])
         )
@@ -92,7 +85,7 @@ def test_the_batch_table_is_that_of_all_segments(spark: SparkSession, log_dir: P
 
 
 @pytest.mark.slow
-def test_internal_topics_are_left_out_unless_they_are_named(spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+def test_internal_topics_are_left_out_unless_they_are_named(spark, log_dir, tmp_path):
     mixed = tmp_path / "mixed"
     for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7")):
         shutil.copytree(log_dir / source, mixed / name)

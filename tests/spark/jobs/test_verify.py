@@ -1,23 +1,17 @@
 """A verification by Spark finds what one without Spark finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from job_results import arrow, findings_of, flip
 
 import kafkalog
 import kafkalog.spark as jobs
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-from job_results import arrow, findings_of, flip
-
 pytestmark = pytest.mark.spark
 
 
-def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> None:
+def test_verify_finds_what_verify_finds(spark, damaged):
     (damaged / "p-multi-2" / "foo.index").touch()
     for path in (damaged / "p-txn-0").glob("00000000000000000304.*index"):
         path.unlink()
@@ -40,7 +34,7 @@ def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> N
     assert [kinds.count(kind) for kind in ("segment", "partition", "log_dir")] == [27, 10, 1]
 
 
-def test_findings_beyond_the_limit_are_counted(spark: SparkSession, log_dir_copy: Path) -> None:
+def test_findings_beyond_the_limit_are_counted(spark, log_dir_copy):
     path = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
     for position in kafkalog.Segment(path).batches.position.tolist():
         flip(path, position + 70)

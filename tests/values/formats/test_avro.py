@@ -1,11 +1,8 @@
 """Avro: the kernel's columns against fastavro, and against bytes and schemas that mean harm."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
-from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -15,17 +12,17 @@ from effort import fuzz_inputs
 
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.avro_types import least_bytes, parse_schema
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError, TooWideError, narrow_array
 
 
-def written(schema: Any, value: Any) -> bytes:
+def written(schema, value):
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
 
 
-def decoded(schema: Any, values: list[bytes | None], **options: Any) -> Decoded:
+def decoded(schema, values, **options):
     reader = AvroValues(json.dumps(schema), **options)
     found = reader.decode(Payloads.of(pa.array(values, pa.binary())))
     found.array.validate(full=True)
@@ -34,15 +31,15 @@ def decoded(schema: Any, values: list[bytes | None], **options: Any) -> Decoded:
     return found
 
 
-def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+def record(*fields):
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_schemas_come_back_as_fastavro_wrote_them(seed: int) -> None:
+def test_random_schemas_come_back_as_fastavro_wrote_them(seed):
     case = AvroCase(seed)
     pairs = [case.value() for _ in range(8)]
-    values: list[bytes | None] = [written(case.schema, given) for given, _ in pairs]
+    values = [written(case.schema, given) for given, _ in pairs]
     values.insert(3, None)
     expected = [shown for _, shown in pairs]
     expected.insert(3, None)
@@ -54,7 +51,7 @@ def test_random_schemas_come_back_as_fastavro_wrote_them(seed: int) -> None:
         assert part.array.equals(narrow_array(found.array, part.array.type))
 
 
-def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
+def test_a_value_that_breaks_off_is_null_and_the_others_stay():
     schema = record(("a", {"type": "array", "items": "string"}), ("m", {"type": "map", "values": "long"}))
     good = written(schema, {"a": ["x", "yy"], "m": {"k": 7}})
     shown = {"a": ["x", "yy"], "m": [("k", 7)]}
@@ -84,15 +81,15 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
         ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\4\x7f\xff", "a decimal does not fit"),
     ],
 )
-def test_bytes_that_mean_harm_are_null_with_a_reason(kind: Any, data: bytes, why: str) -> None:
+def test_bytes_that_mean_harm_are_null_with_a_reason(kind, data, why):
     found = decoded(record(("f", kind)), [data])
     assert found.array.to_pylist() == [None]
     assert found.failures[0].startswith(why)
 
 
-def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted() -> None:
+def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted():
     rng = random.Random(18)
-    kinds: list[Any] = ["int", "long", "string", "bytes", "boolean", "float", "double", ["null", "string"]]
+    kinds = ["int", "long", "string", "bytes", "boolean", "float", "double", ["null", "string"]]
     kinds += [["int", "null"], "null", ["null", "long", "string"], {"type": "fixed", "name": "F", "size": 5}]
     lengths = [
         b"\0",
@@ -109,7 +106,7 @@ def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted()
     reasons = set()
     for _ in range(60):
         schema = record(*((f"f{at}", rng.choice(kinds[:-1])) for at in range(rng.randrange(1, 6))), ("last", kinds[-1]))
-        values: list[bytes | None] = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(60)]
+        values = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(60)]
         found = decoded(schema, values)
         reasons.update(found.failures.values())
         for name in (schema["fields"][0]["name"], "last"):
@@ -121,7 +118,7 @@ def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted()
 
 
 @pytest.mark.parametrize("precision", [1, 2, 9, 18, 19, 37, 38, 39, 40, 57, 75, 76])
-def test_decimals_have_at_most_their_digits(precision: int) -> None:
+def test_decimals_have_at_most_their_digits(precision):
     schema = record(("f", {"type": "bytes", "logicalType": "decimal", "precision": precision}))
     largest = 10**precision - 1
     wraps = 2 ** (128 if precision <= 38 else 256)  # what 16 or 32 bytes would show as a small number
@@ -137,7 +134,7 @@ def test_decimals_have_at_most_their_digits(precision: int) -> None:
             assert decoded(beside, [value], paths=[("g",)]).failures == found.failures, "passed over"
 
 
-def test_a_time_of_day_is_less_than_a_day() -> None:
+def test_a_time_of_day_is_less_than_a_day():
     for kind, name, day in (("int", "time-millis", 86_400_000), ("long", "time-micros", 86_400_000_000)):
         schema = record(("f", {"type": kind, "logicalType": name}))
         last, behind = (written(record(("f", kind)), {"f": number}) for number in (day - 1, day))
@@ -147,10 +144,10 @@ def test_a_time_of_day_is_less_than_a_day() -> None:
         assert passed_over.failures == {1: "a time is not within a day"}
 
 
-def test_items_without_bytes_are_at_most_1024_in_all_blocks() -> None:
+def test_items_without_bytes_are_at_most_1024_in_all_blocks():
     schema = record(("f", {"type": "array", "items": "null"}))
 
-    def blocks(*counts: int) -> bytes:
+    def blocks(*counts):
         return b"".join(written("long", count) for count in (*counts, 0))
 
     few, many = [blocks(1024), blocks(1000, 24)], [blocks(1025), blocks(1000, 25)]
@@ -159,7 +156,7 @@ def test_items_without_bytes_are_at_most_1024_in_all_blocks() -> None:
     assert found.array.to_pylist()[:2] == [{"f": [None] * 1024}] * 2
 
 
-def test_records_within_themselves_become_json_text() -> None:
+def test_records_within_themselves_become_json_text():
     tree = record(("v", "int"), ("next", ["null", "R"]), ("more", {"type": "map", "values": "R"}))
     value = {"v": 1, "next": {"v": 2, "next": None, "more": {"k": {"v": 3, "next": None, "more": {}}}}, "more": {}}
     found = decoded(tree, [written(tree, value), None])
@@ -169,15 +166,15 @@ def test_records_within_themselves_become_json_text() -> None:
     assert json.loads(shown["next"]) == value["next"]
 
 
-def test_recursion_in_the_bytes_is_bounded() -> None:
+def test_recursion_in_the_bytes_is_bounded():
     chain = record(("next", ["null", "R"]))
     found = decoded(chain, [b"\2" * n + b"\0" for n in (1_000_000, 50, 49, 10)])
     assert found.failures == dict.fromkeys((0, 1), "the value is nested too deeply")
     assert found.array.is_valid().to_pylist() == [False, False, True, True]
 
 
-def test_a_short_schema_with_too_many_fields_is_refused() -> None:
-    bomb: Any = record(("x", "int")) | {"name": "L0"}
+def test_a_short_schema_with_too_many_fields_is_refused():
+    bomb = record(("x", "int")) | {"name": "L0"}
     for level in range(1, 40):
         fields = [{"name": "a", "type": bomb}, {"name": "b", "type": f"L{level - 1}"}]
         bomb = {"type": "record", "name": f"L{level}", "fields": fields}
@@ -189,7 +186,7 @@ def test_a_short_schema_with_too_many_fields_is_refused() -> None:
         AvroValues('{"type": "array", "items": ' * 100 + '"int"' + "}" * 100)
 
 
-def test_rows_that_would_fill_memory_are_null() -> None:
+def test_rows_that_would_fill_memory_are_null():
     # each byte of the array makes a row of 2000 nulls
     wide = {"type": "record", "name": "W", "fields": [{"name": f"f{i}", "type": "long"} for i in range(2000)]}
     schema = record(("a", {"type": "array", "items": ["null", wide]}))
@@ -201,7 +198,7 @@ def test_rows_that_would_fill_memory_are_null() -> None:
     assert found.failures == {1: "the value takes too much memory"}
 
 
-def test_schemas_that_are_none_say_why() -> None:
+def test_schemas_that_are_none_say_why():
     for text in (
         "{",
         "[]",
@@ -215,20 +212,20 @@ def test_schemas_that_are_none_say_why() -> None:
             AvroValues(text)
 
 
-def test_the_least_bytes_of_a_type_are_none_within_itself() -> None:
+def test_the_least_bytes_of_a_type_are_none_within_itself():
     tree = record(("v", "double"), ("f", {"type": "fixed", "name": "F", "size": 3}), ("more", ["null", "R"]))
     assert least_bytes(parse_schema(json.dumps(tree)), {}) == 8 + 3 + 1
     assert least_bytes(parse_schema(json.dumps(record(("next", "R")))), {}) == 0
 
 
-def test_names_of_other_schemas_resolve() -> None:
+def test_names_of_other_schemas_resolve():
     other = {"type": "record", "name": "x.Money", "fields": [{"name": "cents", "type": "long"}]}
     reader = AvroValues(json.dumps(record(("price", "x.Money"))), [json.dumps(other)])
     found = reader.decode(Payloads.of(pa.array([b"\x10"], pa.binary())))
     assert found.array.to_pylist() == [{"price": {"cents": 8}}]
 
 
-def test_any_bytes_decode_or_are_null_with_a_reason() -> None:
+def test_any_bytes_decode_or_are_null_with_a_reason():
     rng = random.Random(18)
     for number in range(max(fuzz_inputs() // 40, 20)):
         case = AvroCase(number)

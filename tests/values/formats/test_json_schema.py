@@ -1,12 +1,8 @@
 """JSON Schemas: the types that they say."""
 
-from __future__ import annotations
-
 import json
 import random
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +14,7 @@ from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError
 
-ORDER: dict[str, Any] = {
+ORDER = {
     "type": "object",
     "properties": {
         "id": {"type": "integer"},
@@ -36,7 +32,7 @@ ORDER: dict[str, Any] = {
 }
 
 
-def test_what_a_schema_says_is_a_type_and_the_rest_is_left_to_the_values() -> None:
+def test_what_a_schema_says_is_a_type_and_the_rest_is_left_to_the_values():
     assert schema_type(json.dumps(ORDER)) == pa.struct(
         {
             "id": pa.int64(),
@@ -50,10 +46,10 @@ def test_what_a_schema_says_is_a_type_and_the_rest_is_left_to_the_values() -> No
         assert schema_type(text) == pa.null()
 
 
-def test_schemas_that_mean_harm_are_refused() -> None:
+def test_schemas_that_mean_harm_are_refused():
     with pytest.raises(SchemaError, match="not JSON"):
         schema_type("[" * 100_000)
-    levels: dict[str, Any] = {"l0": {"type": "integer"}}
+    levels = {"l0": {"type": "integer"}}
     for level in range(1, 40):
         inner = {"$ref": f"#/definitions/l{level - 1}"}
         levels[f"l{level}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
@@ -61,10 +57,10 @@ def test_schemas_that_mean_harm_are_refused() -> None:
         schema_type(json.dumps({"$ref": "#/definitions/l39", "definitions": levels}))
 
 
-def test_columns_have_the_fields_of_their_schemas(tmp_path: Path) -> None:
+def test_columns_have_the_fields_of_their_schemas(tmp_path):
     with PartitionWriter(tmp_path / "orders-0") as writer:
         writer.append({"value": [b'\0\0\0\0\7{"id": 1, "extra": "x"}', b'\0\0\0\0\7{"id": 2, "total": 3}']})
-    options: dict[str, Any] = {"columns": ["value"], "schemas": {7: ("JSON", json.dumps(ORDER))}}
+    options = {"columns": ["value"], "schemas": {7: ("JSON", json.dumps(ORDER))}}
     table = kafkalog.read_table(tmp_path / "orders-0", decode={"value": "jsonschema"}, **options)
     nothing = {"note": None, "paid": None, "lines": None, "extra": None, "total": None}
     assert table.column("value").to_pylist() == [
@@ -73,7 +69,7 @@ def test_columns_have_the_fields_of_their_schemas(tmp_path: Path) -> None:
     ]
 
 
-STRICT: dict[str, Any] = {
+STRICT = {
     "type": "object",
     "required": ["id", "who", "rest", "maybe"],
     "properties": {
@@ -93,8 +89,8 @@ STRICT: dict[str, Any] = {
         "rest": {},
     },
 }
-GOOD: dict[str, Any] = {"id": 1, "who": {"name": "Ann"}, "rest": 1, "maybe": None}
-UNFIT: dict[str, tuple[Any, str]] = {
+GOOD = {"id": 1, "who": {"name": "Ann"}, "rest": 1, "maybe": None}
+UNFIT = {
     "no field": ({"who": {"name": "Ann"}}, "id is missing"),
     "null": (GOOD | {"id": None}, "id is missing"),
     "no inner field": (GOOD | {"who": {"age": 3}}, "who.name is missing"),
@@ -114,7 +110,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("name", UNFIT)
-def test_what_does_not_conform_to_its_schema_is_null_with_a_reason(name: str, mixed: bool) -> None:
+def test_what_does_not_conform_to_its_schema_is_null_with_a_reason(name, mixed):
     value, why = UNFIT[name]
     said = schema_type(json.dumps(STRICT))
     some = [
@@ -136,12 +132,12 @@ def test_what_does_not_conform_to_its_schema_is_null_with_a_reason(name: str, mi
     assert reader.decode(payloads, [("more",)], said).failures.keys() <= found.failures.keys()
 
 
-def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -> None:
+def test_values_are_checked_against_the_version_that_they_name(tmp_path):
     one = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     two = {"type": "object", "properties": {"n": {"type": "number"}, "m": {"type": "string"}}}
     texts = [(1, b'{"n":1}'), (1, b'{"n":1.5}'), (2, b'{"n":1.5}'), (2, b"{}"), (1, b"{}"), (3, b'{"z":[]}'), (2, b"7")]
     keys = [{"keytype": "SCHEMA", "subject": "s", "version": n, "magic": 1} for n in (1, 2)]
-    about: list[Any] = [{**key, "id": key["version"], "schemaType": "JSON", "deleted": False} for key in keys]
+    about = [{**key, "id": key["version"], "schemaType": "JSON", "deleted": False} for key in keys]
     records = [
         json.dumps({**one_of, "schema": json.dumps(text)}).encode()
         for one_of, text in zip(about, (one, two), strict=True)
@@ -150,7 +146,7 @@ def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -
         writer.append({"key": [json.dumps(key).encode() for key in keys], "value": records})
     with PartitionWriter(tmp_path / "orders-0") as writer:
         writer.append({"value": [b"\0" + key.to_bytes(4, "big") + text for key, text in texts]})
-    options: dict[str, Any] = {
+    options = {
         "topics": "orders",
         "decode": {"value": "jsonschema"},
         "columns": ["value", "value_error"],
@@ -182,16 +178,16 @@ def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -
 class JsonCase:
     """A random schema of an object, and values of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._random = random.Random(seed)
         self.schema = {"title": f"T{seed}", **self._object(0)}
 
-    def _object(self, depth: int) -> dict[str, Any]:
+    def _object(self, depth):
         names = self._random.sample(["id", "é", "a b", 'q"', "x.y", "\U0001f600", "n", "m"], self._random.randint(1, 5))
         needed = [name for name in names if self._random.random() < 0.5]
         return {"type": "object", "properties": {name: self._any(depth) for name in names}, "required": needed}
 
-    def _any(self, depth: int) -> dict[str, Any]:
+    def _any(self, depth):
         kind = self._random.choice(["integer", "number", "string", "boolean", "object", "array"][: 6 - 2 * (depth > 2)])
         if kind == "object":
             return self._object(depth + 1)
@@ -199,7 +195,7 @@ class JsonCase:
             return {"type": "array", "items": self._any(depth + 1)}
         return {"type": [kind, "null"] if self._random.random() < 0.3 else kind}
 
-    def value(self, schema: dict[str, Any] | None = None, is_needed: bool = False) -> Any:
+    def value(self, schema=None, is_needed=False):
         """A value; fields that need not be there are missing at times."""
         schema = self.schema if schema is None else schema
         kind, rng = schema["type"], self._random
@@ -219,7 +215,7 @@ class JsonCase:
         return {"integer": rng.randint(-(2**63), 2**63 - 1), "number": number, "boolean": rng.random() < 0.5}[kind]
 
 
-def full(value: Any, schema: dict[str, Any]) -> Any:
+def full(value, schema):
     """A value with null for each field that is not there."""
     if isinstance(value, dict):
         return {name: full(value.get(name), one) for name, one in schema["properties"].items()}
@@ -229,7 +225,7 @@ def full(value: Any, schema: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("n_schemas", "n_each"), [(12, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
-def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
+def test_values_of_confluents_serializer_come_back(tmp_path, n_schemas, n_each):
     with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves
         registry = pytest.importorskip("confluent_kafka.schema_registry")
         module = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
@@ -237,9 +233,9 @@ def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: in
 
     client = registry.SchemaRegistryClient.new_client({"url": "mock://json"})
     context = SerializationContext("orders", MessageField.VALUE, [])
-    values: list[bytes] = []
-    expected: list[Any] = []
-    known: dict[int | str, Any] = {}
+    values = []
+    expected = []
+    known = {}
     for number in range(n_schemas):
         case = JsonCase(9000 + number)
         text = json.dumps(case.schema)

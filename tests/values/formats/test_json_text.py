@@ -22,11 +22,11 @@ from kafkalog.interchange.table_types import Digits
 from kafkalog.values.formats.json_text import JsonValues, NotJson, _Program, parse
 from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.formats.program import Columns, ProgramValues
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
 
 
-def decoded(values: list[bytes | None]) -> tuple[JsonValues, Decoded]:
+def decoded(values):
     payloads = Payloads.of(pa.array(values, pa.binary()))
     reader = JsonValues()
     reader.learn(payloads)
@@ -36,7 +36,7 @@ def decoded(values: list[bytes | None]) -> tuple[JsonValues, Decoded]:
     return reader, found
 
 
-def test_objects_have_all_fields_of_all_values() -> None:
+def test_objects_have_all_fields_of_all_values():
     _, found = decoded([b'{"a": 1}', None, b'{"b": [1.5, 2]}', b'{"a": 2.5, "b": []}', b"{}"])
     assert found.array.to_pylist() == [
         {"a": 1.0, "b": None},
@@ -47,7 +47,7 @@ def test_objects_have_all_fields_of_all_values() -> None:
     ]
 
 
-def test_types_that_do_not_go_together_become_json_text() -> None:
+def test_types_that_do_not_go_together_become_json_text():
     reader, found = decoded([b'{"a": 1}', b'{"a": "x"}', b'{"a": {"b": [1]}}', b"{}"])
     assert reader.common.as_text == {("a",)}
     assert found.array.to_pylist() == [{"a": "1"}, {"a": '"x"'}, {"a": '{"b":[1]}'}, {"a": None}]
@@ -57,7 +57,7 @@ def test_types_that_do_not_go_together_become_json_text() -> None:
     assert found.array.to_pylist() == ["1", '{"a":1}']
 
 
-def test_numbers_of_python_and_a_byte_order_mark_are_read() -> None:
+def test_numbers_of_python_and_a_byte_order_mark_are_read():
     _, found = decoded([b'{"a": NaN, "b": 1}', b'\xef\xbb\xbf{"a": 1}', b'{"a": -Infinity, "b": 2}'])
     assert not found.failures
     assert str(found.array.to_pylist()) == "[{'a': nan, 'b': 1}, {'a': 1.0, 'b': None}, {'a': -inf, 'b': 2}]"
@@ -81,18 +81,18 @@ def test_numbers_of_python_and_a_byte_order_mark_are_read() -> None:
         (b"[" * 100_000, f"JSON nested more than {MOST_DEPTH} deep"),
     ],
 )
-def test_what_is_not_json_is_null_beside_what_is(value: bytes, why: str) -> None:
+def test_what_is_not_json_is_null_beside_what_is(value, why):
     _, found = decoded([b'{"a": 1}', value, b'{"a": 2}'])
     assert found.failures == {1: why}
     assert found.array.to_pylist() == [{"a": 1}, None, {"a": 2}]
 
 
-def test_values_of_two_objects_and_of_none_do_not_even_out() -> None:
+def test_values_of_two_objects_and_of_none_do_not_even_out():
     _, found = decoded([b'{"a": 1}{"a": 2}', b"{}", b" ", b'{"a": 3}'])
     assert found.array.to_pylist() == [None, {"a": None}, None, {"a": 3}]
 
 
-def test_text_that_looks_like_a_time_stays_text() -> None:
+def test_text_that_looks_like_a_time_stays_text():
     _, found = decoded([b'{"a": "2026-11-22", "b": ["2026-11-22T00:00:00Z"]}'])
     assert found.array.to_pylist() == [{"a": "2026-11-22", "b": ["2026-11-22T00:00:00Z"]}]
 
@@ -115,7 +115,7 @@ def test_text_that_looks_like_a_time_stays_text() -> None:
         (["1" * 100_000], ["1" * 100_000]),
     ],
 )
-def test_numbers_keep_their_digits(texts: list[str], expected: list[Any]) -> None:
+def test_numbers_keep_their_digits(texts, expected):
     for form in ("%s", '{"a": %s}', '[{"b": [%s]}]', '{"a": {"b": %s}}'):
         _, found = decoded([(form % text).encode() for text in texts])
         assert not found.failures
@@ -127,13 +127,13 @@ def test_numbers_keep_their_digits(texts: list[str], expected: list[Any]) -> Non
         assert array.to_pylist() == expected
 
 
-def test_fractions_that_a_double_does_not_hold_are_reported() -> None:
+def test_fractions_that_a_double_does_not_hold_are_reported():
     _, found = decoded([b'{"a": [0.12345678901234567890, 1]}', b'{"a": [0.5]}', b'{"a": [3.141592653589793238, 1.0]}'])
     assert found.array.to_pylist() == [{"a": [0.12345678901234568, 1.0]}, {"a": [0.5]}, {"a": [math.pi, 1.0]}]
     assert [(one.path, one.n, one.rows.tolist()) for one in found.lost] == [(("a", "[]"), 2, [0, 2])]
 
 
-def test_too_many_fields_are_refused() -> None:
+def test_too_many_fields_are_refused():
     values = [json.dumps({f"f{i}-{k}": 1 for k in range(100)}).encode() for i in range(MOST_FIELDS // 100 + 1)]
     with pytest.raises(TooWideError):
         JsonValues().learn(Payloads.of(pa.array(values, pa.binary())))
@@ -149,7 +149,7 @@ TREES = st.recursive(
 )
 
 
-def fits(value: Any, found: Any) -> bool:
+def fits(value, found):
     """Whether a decoded value says what the JSON value does: fields more are null, clashing types JSON text."""
     if isinstance(value, dict) and isinstance(found, dict):
         return all(fits(value.get(name), one) for name, one in found.items()) and value.keys() <= found.keys()
@@ -161,7 +161,7 @@ def fits(value: Any, found: Any) -> bool:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), TREES, max_size=3) | TREES, max_size=6))
-def test_any_json_comes_back(values: list[Any]) -> None:
+def test_any_json_comes_back(values):
     _, found = decoded([json.dumps(value).encode() for value in values])
     assert not found.failures
     for value, one in zip(values, found.array.to_pylist(), strict=True):
@@ -169,13 +169,13 @@ def test_any_json_comes_back(values: list[Any]) -> None:
 
 
 @given(st.lists(st.binary(max_size=30) | st.text('{}[]:,"\\u0ad81 ', max_size=20).map(str.encode), max_size=4))
-def test_any_bytes_are_json_or_null_with_a_reason(values: list[bytes]) -> None:
+def test_any_bytes_are_json_or_null_with_a_reason(values):
     _, found = decoded([*values])
     for row, value in enumerate(values):
         assert isinstance(parse(value), NotJson) == (row in found.failures)
 
 
-def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen() -> None:
+def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen():
     reader, _ = decoded([b'{"a": 1}'])
     grown = Payloads.of(pa.array([b'{"a": 2}', b'{"a": 3, "b": 4}'], pa.binary()))
     found = reader.decode(grown)
@@ -183,7 +183,7 @@ def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen() -> 
     assert reader.decode(grown, [("a",)]).array.to_pylist() == [{"a": 2}, {"a": 3}]
 
 
-def comparable(value: Any) -> Any:
+def comparable(value):
     """A value of Python in which NaN is equal to NaN."""
     if isinstance(value, dict):
         return {name: comparable(one) for name, one in value.items()}
@@ -192,7 +192,7 @@ def comparable(value: Any) -> Any:
     return "NaN" if value != value else value
 
 
-def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutants_are_decoded_as_one_by_one(monkeypatch):
     rng = random.Random(18)
     good = [
         b'{"a": 1, "b": "x y", "c": [1, 2.5], "d": {"e": null}, "f": [{"g": true}, {}]}',
@@ -204,7 +204,7 @@ def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> N
     parts += [b"NaN", b"-Inf", b"1e5", b"null", b"true", b"00", b"-0", b"1.5", b"\xc3\xa9", b"}{", b"9" * 19]
     parts += [b"\\ud800", b"\\u0000", b'"a":1', b'"a":"x"', b'"new":[1]']
     for _ in range(max(fuzz_inputs() // 20, 20)):
-        values: list[bytes | None] = [rng.choice(good) for _ in range(20)]
+        values = [rng.choice(good) for _ in range(20)]
         for _ in range(rng.choice([0, 1, 1, 2, 10])):
             row = rng.randrange(20)
             data = bytearray(values[row] or b"")
@@ -220,7 +220,7 @@ def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> N
         assert reader.common.type == one_by_one.common.type, values
 
 
-def taken(values: list[str | bytes], kind: pa.DataType, as_text: frozenset[tuple[str, ...]] = frozenset()) -> list[Any]:
+def taken(values, kind, as_text=frozenset()):
     """What the kernel makes of values; each ends where memory does."""
     program = _Program(kind, pa.string() if as_text else kind, as_text)
     found = []
@@ -257,7 +257,7 @@ GUARD = Guard()
         (pa.struct([]), ["{}"], ['{"a":1}']),
     ],
 )  # fmt: skip
-def test_the_kernel_takes_values_of_its_type(kind: pa.DataType, good: list[str], others: list[str | bytes]) -> None:
+def test_the_kernel_takes_values_of_its_type(kind, good, others):
     fields = {field.name: None for field in kind} if pa.types.is_struct(kind) else {}
     for text, value in zip(good, taken([*good], kind), strict=True):
         expected = json.loads(text, parse_int=float if kind == pa.float64() else int)
@@ -265,7 +265,7 @@ def test_the_kernel_takes_values_of_its_type(kind: pa.DataType, good: list[str],
     assert taken(others, kind) == ["OTHER"] * len(others)
 
 
-def test_the_text_of_any_value_is_json_and_compact() -> None:
+def test_the_text_of_any_value_is_json_and_compact():
     good = ['[1.0, {"a" : ["\\u00e9"]}]', "true", '"x"', " -1e2 ", "{}", "[ ]", "null"]
     assert taken([*good], pa.string(), frozenset({()})) == [
         '[1.0,{"a":["é"]}]',
@@ -291,7 +291,7 @@ def test_the_text_of_any_value_is_json_and_compact() -> None:
     assert taken([*others], pa.string(), frozenset({()})) == ["OTHER"] * len(others)
 
 
-def test_doubles_are_the_nearest_ones() -> None:
+def test_doubles_are_the_nearest_ones():
     rng = random.Random(18)
     texts = [repr(struct.unpack("d", rng.randbytes(8))[0]) for _ in range(3000)]
     texts = [text for text in texts if text not in ("nan", "inf", "-inf")]
@@ -312,7 +312,7 @@ def test_doubles_are_the_nearest_ones() -> None:
     assert sum(real is not None for _, real in reals) + len(values) > 8000
 
 
-def test_few_bytes_that_stand_for_many_columns_take_little_memory() -> None:
+def test_few_bytes_that_stand_for_many_columns_take_little_memory():
     wide = json.dumps({f"f{i}": 1 for i in range(4000)})
     reader, _ = decoded([b"[" + wide.encode() + b"]"])
     bomb = b"[" + b"{}," * 300_000 + b"{}]"
@@ -321,15 +321,15 @@ def test_few_bytes_that_stand_for_many_columns_take_little_memory() -> None:
     assert found.array.to_pylist() == [None, []]
 
 
-def test_brackets_in_texts_are_not_nested() -> None:
+def test_brackets_in_texts_are_not_nested():
     value = json.dumps({"a": "[{" * 100 + '\\" ['}).encode()
     assert parse(value) == json.loads(value)
     assert decoded([value, b"{}"])[1].array.to_pylist() == [json.loads(value), {"a": None}]
 
 
-def test_a_program_of_another_shape_is_refused() -> None:
+def test_a_program_of_another_shape_is_refused():
     program = _Program(pa.int64(), pa.int64(), frozenset())
-    arguments: list[Any] = [
+    arguments = [
         *program._arguments,
         np.zeros(1, np.uint8),
         *np.zeros((2, 1), np.int64),
@@ -351,13 +351,13 @@ def test_a_program_of_another_shape_is_refused() -> None:
 
 
 NUMBERS = {"short": (">h", [0, -1, 32767, -32768]), "int": (">i", [0, -1, 2**31 - 1]), "long": (">q", [0, -(2**63)])}
-NUMBERS |= {"float": (">f", [0.0, -1.5, float("inf")]), "double": (">d", [0.1, -1e300])}  # type: ignore[dict-item]
+NUMBERS |= {"float": (">f", [0.0, -1.5, float("inf")]), "double": (">d", [0.1, -1e300])}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_are_big_endian_and_of_exactly_their_size(name: str) -> None:
+def test_numbers_are_big_endian_and_of_exactly_their_size(name):
     layout, numbers = NUMBERS[name]
-    whole: list[Any] = [struct.pack(layout, number) for number in numbers]
+    whole = [struct.pack(layout, number) for number in numbers]
     size = struct.calcsize(layout)
     array = pa.array([b"junk", *whole, None, b"", b"\0" * (size - 1), b"\0" * (size + 1)], pa.binary())
     for values in (array[1:], array[1:].cast(pa.large_binary()), array.cast(pa.binary_view())[1:]):
@@ -369,7 +369,7 @@ def test_numbers_are_big_endian_and_of_exactly_their_size(name: str) -> None:
         assert decoded.failures == dict.fromkeys(range(n + 1, n + 4), f"a {name} has {size} bytes")
 
 
-def test_bytes_that_are_not_utf8_are_null() -> None:
+def test_bytes_that_are_not_utf8_are_null():
     array = pa.array(["é".encode(), b"\xff", None, b"", b"x"], pa.binary())
     decoded = decode_plain("utf8", Payloads.of(array))
     assert decoded.array.to_pylist() == ["é", None, None, "", "x"]
@@ -377,7 +377,7 @@ def test_bytes_that_are_not_utf8_are_null() -> None:
     assert decode_plain("utf8", Payloads.of(array[3:])).array.to_pylist() == ["", "x"]
 
 
-def test_uuids_are_text() -> None:
+def test_uuids_are_text():
     one = b"0b7d6f0e-8a3d-4f3e-9a5e-0123456789AB"
     decoded = decode_plain("uuid", Payloads.of(pa.array([one, b"no", one + b"0", None], pa.binary())))
     assert decoded.array.to_pylist() == [one.decode(), None, None, None]
@@ -390,7 +390,7 @@ class _Kernel:
     FAILURES: ClassVar[dict[int, str]] = {7: "odd"}
 
     @staticmethod
-    def decode(data: Any, start: Any, stop: Any, room: int, failures: Any) -> list[Any]:
+    def decode(data, start, stop, room, failures):
         values = [data[a:b].tobytes() for a, b in zip(start, stop, strict=True)]
         if len(values) > 2 or b"large" in values:
             raise MemoryError
@@ -403,7 +403,7 @@ class _Values(ProgramValues):
     kernel: ClassVar[Any] = _Kernel
 
 
-def test_values_that_take_too_much_memory_together_are_decoded_in_parts() -> None:
+def test_values_that_take_too_much_memory_together_are_decoded_in_parts():
     columns = Columns()
     columns.add("flat", pa.int32(), True, 4)
     found = _Values(columns, []).decode(Payloads.of(pa.array([b"a", b"bb", b"large", b"odd", b""], pa.binary())))

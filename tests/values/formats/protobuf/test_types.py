@@ -1,11 +1,8 @@
 """Schemas of Protobuf: source against protoc, descriptors against source, and texts that mean harm."""
 
-from __future__ import annotations
-
 import base64
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import fuzz_inputs
@@ -17,12 +14,12 @@ from proto_cases import ProtoCase, compiled
 
 from kafkalog.values.formats.protobuf.descriptors import parse_descriptor
 from kafkalog.values.formats.protobuf.proto_text import parse_source
-from kafkalog.values.formats.protobuf.types import ProtoMessage, ProtoSchema
+from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.well_known import WELL_KNOWN
 from kafkalog.values.types import SchemaError
 
 
-def shape(one: ProtoMessage, around: tuple[str, ...] = ()) -> Any:
+def shape(one, around=()):
     """All that decoding needs of a message; maps' entries have no name in source."""
     if one.name in around:
         return one.name
@@ -40,7 +37,7 @@ def shape(one: ProtoMessage, around: tuple[str, ...] = ()) -> Any:
     return "" if one.is_entry else one.name, fields, [] if one.is_entry else nested
 
 
-def in_base64(files: dict[str, str]) -> dict[str, str]:
+def in_base64(files):
     return {one.name: base64.b64encode(one.SerializeToString()).decode() for one in compiled(files).file}
 
 
@@ -68,7 +65,7 @@ service S { rpc F (stream A) returns (A) { option deprecated = true; } rpc G(A) 
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_source_says_what_protoc_says(seed: int) -> None:
+def test_source_says_what_protoc_says(seed):
     files = ProtoCase(seed).files if seed else {"edition.proto": EDITION}
     name = next(iter(files))
     ours, protocs = ProtoSchema(files[name], files.get), in_base64(files)
@@ -76,7 +73,7 @@ def test_source_says_what_protoc_says(seed: int) -> None:
     assert [shape(one) for one in ours.messages if not one.is_hidden] == [shape(one) for one in theirs.messages]
 
 
-def test_well_known_files_say_what_protobuf_says() -> None:
+def test_well_known_files_say_what_protobuf_says():
     import google.type
     import grpc_tools
 
@@ -93,7 +90,7 @@ def test_well_known_files_say_what_protobuf_says() -> None:
     assert n_known == len(WELL_KNOWN) - 1  # Confluent's Decimal is in no package here
 
 
-def test_indexes_lead_to_messages_as_java_counts_them_and_as_python_does() -> None:
+def test_indexes_lead_to_messages_as_java_counts_them_and_as_python_does():
     text = """message A { map<int32, int32> m = 1; optional group G = 2 { optional int32 x = 1; }
         message B { message C {} message D {} } } message E {}"""
     schema = ProtoSchema(text)
@@ -134,7 +131,7 @@ def test_indexes_lead_to_messages_as_java_counts_them_and_as_python_does() -> No
         ("CgF4", "must be a number|must be bytes|syntax|expected|no such"),
     ],
 )
-def test_texts_that_are_no_schema_say_why(text: str, reason: str) -> None:
+def test_texts_that_are_no_schema_say_why(text, reason):
     if text == "CgF4":  # a descriptor of a file with a name alone
         assert ProtoSchema(text).messages == []
         return
@@ -142,7 +139,7 @@ def test_texts_that_are_no_schema_say_why(text: str, reason: str) -> None:
         ProtoSchema(text)
 
 
-def test_a_type_twice_through_two_imports_and_imports_in_circles() -> None:
+def test_a_type_twice_through_two_imports_and_imports_in_circles():
     files = {"a": 'import "b"; message A { optional B b = 1; }', "b": 'import "a"; import "b"; message B {}'}
     with pytest.raises(SchemaError, match="A is defined twice"):
         ProtoSchema(files["a"], files.get)
@@ -152,7 +149,7 @@ def test_a_type_twice_through_two_imports_and_imports_in_circles() -> None:
         ProtoSchema('import "0";', lambda name: f'import "{int(name) + 1}";')
 
 
-def test_any_text_is_a_schema_or_refused() -> None:
+def test_any_text_is_a_schema_or_refused():
     rng = random.Random(18)
     words = EDITION.split()
     data = base64.b64decode(in_base64({"edition.proto": EDITION})["edition.proto"])
@@ -169,7 +166,7 @@ def test_any_text_is_a_schema_or_refused() -> None:
                 continue
 
 
-def test_source_is_no_descriptor() -> None:
+def test_source_is_no_descriptor():
     assert parse_descriptor("message A {}") is None
     assert parse_descriptor("abc") is None
     assert parse_source("").messages == []

@@ -1,11 +1,8 @@
 """Protobuf: the kernel's columns against Google's library, and against bytes and schemas that mean harm."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,14 +18,14 @@ from proto_cases import ProtoCase, canonical, shown
 from kafkalog.values.formats.protobuf.nested_text import message_text
 from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.values import ProtobufValues, last_of_each_key
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError, TooWideError, narrow_array
 
 PROTO3 = 'syntax = "proto3"; '
 TIMESTAMP = f'{PROTO3}import "google/protobuf/timestamp.proto"; '
 
 
-def decoded(reader: ProtobufValues, values: list[bytes | None]) -> Decoded:
+def decoded(reader, values):
     found = reader.decode(Payloads.of(pa.array(values, pa.binary())))
     found.array.validate(full=True)
     assert found.array.type == reader.type
@@ -38,32 +35,32 @@ def decoded(reader: ProtobufValues, values: list[bytes | None]) -> Decoded:
     return found
 
 
-def of(text: str, *values: bytes, **options: Any) -> Decoded:
+def of(text, *values, **options):
     return decoded(ProtobufValues(ProtoSchema(text).messages[0], **options), [*values])
 
 
-def one(text: str, value: bytes) -> Any:
+def one(text, value):
     found = of(text, value)
     assert not found.failures
     return found.array.to_pylist()[0]
 
 
-def why(text: str, value: bytes) -> str:
+def why(text, value):
     found = of(text, b"", value, b"")
     assert found.array.is_valid().to_pylist() == [True, False, True]
     return found.failures[1]
 
 
-def message_of(case: ProtoCase) -> Any:
+def message_of(case):
     return ProtoSchema(next(iter(case.files.values())), case.files.get).message_named(case.descriptor.full_name)
 
 
 @pytest.mark.parametrize("seed", thinned(range(300), 8))
-def test_random_schemas_come_back_as_googles_library_wrote_them(seed: int) -> None:
+def test_random_schemas_come_back_as_googles_library_wrote_them(seed):
     case = ProtoCase(seed)
     message = message_of(case)
     pairs = [case.value() for _ in range(8)]
-    values: list[bytes | None] = [given.SerializeToString() for given, _ in pairs]
+    values = [given.SerializeToString() for given, _ in pairs]
     expected = [canonical(one) for _, one in pairs]
     values.insert(3, None)
     expected.insert(3, canonical(None))
@@ -75,13 +72,13 @@ def test_random_schemas_come_back_as_googles_library_wrote_them(seed: int) -> No
         assert part.array.equals(narrow_array(found.array, part.array.type))
 
 
-def test_any_bytes_decode_as_googles_library_decodes_them() -> None:
+def test_any_bytes_decode_as_googles_library_decodes_them():
     rng = random.Random(18)
     n_good = 0
     for number in range(max(fuzz_inputs() // 100, 20)):
         case = ProtoCase(1000 + number, has_maps=number % 2 == 0)
         good = [case.value()[0].SerializeToString() for _ in range(10)]
-        mutants: list[bytes | None] = []
+        mutants = []
         for _ in range(100):
             data = bytearray(rng.choice(good)) + (rng.choice(good) if rng.random() < 0.3 else b"")
             for _ in range(rng.randrange(1, 4)):
@@ -129,17 +126,17 @@ def test_any_bytes_decode_as_googles_library_decodes_them() -> None:
         ("int32", b"\x13" * 200, "the value is nested too deeply"),
     ],
 )
-def test_bytes_that_mean_harm_are_null_with_a_reason(kind: str, data: bytes, reason: str) -> None:
+def test_bytes_that_mean_harm_are_null_with_a_reason(kind, data, reason):
     assert why(f"{PROTO3} message A {{ {kind} f = 1; }}", data) == reason
 
 
-def test_unknown_fields_and_fields_of_another_type_are_passed_over() -> None:
+def test_unknown_fields_and_fields_of_another_type_are_passed_over():
     text = f"{PROTO3} message A {{ int32 f = 1; string s = 2; }}"
     unknown = b"\x18\1" + b"\x21" + bytes(8) + b"\x2a\2xx" + b"\x33\x38\1\x34" + b"\x45" + bytes(4)
     assert one(text, unknown + b"\x08\7" + b"\x10\5") == {"f": 7, "s": ""}
 
 
-def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for() -> None:
+def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for():
     text = f"""{PROTO3} message A {{ oneof o {{ int32 i = 1; string s = 2; B b = 3; }} }}
         message B {{ int32 x = 1; int32 y = 2; }}"""
     values = [b"\x08\1\x12\1a", b"\x12\1a\x08\0", b"\x1a\2\x08\1\x08\1\x1a\2\x10\2", b"\x1a\2\x08\1\x1a\2\x10\2", b""]
@@ -156,7 +153,7 @@ def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for() -> None:
         assert part == [{name: one[name]} for one in expected]
 
 
-def test_a_message_in_many_parts_is_refused_before_it_costs_much() -> None:
+def test_a_message_in_many_parts_is_refused_before_it_costs_much():
     text = f"{PROTO3} message A {{ {' '.join(f'A{i} f{i} = {i};' for i in range(1, 60))} }}"
     text += " ".join(f"message A{i} {{ int32 x = 1; }}" for i in range(1, 60))
     parts = b""
@@ -167,7 +164,7 @@ def test_a_message_in_many_parts_is_refused_before_it_costs_much() -> None:
     assert not of(text, parts * 2).failures
 
 
-def test_closed_enums_drop_numbers_and_open_ones_show_them() -> None:
+def test_closed_enums_drop_numbers_and_open_ones_show_them():
     fields = "{label}E e = 1; repeated E r = 2; enum E {{ A = 0; B = 5; C = 5; D = -1; }}"
     data = b"\x08\5\x08\7" + b"\x12\x0d" + b"\7\0\5" + b"\xff" * 9 + b"\1"
     opened = f"{PROTO3} message A {{ {fields.format(label='')} }}"
@@ -179,7 +176,7 @@ def test_closed_enums_drop_numbers_and_open_ones_show_them() -> None:
     assert one(closed, data) == {"e": "B", "r": ["A", "B", "D"]}
 
 
-def test_times_and_wrappers() -> None:
+def test_times_and_wrappers():
     text = f"""{TIMESTAMP} import "google/protobuf/wrappers.proto";
         message A {{ google.protobuf.Timestamp t = 1; google.protobuf.Int32Value w = 2;
         google.protobuf.StringValue s = 3; repeated google.protobuf.Timestamp ts = 4; }}"""
@@ -200,7 +197,7 @@ def test_times_and_wrappers() -> None:
     assert why(text, b"\n\2\x10\xff" + b"\xff" * 8 + b"\1").startswith(("a timestamp", "a length", "the bytes"))
 
 
-def test_times_reach_from_year_1_to_9999() -> None:
+def test_times_reach_from_year_1_to_9999():
     text = f"{TIMESTAMP} message A {{ google.protobuf.Timestamp t = 1; A in = 2; }}"
     first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
     for moment in (first, last, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)):
@@ -216,7 +213,7 @@ def test_times_reach_from_year_1_to_9999() -> None:
                 assert datetime.fromisoformat(inner) == moment + timedelta(seconds=off)
 
 
-def test_nanoseconds_are_less_than_a_second_and_other_fields_of_a_timestamp_are_passed_over() -> None:
+def test_nanoseconds_are_less_than_a_second_and_other_fields_of_a_timestamp_are_passed_over():
     text = f"{TIMESTAMP} message A {{ google.protobuf.Timestamp t = 1; }}"
     for nanos in (999_999_999, 10**9):
         message = b"\x18\7" + Timestamp(seconds=1, nanos=nanos).SerializeToString() + b"\x18\7"
@@ -227,7 +224,7 @@ def test_nanoseconds_are_less_than_a_second_and_other_fields_of_a_timestamp_are_
             assert "nanoseconds" in why(text, data)
 
 
-def test_parts_of_a_message_from_before_another_member_of_its_oneof_do_not_count() -> None:
+def test_parts_of_a_message_from_before_another_member_of_its_oneof_do_not_count():
     text = """message A { oneof o { B a = 1; B b = 2; E e = 3; } }
         message B { optional int32 x = 1; optional int32 y = 2; optional int32 z = 3; } enum E { ONE = 1; }"""
     parts = {name: b"\n\2" + bytes([8 * number, number]) for number, name in enumerate("xyz", 1)}
@@ -241,7 +238,7 @@ def test_parts_of_a_message_from_before_another_member_of_its_oneof_do_not_count
     assert one(text, value) == {"a": {"x": 1, "y": 2, "z": 3}} | shown
 
 
-def test_messages_within_themselves_become_json_text() -> None:
+def test_messages_within_themselves_become_json_text():
     text = f"""{TIMESTAMP} message Tree {{ int64 v = 1; Tree left = 2; repeated Tree more = 3; bytes raw = 4;
         map<bool, Tree> by = 5; E e = 6; google.protobuf.Timestamp t = 7; repeated sint32 p = 8; double d = 9;
         oneof o {{ int32 x = 10; string y = 11; }} enum E {{ Z = 0; ONE = 1; }} }}"""
@@ -266,7 +263,7 @@ def test_messages_within_themselves_become_json_text() -> None:
     assert why(text, chain) == "the value is nested too deeply"
 
 
-def test_structs_of_google_are_json() -> None:
+def test_structs_of_google_are_json():
     text = f"""{PROTO3} import "google/protobuf/struct.proto";
         message A {{ google.protobuf.Struct s = 1; google.protobuf.Value v = 2; google.protobuf.ListValue l = 3; }}"""
     from google.protobuf import struct_pb2
@@ -282,13 +279,13 @@ def test_structs_of_google_are_json() -> None:
     assert ProtobufValues(ProtoSchema(text).messages[0]).type.field("l").type == pa.string()
 
 
-def test_a_root_may_be_a_wrapper() -> None:
+def test_a_root_may_be_a_wrapper():
     text = f"{PROTO3} package google.protobuf; message StringValue {{ string value = 1; }}"
     assert one(text, b"\n\1x") == "x"
     assert one(text, b"") == ""
 
 
-def test_a_short_schema_with_too_many_fields_is_refused() -> None:
+def test_a_short_schema_with_too_many_fields_is_refused():
     text = f"{PROTO3} message L0 {{ int32 x = 1; }}"
     for level in range(1, 40):
         text += f"message L{level} {{ L{level - 1} a = 1; L{level - 1} b = 2; }}"
@@ -298,7 +295,7 @@ def test_a_short_schema_with_too_many_fields_is_refused() -> None:
         ProtobufValues(ProtoSchema(f"{PROTO3} message A {{ Nowhere n = 1; }}").messages[0])
 
 
-def test_rows_that_would_fill_memory_are_null() -> None:
+def test_rows_that_would_fill_memory_are_null():
     # each two bytes make a row of 2000 numbers
     text = f"{PROTO3} message A {{ repeated W w = 1; }} message W {{ "
     text += " ".join(f"int64 f{i} = {i};" for i in range(1, 2000)) + " }"
@@ -307,7 +304,7 @@ def test_rows_that_would_fill_memory_are_null() -> None:
     assert found.array.to_pylist() == [{"w": []}, None, {"w": []}]
 
 
-def test_the_last_of_each_key() -> None:
+def test_the_last_of_each_key():
     kind = pa.map_(pa.string(), pa.int32())
     array = pa.array([[("a", 1), ("b", 2), ("a", 3)], None, [], [("a", 4)]], kind)
     assert last_of_each_key(array).to_pylist() == [[("b", 2), ("a", 3)], None, [], [("a", 4)]]
