@@ -37,8 +37,8 @@ if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
 GOLDEN = Path(__file__).parent / "golden"
 _SHARING = {
-    "conformance": re.compile("history: History"),
-    "spark": re.compile("(spark|session): SparkSession|source: Any"),
+    "conformance": re.compile(r"^def \w+\((.*, )?history\b", re.MULTILINE),
+    "spark": re.compile(r"^def \w+\((.*, )?(spark|session|source)\b", re.MULTILINE),
 }
 """Folders whose files share a broker or a Spark, and so the process that they are tested in: those with this text."""
 _LONGEST = (
