@@ -26,12 +26,7 @@ _N_CARRIED: Final = 7
 class IndexBuilder:
     """Builds the offset index and time index of a segment whose batches come one table at a time.
 
-    Parameters
-    ----------
-    base_offset : int
-        Base offset of the segment.
-    index_interval_bytes : int
-        The topic's `index.interval.bytes`.
+    `index_interval_bytes` is the topic's setting.
     """
 
     def __init__(self, base_offset: int, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES) -> None:
@@ -43,14 +38,10 @@ class IndexBuilder:
         self._time_entries: list[npt.NDArray[np.void]] = []
 
     def feed(self, batches: BatchTable) -> tuple[int, Reason | None]:
-        """Add the next batches of the segment.
+        """Add the next batches of the segment;
 
-        Returns
-        -------
-        n_batches : int
-            The number of batches added.
-        reason : Reason or None
-            Why the batch after those was not added: `offset_outside_segment` or `offset_order`.
+        returns how many were added, and why the one after those was not. The reason is `offset_outside_segment` or
+        `offset_order`, None if all were added.
         """
         n = len(batches)
         offset, position = np.empty(n, np.int32), np.empty(n, np.int32)

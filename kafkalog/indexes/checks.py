@@ -51,21 +51,14 @@ class Tally:
 class OffsetIndexCheck:
     """Checks an offset index against batches that are fed in the order of the file.
 
-    Parameters
-    ----------
-    time_index : TimeEntries, optional
-        The time index of the same segment. If it has many more entries, some are missing in this index.
-    interval_bytes : int, optional
-        The topic's `index.interval.bytes`, if it is known. It decides whether the index is too sparse. Default: Kafka's
-        default, unless the entries agree with another usual setting (a power of two or of ten).
+    If the `time_index` of the segment has many more entries, some are missing in this index. `interval_bytes`, the
+    topic's `index.interval.bytes`, decides whether the index is too sparse. Default: Kafka's default, unless the
+    entries agree with another usual setting (a power of two or of ten).
 
-    Notes
-    -----
     A healthy entry is (last offset of an append, position of its first batch). From Kafka 4.1 on, each batch is an
     append. Before, an append was everything in one request or in one buffer of the cleaner, and the cleaner wrote the
     offset of the last record. So four conditions hold: a batch begins at the position; all batches before it are below
     the offset; its own first offset is not above the offset; and the batches before the next entry reach the offset.
-
     Source: LogSegment.append, OffsetIndex.append, Kafka 2.8 and 4.3.
     """
 
@@ -161,12 +154,9 @@ class OffsetIndexCheck:
         self._is_holed = False
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
-        """The findings about the entries.
+        """The findings about the entries;
 
-        Parameters
-        ----------
-        size_in_bytes : int, optional
-            Size of the `.log`; default: the end of the last batch.
+        `size_in_bytes` is the size of the `.log`, by default the end of the last batch.
         """
         size = self._end if size_in_bytes is None else size_in_bytes
         self._skip(size)
@@ -261,20 +251,12 @@ _RESTARTS: Final = 8
 class TimeIndexCheck:
     """Checks a time index against batches that are fed in the order of the file.
 
-    Parameters
-    ----------
-    offset_index : OffsetEntries, optional
-        The offset index of the same segment. A broker appends to both at the same time, so each of its entries requires
-        one here, if the largest timestamp had risen.
-    is_last : bool
-        Whether the segment is the last of its partition. The entry for its largest timestamp may not be written yet.
-
-    Notes
-    -----
-    A healthy entry is (largest timestamp so far, last offset of the first batch that has it); up to 3.7 it may be the
-    offset of the record itself. Equal timestamps add no entry. A roll or a close adds the largest timestamp.
-
-    Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, TimeIndex.maybeAppend, Kafka 2.8 and 4.3.
+    A broker appends to the offset index of the segment at the same time, so each of its entries requires one here, if
+    the largest timestamp had risen. In the last segment of a partition (`is_last`) the entry for its largest timestamp
+    may not be written yet. A healthy entry is (largest timestamp so far, last offset of the first batch that has it);
+    up to 3.7 it may be the offset of the record itself. Equal timestamps add no entry. A roll or a close adds the
+    largest timestamp. Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, TimeIndex.maybeAppend, Kafka 2.8
+    and 4.3.
     """
 
     def __init__(self, index: TimeEntries, *, offset_index: OffsetEntries | None = None, is_last: bool = False) -> None:

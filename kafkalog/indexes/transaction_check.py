@@ -22,23 +22,13 @@ _NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
 
 class TransactionIndexCheck:
-    """Checks the transaction indexes of a partition against its batches.
+    """Checks all entries (TRANSACTION_INDEX_DTYPE arrays) of a partition's transaction indexes against its batches.
 
-    Parameters
-    ----------
-    indexes : TRANSACTION_INDEX_DTYPE arrays
-        All entries of the indexes to check.
-    open_transactions : list of OpenTransaction
-        Transactions open before the first batch, from a producer snapshot.
-
-    Notes
-    -----
-    An entry is right under three conditions. Its last offset is that of an abort marker of its producer. Its first
-    offset is that of the first batch of the transaction, if that batch still exists. Its last stable offset is not
-    above the one after the marker. Compaction and retention may have removed the batches, and after them the marker: a
-    marker that is gone before its records is a finding.
-
-    Source: ProducerStateManager.completeTxn, TransactionIndex.collectAbortedTxns, Kafka 4.3.
+    `open_transactions` are those of a producer snapshot, open before the first batch. An entry is right under three
+    conditions. Its last offset is that of an abort marker of its producer. Its first offset is that of the first batch
+    of the transaction, if that batch still exists. Its last stable offset is not above the one after the marker.
+    Compaction and retention may have removed the batches, and after them the marker: a marker that is gone before its
+    records is a finding. Source: ProducerStateManager.completeTxn, TransactionIndex.collectAbortedTxns, Kafka 4.3.
     """
 
     def __init__(

@@ -211,15 +211,7 @@ class TimeEntries(IndexEntries):
 
 
 class _Search:
-    """Finds the value of the largest key at or below each of many queries.
-
-    Parameters
-    ----------
-    keys : int64[n]
-    values : int64[n]
-    nothing : int
-        The result for queries below all keys.
-    """
+    """Finds the value of the largest key at or below each of many queries; `nothing` for queries below all keys."""
 
     def __init__(self, keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], nothing: int) -> None:
         self._keys = keys

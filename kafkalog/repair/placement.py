@@ -56,12 +56,9 @@ class PartitionOutput:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the changes to a log dir or a partition go, as a caller says it.
+    """Where the changes to a log dir or a partition go, as a caller says it;
 
-    Raises
-    ------
-    ValueError
-        These do not go together.
+    raises ValueError if it contradicts itself.
     """
 
     output: StrPath | None
@@ -88,23 +85,10 @@ class Placement:
     def enter(
         self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path], *, in_place: type[InPlace]
     ) -> Placed:
-        """Hold locks, and stage what is to be written.
+        """Hold locks, and stage the output.
 
-        Parameters
-        ----------
-        stack : ExitStack
-            Releases the locks, and publishes a copy.
-        root : Path
-            The log dir or the partition.
-        partitions : iterable of Path
-            The partitions that may change.
-        in_place : type
-            `InPlace` or one of those made from it.
-
-        Raises
-        ------
-        UnsafePathError
-            Somebody holds a lock; or the output or the backup lies in the log dir.
+        `stack` releases the locks, and publishes a copy. `partitions` may change; `in_place` is `InPlace` or a
+        subclass. Raises UnsafePathError if somebody holds a lock, or the output or the backup lies in the log dir.
         """
         is_partition = is_partition_directory(root)
         placed = Placed(root.absolute().parent if is_partition else root, is_partition, in_place)
@@ -184,16 +168,7 @@ class Placed:
 class Copied(PartitionOutput):
     """Makes a copy of a partition with the changes.
 
-    Parameters
-    ----------
-    directory : Path
-        The partition, which is only read.
-    prefix : str
-        Where the partition goes within `staged`, such as ``"orders-0/"``.
-    names : sequence of str
-        Files of the directory; those that are not changed are copied.
-    progress : callable
-        Called with the number of bytes of `.log` files copied since the last call.
+    `prefix` is its place within `staged`, such as ``"orders-0/"``; files of `names` that do not change are copied.
     """
 
     def __init__(
@@ -254,17 +229,8 @@ class Copied(PartitionOutput):
 
 
 class InPlace(PartitionOutput):
-    """Changes a partition in place, after its old files are in a backup.
+    """Changes a partition in place, after its old files are in a subdirectory of the backup with its name.
 
-    Parameters
-    ----------
-    backup : Backup
-        Gets the old files, in a subdirectory with the name of the partition.
-    stage_in : path-like
-        Directory to stage new files in, outside of the log dir.
-
-    Notes
-    -----
     Nothing is staged until the first change. Order of the moves, each group durable before the next: `.log` files are
     removed, from the last to the first, so that no gap appears if a crash comes in between; other files are removed;
     indexes are put; `.log` files are put; snapshots and epochs are put; `.swap` files are removed. An index that is
@@ -368,13 +334,9 @@ class InPlaceFromStart(InPlace):
 class Swapped(InPlace):
     """Replaces segments by others with the same records, as a broker's cleaner does.
 
-    Notes
-    -----
     New files come as `.swap`, the `.log` first; then the old ones are removed, and the new ones get their names. From
     the first move on, a broker that starts, or `recover`, finishes this. It deletes all files between the first and the
-    last `.swap`, so each new segment is a `commit_part` of its own.
-
-    Source: LogLoader.load, Kafka 4.3.
+    last `.swap`, so each new segment is a `commit_part` of its own. Source: LogLoader.load, Kafka 4.3.
     """
 
     def create(self, name: str) -> OutputFile:

@@ -31,20 +31,11 @@ Pathish = str | os.PathLike[str]
 
 
 def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> list[list[str]] | None:
-    """Read the entries of a checkpoint file, split into fields; None if the file does not exist.
+    """Read the entries of a checkpoint file, split into fields; None if the file does not exist, [] for an empty one.
 
-    An empty file gives an empty list.
-
-    Raises
-    ------
-    SidecarError
-        `checkpoint_syntax`, with the line number: the version is not 0, a line has another number of fields, or the
-        number of entries differs from line 2.
-
-    Notes
-    -----
-    Line 1 is the version, line 2 the number of entries; then one entry per line.
-    Source: CheckpointFile.read, Kafka 4.3.
+    Line 1 is the version, line 2 the number of entries; then one entry per line. Raises SidecarError
+    (`checkpoint_syntax`) with the line: the version is not 0, a line has another number of fields, or line 2 has
+    another number of entries. Source: CheckpointFile.read, Kafka 4.3.
     """
     if data is None and not exists(path):
         return None
@@ -68,13 +59,7 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
 
 
 def checkpoint_lines(path: Pathish, data: bytes | None = None) -> list[str]:
-    """Read the lines of a checkpoint file, as Java splits them; none if it is empty.
-
-    Raises
-    ------
-    SidecarError
-        It is not UTF-8 text.
-    """
+    """Read the lines of a checkpoint file, as Java splits them; raises SidecarError if it is not UTF-8 text."""
     try:
         text = (read_file(path, max_bytes=MAX_CHECKPOINT_BYTES) if data is None else data).decode()
     except UnicodeDecodeError as error:
@@ -128,13 +113,9 @@ def _remembered_topics(path: str, *stamp: int) -> frozenset[str]:
 
 
 def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[np.void] | None:
-    """Read leader epochs and their start offsets, in file order; None if the file does not exist.
+    """Read leader epochs and their start offsets (LEADER_EPOCH_DTYPE[n]), in file order;
 
-    With `data`, its bytes, no file is read.
-
-    Returns
-    -------
-    LEADER_EPOCH_DTYPE[n] or None
+    None if the file does not exist. With `data`, its bytes, no file is read.
     """
     entries = read_checkpoint(path, 2, data)
     if entries is None:
@@ -165,12 +146,9 @@ def node_id_of(properties: Mapping[str, str]) -> str:
 
 
 def read_topic_id(directory: Pathish) -> str | None:
-    """Read the topic id from the `partition.metadata` of a partition directory; None if the file does not exist.
+    """Read the topic id from the `partition.metadata` of a partition directory;
 
-    Raises
-    ------
-    SidecarError
-        The file cannot be parsed, or it has no valid topic id.
+    None if the file does not exist. Raises SidecarError if the file cannot be parsed, or has no valid topic id.
     """
     path = as_path(directory) / kf.PARTITION_METADATA
     properties = read_properties(path)
@@ -202,17 +180,10 @@ def encode_partition_metadata(topic_id: str) -> bytes:
 
 
 def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
-    """Convert a topic id to the text that Kafka writes: 22 characters of URL-safe base64.
+    """Convert a topic id to the text that Kafka writes:
 
-    Parameters
-    ----------
-    topic_id : str, bytes or uuid.UUID
-        Those characters, the 16 bytes, or a UUID.
-
-    Raises
-    ------
-    ValueError
-        It is not a topic id, or it is all zeros, which brokers take for no id.
+    22 characters of URL-safe base64. Takes those characters, the 16 bytes, or a UUID. Raises ValueError if it is none,
+    or all zeros, which brokers take for no id.
     """
     if isinstance(topic_id, uuid.UUID):
         topic_id = topic_id.bytes

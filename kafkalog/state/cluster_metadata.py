@@ -45,23 +45,10 @@ def read_cluster_metadata(
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
-    If a snapshot is damaged, the previous one is used. If a `.log` is damaged, the error is added to the findings,
-    and the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a
-    finding too. Records that are missing are `gaps` of the result: this is the one place that finds them.
-
-    Parameters
-    ----------
-    end_offset : int, optional
-        The state right before this offset.
-    end_timestamp : int, optional
-        The state right before this time, in ms.
-    with_credentials : bool
-        See `ClusterMetadata`.
-
-    Raises
-    ------
-    ValueError
-        The files do not go back as far as `end_offset` or `end_timestamp`.
+    If a snapshot is damaged, the previous one is used. If a `.log` is damaged, the error is added to the findings, and
+    the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a finding
+    too. Records that are missing are `gaps` of the result: this is the one place that finds them. The state is that
+    right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far.
     """
     directory = as_path(log_dir) / kf.METADATA_DIRECTORY
     try:
@@ -171,15 +158,8 @@ def read_metadata_file(
 ) -> tuple[int | None, int | None]:
     """Apply the records of one file with metadata records: a snapshot, or `bootstrap.checkpoint`.
 
-    Returns
-    -------
-    (first, last)
-        The types of the first and the last record, if they are control records.
-
-    Raises
-    ------
-    KafkalogError
-        The file is damaged. The records before the damage have been applied.
+    Returns the types of the first and the last record, None for those that are no control records. Raises KafkalogError
+    if the file is damaged, after the records before the damage have been applied.
     """
     kinds: list[int | None] = []
     for record in _records(path, limits):

@@ -54,10 +54,8 @@ class Truncation(NamedTuple):
 class LeaderEpochs:
     """Epochs and their start offsets, both strictly rising.
 
-    Parameters
-    ----------
-    entries : LEADER_EPOCH_DTYPE[n], optional
-        Entries of a checkpoint. Those that contradict a later entry are dropped, as when a broker loads the file.
+    Entries of a checkpoint (LEADER_EPOCH_DTYPE[n]) that contradict a later entry are dropped, as when a broker loads
+    the file.
     """
 
     def __init__(self, entries: npt.NDArray[np.void] | None = None) -> None:
@@ -114,13 +112,10 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the end of an epoch, as a leader does.
 
-        Notes
-        -----
         The latest epoch ends at the log end offset. For an epoch above all known ones, or -1, the response is
         undefined. An epoch below all known ones ends where the first begins. For an unknown epoch in between, the
-        response has the largest known epoch below it and the start of the next one.
-
-        Source: LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
+        response has the largest known epoch below it and the start of the next one. Source:
+        LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
         """
         if epoch == UNDEFINED or not self._entries or epoch > self._entries[-1][0]:
             return EpochEndOffset(UNDEFINED, UNDEFINED)
@@ -133,8 +128,6 @@ class LeaderEpochs:
     def truncation_for(self, follower_epoch: int, follower_end_offset: int, log_end_offset: int) -> Truncation:
         """Return where a follower with this last epoch and log end offset has to truncate.
 
-        Notes
-        -----
         Source: AbstractFetcherThread.getOffsetTruncationState, Kafka 4.3.
         """
         answer = self.end_offset_for(follower_epoch, log_end_offset)
@@ -147,12 +140,8 @@ class LeaderEpochs:
 def new_epochs(batches: BatchTable, latest: int) -> Epochs:
     """Return epochs of batches that are larger than all before, each with the base offset of its first batch.
 
-    Parameters
-    ----------
-    batches : BatchTable
-        In log order; messages before v2 have no epoch.
-    latest : int
-        The largest epoch before them, `UNDEFINED` for none.
+    Batches are in log order; messages before v2 have no epoch. `latest` is the largest epoch before them, `UNDEFINED`
+    for none.
     """
     if not len(batches) or int(batches.partition_leader_epoch.max()) <= latest:
         return []
@@ -165,14 +154,7 @@ def new_epochs(batches: BatchTable, latest: int) -> Epochs:
 def falling_epoch(batches: BatchTable, last: int, path: str) -> Finding | None:
     """Return a finding about the first batch whose epoch is below that of the batch before it, which no broker writes.
 
-    Parameters
-    ----------
-    batches : BatchTable
-        In log order; messages before v2 have no epoch.
-    last : int
-        The epoch of the batch before them, `UNDEFINED` for none.
-    path : str
-        Their segment.
+    `last` is the epoch of the batch before them, `UNDEFINED` for none; `path` is their segment.
     """
     rows = np.flatnonzero(batches.magic >= 2)
     epoch = batches.partition_leader_epoch[rows]
@@ -206,25 +188,12 @@ def epochs_of(segments: Iterable[Epochs]) -> Epochs:
 def merge(
     checkpointed: npt.NDArray[np.void] | None, found: Epochs, log_end_offset: int | None, *, covered_to: int = 0
 ) -> Epochs:
-    """Merge the epochs of the checkpoint file with those of the batches.
+    """Merge the epochs of the checkpoint file (LEADER_EPOCH_DTYPE[n] or None) with those of the batches.
 
-    Parameters
-    ----------
-    checkpointed : LEADER_EPOCH_DTYPE[n] or None
-        Entries of the file.
-    found : list of (epoch, start offset)
-        Epochs of the batches.
-    log_end_offset : int or None
-        Epochs that begin after it are left out; None to keep them.
-    covered_to : int
-        Offset after the last batch that has an epoch. Below it, no epoch can begin that is larger than all epochs of
-        the batches.
-
-    Notes
-    -----
-    If both have an epoch, the file's start offset is used unless it lies after the epoch's first batch: a leader is
-    elected before it writes. Epochs and start offsets both rise; where the two sources contradict each other, the
-    batches win.
+    Epochs that begin after `log_end_offset` are left out. `covered_to` is the offset after the last batch that has an
+    epoch: below it, no epoch can begin that is larger than all epochs of the batches. If both have an epoch, the file's
+    start offset is used unless it lies after the epoch's first batch: a leader is elected before it writes. Epochs and
+    start offsets both rise; where the two sources contradict each other, the batches win.
     """
     entries = [] if checkpointed is None else checkpointed.tolist()
     known = dict(found)

@@ -395,11 +395,8 @@ _PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", r
 def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
     """Read a file in Java's properties format.
 
-    Latin-1; `name=value`, `name: value` or `name value`; comments; a backslash at its end continues a line.
-
-    Notes
-    -----
-    Of several lines with one name, the last counts. Source: java.util.Properties.load.
+    Latin-1; `name=value`, `name: value` or `name value`; comments; a backslash at its end continues a line. Of several
+    lines with one name, the last counts. Source: java.util.Properties.load.
     """
     lines = re.split(r"\r\n|\r|\n", read_file(path, max_bytes=MAX_PROPERTIES_BYTES).decode("latin-1"))
     pairs: dict[str, object] = {}

@@ -44,8 +44,6 @@ class Reached(NamedTuple):
 class TransactionOutcomes:
     """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
 
-    Notes
-    -----
     Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
@@ -72,13 +70,9 @@ class TransactionOutcomes:
         return self
 
     def between(self, begin: int, stop: int) -> TransactionOutcomes:
-        """Return the outcomes that concern a part of the partition.
+        """Return the outcomes that concern a part of the partition, from log position `begin` up to `stop`.
 
-        Parameters
-        ----------
-        begin, stop : int
-            Log positions of its first byte and of the byte after its last. Those in the result count from the segment
-            of `begin`.
+        Positions in the result count from the segment of `begin`.
         """
         if self.is_by_offset:
             return self

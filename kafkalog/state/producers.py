@@ -47,23 +47,11 @@ class ProducerSnapshot:
 
 
 def read_snapshot(path: str | os.PathLike[str], *, may_go_on: bool = False) -> ProducerSnapshot:
-    """Read a producer snapshot.
+    """Read a producer snapshot; with `may_go_on`, bytes may follow the entries: a broker does not read them.
 
-    Parameters
-    ----------
-    may_go_on : bool
-        Whether bytes may follow the entries: a broker does not read them.
-
-    Raises
-    ------
-    SidecarError
-        `snapshot_version`, `snapshot_crc` or `snapshot_size`: the version is not 1, the checksum is wrong, or the size
-        does not match the number of entries.
-
-    Notes
-    -----
     ``i16 version | u32 crc | i32 n | n x 46 bytes``. The CRC-32C covers everything after itself, so not the version.
-    Source: ProducerStateManager.readSnapshot, Kafka 4.3.
+    Raises SidecarError: `snapshot_version`, `snapshot_crc` or `snapshot_size`. Source:
+    ProducerStateManager.readSnapshot, Kafka 4.3.
     """
     data = read_file(path, max_bytes=MAX_SNAPSHOT_BYTES)
     entries = parse_snapshot(data, path, may_go_on=may_go_on)
@@ -134,18 +122,10 @@ def newest_snapshot(
     report: Callable[[KafkalogError], object] = lambda error: None,
     wanted: Callable[[int], bool] = lambda offset: True,
 ) -> ProducerSnapshot | None:
-    """Return the newest readable snapshot of a partition with an offset from `first` to `last`; None if none.
+    """Return the newest readable snapshot of a partition with an offset from `first` to `last`, both included;
 
-    Parameters
-    ----------
-    directory : pathlib.Path
-    first, last : int
-        Range of offsets, both included.
-    report : callable
-        Called with the error about each newer snapshot that cannot be read. A broker deletes such a snapshot and uses
-        an older one.
-    wanted : callable
-        Returns whether the snapshot of an offset may be used.
+    None if none. `report` gets the error about each newer one that cannot be read: a broker deletes it and uses an
+    older one. `wanted` returns whether the snapshot of an offset may be used.
     """
     for path in sorted(directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
         offset = kf.parse_base_offset(path.name)
@@ -160,15 +140,10 @@ def newest_snapshot(
 def with_markers(
     window: Window, batches: BatchTable, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[BatchTable, npt.NDArray[np.int32]]:
-    """Decode the control records of batches; returns the batches, and the coordinator epoch of each (int32[n]).
+    """Decode the control records of batches;
 
-    Parameters
-    ----------
-    window : Window
-        Must have its bytes.
-    batches : BatchTable
-        Rows of the window. Their `control_type` is set in place, also for compressed control batches.
-    limits : Limits
+    returns the batches, and the coordinator epoch of each (int32[n]). The window must have its bytes. `control_type` is
+    set in place, also for compressed control batches.
     """
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
     control = np.flatnonzero(batches.is_control)
@@ -182,21 +157,10 @@ def with_markers(
 def read_markers(
     window: Window, batches: BatchTable, rows: npt.NDArray[np.int64], *, limits: Limits = DEFAULT_LIMITS
 ) -> Markers:
-    """Decode control batches, including compressed ones. Checksums are not compared.
+    """Decode the control batches at `rows`, including compressed ones; the window must have its bytes.
 
-    Parameters
-    ----------
-    window : Window
-        Must have its bytes.
-    batches : BatchTable
-        Batches of the window.
-    rows : int64[m]
-        Row numbers of the control batches in `batches`.
-
-    Notes
-    -----
-    Key: ``i16 version | i16 type``; value: ``i16 version | i32 coordinatorEpoch``.
-    Source: ControlRecordType.parseTypeId, EndTransactionMarker.deserialize, Kafka 4.3.
+    Checksums are not compared. Key: ``i16 version | i16 type``; value: ``i16 version | i32 coordinatorEpoch``. Source:
+    ControlRecordType.parseTypeId, EndTransactionMarker.deserialize, Kafka 4.3.
     """
     kinds = np.full(rows.size, kf.NO_CONTROL_RECORD, np.int16)
     epochs = np.full(rows.size, kf.NO_EPOCH, np.int32)
@@ -226,28 +190,13 @@ def read_markers(
 class ProducerState:
     """The producers of a partition after the batches passed to `update` so far, in log order.
 
-    Parameters
-    ----------
-    snapshot : ProducerSnapshot, optional
-        Initial state, as when a broker loads it.
-    now_ms, expiration_ms : int, optional
-        Producers of the snapshot that have been idle for `expiration_ms` at `now_ms` are left out, unless they have a
-        transaction open; default: none.
-
-    Attributes
-    ----------
-    transactions : TransactionReplay
-
-    Notes
-    -----
-    A new producer has epoch, coordinator epoch and timestamp -1 and no batch. A batch of records sets epoch, batch
-    (last sequence, last offset, offset delta) and timestamp. A marker sets epoch, coordinator epoch and timestamp. A
-    change of the epoch clears the batch.
+    Producers of the initial `snapshot` that have been idle for `expiration_ms` at `now_ms` are left out, unless they
+    have a transaction open. A new producer has epoch, coordinator epoch and timestamp -1 and no batch. A batch of
+    records sets epoch, batch (last sequence, last offset, offset delta) and timestamp. A marker sets epoch, coordinator
+    epoch and timestamp. A change of the epoch clears the batch.
 
     A snapshot's entries are in the order of a Java ``HashMap<Long, ...>``: by bucket, and within a bucket in the order
-    of insertion.
-
-    Source: ProducerAppendInfo.append, ProducerStateEntry.update, ProducerStateManager, Kafka 4.3.
+    of insertion. Source: ProducerAppendInfo.append, ProducerStateEntry.update, ProducerStateManager, Kafka 4.3.
     """
 
     def __init__(
@@ -284,19 +233,10 @@ class ProducerState:
         log_position: npt.NDArray[np.int64] | None = None,
         coordinator_epoch: npt.NDArray[np.int32] | None = None,
     ) -> npt.NDArray[np.void]:
-        """Update the state with the next batches.
+        """Update the state with the next batches;
 
-        Parameters
-        ----------
-        log_position : int64[n], optional
-            See `TransactionReplay.update`.
-        coordinator_epoch : int32[n], optional
-            Coordinator epochs of the markers among them (`with_markers`); default: unchanged.
-
-        Returns
-        -------
-        ENDED_DTYPE[k]
-            The transactions that ended. A broker adds the aborted ones to its transaction index.
+        returns the transactions that ended (ENDED_DTYPE[k]). `log_position` is as in `TransactionReplay.update`,
+        `coordinator_epoch` (int32[n]) as `with_markers` returns it; default: unchanged.
         """
         rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
         if not rows.size:

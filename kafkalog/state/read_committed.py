@@ -38,13 +38,8 @@ class CommittedWindow:
 class ReadCommitted:
     """Selects the committed batches of a partition's windows, fed one after another.
 
-    Parameters
-    ----------
-    outcomes : OutcomeLearner or TransactionOutcomes
-        With a learner, headers are read ahead of the windows as far as needed; with outcomes that were learned before,
-        nothing is.
-    check_crcs : bool
-        Whether batches with a wrong checksum count as damaged. They stay in, so that decoding reports them.
+    With a learner, headers are read ahead of the windows as far as needed; with outcomes that were learned before,
+    nothing is. With `check_crcs`, batches with a wrong checksum stay in, so that decoding reports them.
     """
 
     def __init__(self, outcomes: OutcomeLearner | TransactionOutcomes, *, check_crcs: bool = True) -> None:
@@ -60,14 +55,9 @@ class ReadCommitted:
     def select_committed(
         self, replay: ReplayWindow, start_offset: int | None = None, end_offset: int | None = None
     ) -> CommittedWindow:
-        """Select the batches of a window that a consumer gets.
+        """Select the batches of a window, after that of the last call, that a consumer gets.
 
-        Parameters
-        ----------
-        replay : ReplayWindow
-            A window after that of the last call.
-        start_offset, end_offset : int, optional
-            Range of offsets of interest. Batches before it are still replayed, to know which transactions are open.
+        Batches before the range of offsets of interest are still replayed, to know which transactions are open.
         """
         batches = replay.window.batches
         first, n = _wanted_rows(batches, start_offset, end_offset)

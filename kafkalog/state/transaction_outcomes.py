@@ -52,29 +52,12 @@ class _DamagedEnd(NamedTuple):
 
 
 class OutcomeLearner:
-    """Learns how transactions ended from the batch headers of a partition.
+    """Learns how transactions ended from the batch headers of a partition, whose segments are `paths`.
 
-    Parameters
-    ----------
-    paths : sequence of str
-        The segments, for messages.
-    ahead : callable
-        ``ahead(reached)`` yields the windows of the partition after the position reached, and skips damage.
-    on_corruption : {"raise", "stop", "skip"}
-    check_crcs : bool
-        Whether batches with a wrong checksum count as damaged.
-    is_whole : bool
-        Whether the log ends where the last segment does.
-    indexed : callable
-        Returns the entries of the transaction index of a segment, by its number.
+    ``ahead(reached)`` yields the windows of the partition after the position reached, and skips damage. `is_whole` is
+    whether the log ends where the last segment does. `indexed` returns the entries of the transaction index of a
+    segment, by its number. `outcomes` has everything known so far.
 
-    Attributes
-    ----------
-    outcomes : LearnedOutcomes
-        What is known so far.
-
-    Notes
-    -----
     Damaged bytes may have contained a marker. So the outcome of a transaction that is open there is unknown, unless the
     damage is one batch that is larger than any marker and fills the gap in the offsets by itself. If an outcome is
     unknown, ``raise`` raises; ``stop`` ends, like a broker's recovery, at the last stable offset of the log before the
@@ -138,12 +121,9 @@ class OutcomeLearner:
         )
 
     def learn_more(self) -> None:
-        """Learn from the batches that were added to the log since the last call.
+        """Learn from the batches that were added to the log since the last call;
 
-        Raises
-        ------
-        KafkalogError
-            The outcome of a transaction cannot be determined.
+        raises KafkalogError for an unknown outcome.
         """
         try:
             self._read_on(None)

@@ -90,11 +90,7 @@ class TransactionEpochs:
     """Finds transactions in which the producer epoch changes, in the batches passed to `feed` one after the other.
 
     A coordinator ends a transaction of a producer before it lets a newer epoch write, so a marker is missing there.
-
-    Attributes
-    ----------
-    heads : dict of int to EpochChange
-        The first batch of each producer, unless it is a marker; `before` is -1.
+    `heads` has the first batch of each producer, unless it is a marker; `before` is -1.
     """
 
     def __init__(self) -> None:
@@ -159,17 +155,9 @@ class TransactionEpochs:
 class TransactionReplay:
     """The transactions of a partition after the batches passed to `update` so far.
 
-    Parameters
-    ----------
-    limits : Limits
-        `max_open_transactions` bounds the memory.
-
-    Notes
-    -----
     A *log position* is any number that rises from batch to batch, such as the position in the file, with the number of
-    the segment in the higher bits. Offsets are not used, because in a damaged log they may fall.
-
-    Source: ProducerAppendInfo.append, ProducerStateManager.lastStableOffset and completeTxn, Kafka 4.3.
+    the segment in the higher bits. Offsets are not used, because in a damaged log they may fall. Source:
+    ProducerAppendInfo.append, ProducerStateManager.lastStableOffset and completeTxn, Kafka 4.3.
     """
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -222,27 +210,12 @@ class TransactionReplay:
         *,
         rows: npt.NDArray[np.int64] | None = None,
     ) -> npt.NDArray[np.void]:
-        """Replay the next batches.
+        """Replay the next batches, or their `rows`; returns the transactions that ended (ENDED_DTYPE[k]), in order.
 
-        Parameters
-        ----------
-        batches : BatchTable
-            The `control_type` of compressed control batches has to be filled in. Any type other than ABORT and COMMIT
-            (-2 included) counts as a marker of unknown outcome.
-        log_position : int64[n], optional
-            Default: the position of each batch.
-        rows : int64[m], optional
-            Row numbers to replay; default: `rows_of_transactions`.
-
-        Returns
-        -------
-        ENDED_DTYPE[k]
-            The transactions that ended, in the order of their markers. A marker without a transaction ends none.
-
-        Raises
-        ------
-        LimitExceededError
-            More than `limits.max_open_transactions` are open.
+        The `control_type` of compressed control batches has to be filled in. Any type other than ABORT and COMMIT (-2
+        included) counts as a marker of unknown outcome. A marker without a transaction ends none. `log_position`
+        (int64[n]) is by default the position of each batch. Raises LimitExceededError if more than
+        `limits.max_open_transactions` are open.
         """
         rows = rows_of_transactions(batches) if rows is None else rows
         if not rows.size:
@@ -289,12 +262,9 @@ class TransactionReplay:
         return ended
 
     def abort(self, producer_id: int, offset: int, log_position: int) -> npt.NDArray[np.void]:
-        """End the open transaction of a producer as aborted, by a marker that was at an offset and is gone.
+        """End the open transaction of a producer as aborted (ENDED_DTYPE[1]), by a marker at an offset that is gone.
 
-        Returns
-        -------
-        ENDED_DTYPE[1]
-            `end_position` is `log_position`, that of the next batch.
+        `log_position` is that of the next batch.
         """
         ended = np.zeros(1, ENDED_DTYPE)
         first_offset, start = self._open.pop(producer_id)
@@ -304,17 +274,10 @@ class TransactionReplay:
         return ended
 
     def give_up(self, offset: int, log_position: int) -> npt.NDArray[np.void]:
-        """End all open transactions with an unknown outcome: their markers may be in a part that could not be read.
+        """End all open transactions (ENDED_DTYPE[k]) with an unknown outcome:
 
-        Parameters
-        ----------
-        offset, log_position : int
-            Offset and position of the next batch that could be read.
-
-        Returns
-        -------
-        ENDED_DTYPE[k]
-            In the order in which they began; `last_offset` and `last_stable_offset` are `offset`.
+        bytes that could not be read may have their markers. `offset` and `log_position` are those of the next batch
+        that could be read. `last_offset` and `last_stable_offset` become `offset`.
         """
         ended = np.zeros(len(self._open), ENDED_DTYPE)
         if self._open:

@@ -144,14 +144,7 @@ class Evidence:
     ) -> Evidence:
         """Read the files.
 
-        Parameters
-        ----------
-        partition : Partition
-            Lists all segments of its directory.
-        segments : sequence of SegmentContents
-            Of each segment, in order.
-        names : sequence of str
-            Names of all files in the directory.
+        `segments` has the contents of each segment of the partition in order, `names` lists all files.
         """
         if state.is_live:
             return cls(names, state, {}, [], [], None, None, {})

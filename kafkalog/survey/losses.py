@@ -178,14 +178,7 @@ def survey(
 ) -> Survey:
     """Find missing segments and missing offsets.
 
-    Parameters
-    ----------
-    partition : Partition
-        Lists all segments of its directory.
-    segments : sequence of SegmentContents
-        What each segment contains, in order.
-    names : sequence of str
-        Names of all files in the directory.
+    `segments` has the contents of each segment of the partition in order, `names` lists all files.
     """
     evidence = Evidence.of(partition, segments, state, names)
     found = Survey(evidence)
@@ -341,19 +334,9 @@ def _leftover(partition: Partition, name: str) -> Finding:
 
 
 def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentContents, list[Finding]]:
-    """Read what a segment contains, damage or not.
+    """Read the contents of a segment, damage or not, and the loss if a broker cuts it at `start`.
 
-    Parameters
-    ----------
-    start : int
-        Where a broker cuts the segment.
-
-    Returns
-    -------
-    SegmentContents
-        Of the whole segment.
-    list of Finding
-        The damage from `start` on, and one finding about the intact batches there: together, what the cut loses.
+    The findings are the damage from `start` on, and one about the intact batches there.
     """
     path, base = str(segment.path), segment.base_offset
     contents = SegmentContents(path, base, base - 1, segment.size_in_bytes)

@@ -26,13 +26,10 @@ _WINDOW_BYTES = 2**20
 def end_as_loaded(segment: Segment) -> int:
     """The log end offset that a broker finds in its last segment without recovering it.
 
-    It begins at the last entry of the offset index, padding or not, and reads headers without any check. If it does
-    not find the offset of that entry, the log ends where the segment begins, and new records take the old offsets.
-
-    Raises
-    ------
-    CorruptionError
-        A size is too small, as in zeros, or a v0 or v1 message cannot be decompressed: the broker does not start.
+    It begins at the last entry of the offset index, padding or not, and reads headers without any check. If it does not
+    find the offset of that entry, the log ends where the segment begins, and new records take the old offsets. Raises
+    CorruptionError where the broker does not start: a size is too small, as in zeros, or a v0 or v1 message cannot be
+    decompressed.
     """
     target, start = _last_entry(segment)
     with segment.open() as source:

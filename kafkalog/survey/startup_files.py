@@ -63,16 +63,10 @@ class FileNames:
 
 
 def file_names(directory: Path) -> FileNames:
-    """List what a broker does with the files of a partition before it loads the segments.
+    """List the changes that a broker makes to the files of a partition before it loads the segments.
 
-    Raises
-    ------
-    ReadError
-        The directory cannot be read.
-
-    Notes
-    -----
-    Source: LogLoader.load, LogLoader.removeTempFilesAndCollectSwapFiles, LogFileUtils.offsetFromFile, Kafka 4.3.
+    Raises ReadError if the directory cannot be read. Source: LogLoader.load,
+    LogLoader.removeTempFilesAndCollectSwapFiles, LogFileUtils.offsetFromFile, Kafka 4.3.
     """
     try:
         with os.scandir(directory) as entries:

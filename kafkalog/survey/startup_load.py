@@ -54,27 +54,9 @@ class RootOffsets:
 class LoadPlan:
     """How a broker loads a partition directory.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory.
-    offsets : RootOffsets
-        The checkpoints of its log dir.
-    ignores_recovery_point : bool
-        Whether all segments are recovered, whatever the checkpoint says.
-    is_clean : bool
-        Whether the log dir was shut down cleanly, so that only segments without an index are recovered.
-
-    Attributes
-    ----------
-    partition : Partition
-        Its segments, `.swap` files included.
-    log_start : int
-        The checkpointed log start offset, 0 if there is none.
-    unread : list of str
-        Names of `.log` files such as `0.log`: a broker takes their offset, and opens the file of 20 digits.
-    negative_start : int
-        A negative one with which a broker would begin a log; 0 in a log that has a segment.
+    `partition` has its segments, `.swap` files included, and `log_start` is the checkpointed log start offset, 0 if
+    there is none. After a clean shutdown (`is_clean`) only segments without an index are recovered; with
+    `ignores_recovery_point` all are.
     """
 
     def __init__(
@@ -239,12 +221,10 @@ class LoadPlan:
 
 
 class _NamedSegment(Segment):
-    """A segment that has indexes under other names than its own: only some of its files still end in `.swap`.
+    """A segment that has indexes under other names than its own:
 
-    Parameters
-    ----------
-    names : mapping of str to str
-        The names that a broker gives to files before it loads them, and those that they have now.
+    only some of its files still end in `.swap`. `names` maps the names that a broker gives to files before it loads
+    them to those that they have now.
     """
 
     def __init__(self, path: Path, *, names: Mapping[str, str], **options: Any) -> None:

@@ -73,22 +73,9 @@ def root_problems(
     directories: Callable[[Path], Iterable[Path | Finding]] = partition_directories,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[StartProblem]:
-    """Return why a broker does not start on log dirs, except for the contents of partitions.
+    """Return why a broker does not start on its log dirs, in the order of its reads, partitions left out.
 
-    Parameters
-    ----------
-    roots : sequence of Path
-        The log dirs of one broker.
-    node_id : str, optional
-        `node.id` of the broker's configuration.
-    directories : callable
-        Lists a log dir: `partition_directories`, or what it returned before.
-    limits : Limits
-
-    Returns
-    -------
-    list of StartProblem
-        In the order in which a broker reads the files.
+    `node_id` is of its configuration, and `directories` lists a log dir.
     """
     found = [*_identity_problems(roots, node_id)]
     for root in roots:

@@ -52,19 +52,8 @@ class _Batches:
 class CleanerPass:
     """A pass over a partition.
 
-    Parameters
-    ----------
-    now_ms : int
-        The cleaner's clock.
-    delete_retention_ms : int
-        The topic's `delete.retention.ms`.
-
-    Attributes
-    ----------
-    is_changed : bool
-        Whether any batch has changed or is gone since this was last set.
-    n_records_before, n_records : int
-        Records of users, before and after.
+    `is_changed` is whether any batch has changed or is gone since this was last set; `n_records_before` and `n_records`
+    count records of users.
     """
 
     def __init__(
@@ -83,15 +72,7 @@ class CleanerPass:
         return self._facts.aborted[np.isin(self._facts.aborted["last_offset"], ended)]
 
     def clean(self, window: Window, *, keeps_old_tombstones: bool, path: str) -> Iterator[Window]:
-        """Yield what stays of a window.
-
-        Parameters
-        ----------
-        keeps_old_tombstones : bool
-            Whether tombstones of formats v0 and v1 stay.
-        path : str
-            Path of the `.log`, for messages.
-        """
+        """Yield the batches of a window that stay. `keeps_old_tombstones` is about formats v0 and v1."""
         batches = self._batches(window, keeps_old_tombstones)
         n, first = len(window.batches), 0
         # control batches are decoded, too: one that gets a delete horizon is written again

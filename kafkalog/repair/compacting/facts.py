@@ -57,17 +57,7 @@ class CleanerFacts:
     ) -> CleanerFacts:
         """Read the segments that are to be cleaned.
 
-        Parameters
-        ----------
-        outcomes : TransactionOutcomes
-            Of the whole partition.
-        progress : callable
-            Called with the number of bytes read since the last call.
-
-        Raises
-        ------
-        KafkalogError
-            They are damaged.
+        `outcomes` is of the whole partition. Raises KafkalogError if a segment is damaged.
         """
         aborted = _aborted(segments, outcomes)
         latest = LatestOffsets()

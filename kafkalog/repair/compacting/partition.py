@@ -33,16 +33,7 @@ _MAX_LONG: Final = 2**63 - 1
 class PartitionCompaction:
     """Compacts one partition.
 
-    Parameters
-    ----------
-    config : LogConfig
-        Settings of the topic.
-    now_ms : int
-        The cleaner's clock.
-    n_passes : int
-        Each pass after the first comes `delete.retention.ms` later.
-    progress : callable
-        Called with the number of bytes read since the last call.
+    `now_ms` is the cleaner's clock, and `progress` gets the number of bytes read since the last call.
     """
 
     def __init__(

@@ -27,23 +27,9 @@ from kafkalog.system_topics.groups import groups
 
 
 class CutPartitions:
-    """The partitions under a path, and where their changed files go.
+    """The partitions under a path, a log dir or a partition directory, and where their changed files go.
 
-    Parameters
-    ----------
-    path : path-like
-        A log dir or a partition directory.
-    in_place : type
-        See `Placement.enter`.
-    report : RecoveryReport, optional
-        To be filled; default: a new one.
-
-    Attributes
-    ----------
-    is_partition : bool
-        Whether `path` is a partition directory.
-    log_dir : Path
-        The log dir, or the directory of the partition.
+    `log_dir` is the directory above a partition that was named.
     """
 
     def __init__(

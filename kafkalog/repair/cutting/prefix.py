@@ -7,13 +7,7 @@ from kafkalog.storage.source import ByteSource
 
 
 class SegmentPrefix(Segment):
-    """A segment without the bytes from a position on.
-
-    Parameters
-    ----------
-    end : int
-        Position of the first batch that does not count.
-    """
+    """A segment without the bytes from `end` on, the position of a batch."""
 
     def __init__(self, segment: Segment, end: int) -> None:
         self._end = end
@@ -29,16 +23,8 @@ class SegmentPrefix(Segment):
 def position_of(segment: Segment, offset: int) -> int:
     """Position of the first batch that reaches an offset; the size of the segment if none does.
 
-    A batch that begins before the offset and reaches it counts, too: batches are removed whole.
-
-    Raises
-    ------
-    KafkalogError
-        The segment is damaged before it.
-
-    Notes
-    -----
-    Source: LogSegment.truncateTo, LogSegment.translateOffset, Kafka 4.3.
+    A batch that begins before the offset and reaches it counts, too: batches are removed whole. Raises KafkalogError if
+    the segment is damaged before it. Source: LogSegment.truncateTo, LogSegment.translateOffset, Kafka 4.3.
     """
     found = int(segment.find_offsets([offset])["position"][0])
     return segment.size_in_bytes if found < 0 else found

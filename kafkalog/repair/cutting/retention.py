@@ -27,13 +27,7 @@ _MOST_NAMES: Final = 8  # of topics in a note
 
 @dataclass(frozen=True, slots=True)
 class RetentionOptions:
-    """What is deleted; exactly one of the first three, or both of the first two.
-
-    Raises
-    ------
-    ValueError
-        These do not go together.
-    """
+    """The rule of deletion: exactly one of the first three, or both of the first two. Raises ValueError for others."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
@@ -72,11 +66,9 @@ def choose(
 ) -> dict[LoadPlan, int]:
     """Return how many of the first segments of each partition go.
 
-    Notes
-    -----
     Only topics with a `delete` policy lose records by it. A topic counts as compacted by the cluster's metadata, the
-    `config`, or the cleaner's checkpoint. Internal topics are left alone, except by their own settings.
-    No segment goes that holds offsets from the high watermark on. `free` never takes the last segment.
+    `config`, or the cleaner's checkpoint. Internal topics are left alone, except by their own settings. No segment goes
+    that holds offsets from the high watermark on. `free` never takes the last segment.
     """
     cluster = Cluster(
         read_cluster_metadata(log_dir), None, None if options.config is None else read_properties_file(options.config)

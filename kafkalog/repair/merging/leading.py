@@ -76,10 +76,7 @@ class Comparison(NamedTuple):
 class MergedLog:
     """The log of the leader, to which other replicas are added.
 
-    Attributes
-    ----------
-    rows : ROW_DTYPE[n]
-        The batches, in order. `is_after_loss` says that some may be missing before.
+    `rows` (ROW_DTYPE[n]) has its batches in order; `is_after_loss` is whether some may be missing before.
     """
 
     def __init__(self, leader: Replica) -> None:

@@ -218,13 +218,7 @@ def _common_topic_id(group: list[Partition], note: Callable[[Finding], object]) 
 
 
 class _PartitionMerge:
-    """Merges the copies of one partition.
-
-    Parameters
-    ----------
-    note : callable
-        Called with each finding.
-    """
+    """Merges the copies of one partition."""
 
     def __init__(self, replicas: list[Replica], output: str, note: Callable[[Finding], object]) -> None:
         self._replicas, self._note = replicas, note

@@ -16,14 +16,10 @@ from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS
 
 
 def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: bool) -> dict[str, bytes]:
-    """The files of a log dir that have to be written after its partitions were recovered, the marker last.
+    """The files of a log dir to write after its partitions were recovered, the marker last.
 
-    Parameters
-    ----------
-    ends : dict of TopicPartition to int
-        Log end offsets of the recovered partitions: all before is on disk.
-    is_clean : bool
-        Whether every partition was recovered, so that the marker may exist.
+    `ends` has their log end offsets: all before is on disk. `is_clean` is whether every partition was recovered, so
+    that the marker may exist.
     """
     files: dict[str, bytes] = {}
     try:

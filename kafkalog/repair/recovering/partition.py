@@ -86,13 +86,7 @@ class PartitionRecovery:
         self.output.write(final_name(path.name), data)
 
     def finish(self) -> PartitionPlan:
-        """Make the remaining changes, and commit all of them.
-
-        Raises
-        ------
-        KafkalogError
-            A file cannot be read or written; nothing is changed.
-        """
+        """Make the remaining changes, and commit all of them. After a KafkalogError nothing is changed."""
         report = self._empty_report()
         problem = self.problem()
         if problem is not None:
@@ -249,13 +243,7 @@ class PartitionRecovery:
         return None
 
     def _cut_logs(self, report: PartitionPlan) -> None:
-        """Cut the damaged logs, and remove those that lie past damage.
-
-        Raises
-        ------
-        CorruptionError
-            A broker does not start.
-        """
+        """Cut the damaged logs, and remove those after damage. Raises CorruptionError if a broker does not start."""
         found = {one.segment.base_offset: one for work in self.lone for one in _recovered(work)}
         main = [] if self.main is None else self.main.found
         found |= {one.segment.base_offset: one for one in main}

@@ -202,16 +202,8 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
 class RecoveryRun(Target):
     """Recovers partitions one after the other, while segments are read ahead.
 
-    Parameters
-    ----------
-    report : RecoveryReport
-        Rows and findings are added to it.
-    make_output : callable
-        Returns the output of a partition.
-    cluster : Cluster, optional
-        The settings of the broker, if they are known.
-    is_replayed : bool
-        Whether producers are replayed, for their snapshots and transaction indexes, which may take earlier segments.
+    Without `is_replayed`, producers are not replayed for their snapshots and transaction indexes, which may take
+    earlier segments.
     """
 
     def __init__(

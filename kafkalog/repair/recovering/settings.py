@@ -83,13 +83,9 @@ class Cluster:
 
 
 def compacted_by(topic: str, cleaned: Collection[str]) -> str:
-    """What shows that a topic was compacted, if its `cleanup.policy` is not known; "" if nothing does.
+    """The evidence that a topic was compacted, if its `cleanup.policy` is not known;
 
-    Parameters
-    ----------
-    topic : str
-    cleaned : collection of str
-        The topics in the cleaner's checkpoint.
+    "" if there is none. `cleaned` has the topics of the cleaner's checkpoint.
     """
     if topic in COMPACTED:
         return "brokers create it so"
@@ -113,18 +109,10 @@ def first_dirty(partition: Partition) -> int:
 def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
     """Return by which setting retention deletes each of the first segments; shorter than `sizes` if some stay.
 
-    Parameters
-    ----------
-    sizes, newest : sequence of int
-        Bytes of each segment in order, and the largest timestamp in it, as a broker knows it, ms.
-    config : LogConfig
-    now_ms : int
-
-    Notes
-    -----
-    A broker applies both rules again and again, each from the first segment to the first one that stays. So it goes on
-    while either applies. The last one goes, too: a broker begins a new one.
-    All records count as replicated. Source: UnifiedLog.deleteOldSegments, Kafka 4.3.
+    `newest` has the largest timestamp of each segment as a broker knows it, ms. A broker applies both rules again and
+    again, each from the first segment to the first one that stays, so this continues while either applies. The last one
+    goes, too: a broker begins a new one. All records count as replicated. Source: UnifiedLog.deleteOldSegments, Kafka
+    4.3.
     """
     found: list[Retention] = []
     if "delete" not in config.cleanup_policy:

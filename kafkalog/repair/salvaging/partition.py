@@ -60,10 +60,7 @@ _ZEROS: Final = memoryview(bytes(COPY_BYTES))
 class Quarantine:
     """The file that gets lost and suspect bytes, in the order of the log.
 
-    Parameters
-    ----------
-    create : callable
-        Returns the file; called before the first bytes. None in a dry run.
+    `create` returns it, and is called before the first bytes; it is None in a dry run.
     """
 
     def __init__(self, create: Callable[[], StagedFile] | None) -> None:
@@ -136,16 +133,9 @@ class SalvageOutput(NamedTuple):
 
 
 class PartitionSalvage:
-    """Salvages one partition.
+    """Salvages one partition, and fills in its report.
 
-    Parameters
-    ----------
-    only : frozenset of int or None
-        Base offsets of the segments to save; all if None.
-    report : SalvagedPartition
-        Is filled in.
-    note : callable
-        Called with each finding.
+    `only` has the base offsets of the segments to save, None for all. `note` is called with each finding.
     """
 
     def __init__(
@@ -463,16 +453,9 @@ def _count(
 ) -> tuple[int | None, Certainty | None, int | None, int]:
     """Return how many records a hole lost, how certain that is, where it ends, and where its headers say it ends.
 
-    Parameters
-    ----------
-    heads : list of bytes
-        The first bytes of the ranges that were lost.
-    begin, end : int, int or None
-        Offsets that the hole may have held.
-    known_end : int or None
-        Where another file says that the log ended, at least; for a hole at the end, whose `end` is None.
-    is_linked : bool
-        Whether each range is one damaged batch. Otherwise there may be more batches than headers.
+    `heads` are the first bytes of the lost ranges, and `begin` to `end` the offsets that the hole may have held. At the
+    end of the log `end` is None, and `known_end` is where another file says that the log ended, at least. Unless
+    `is_linked`, a range may be more than one damaged batch, so there may be more batches than headers.
     """
     if end is not None and end <= begin:
         return 0, "exact", end, end

@@ -184,12 +184,9 @@ def read_intact(
     end: npt.NDArray[np.int64],
     n_batches: npt.NDArray[np.integer[Any]],
 ) -> Iterator[tuple[Window, int, int]]:
-    """Like `gather`, with the batches, of which each range has `n_batches`.
+    """Like `gather`, with the batches, of which each range has `n_batches`;
 
-    Raises
-    ------
-    FileChangedError
-        They are not intact any more.
+    raises FileChangedError if one is not intact now.
     """
     for data, first, last in gather(source, start, end):
         window = Window(data, 0, whole_batches(data, 0))
@@ -235,16 +232,9 @@ def file_positions(
 
 
 def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
-    """Why a range of bytes is lost, by its first bytes.
+    """Why a range of bytes is lost, by its first bytes:
 
-    Parameters
-    ----------
-    head : bytes
-        The first 17 bytes, or fewer.
-    n_bytes, left : int
-        Size of the range, and bytes from its start to the end of the file.
-    is_zero : bool
-        Whether all bytes are zeros.
+    `head` has 17, or fewer. `left` is the size from its start to the end of the file.
     """
     if is_zero:
         return Reason.ZERO_FILL
@@ -277,14 +267,10 @@ def undecodable(
     *,
     before: int | None = None,
 ) -> list[Finding]:
-    """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded.
+    """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded;
 
-    Their checksums are right, or are compared elsewhere. A batch that is larger than the limits allow is no damage.
-
-    Parameters
-    ----------
-    before : int, optional
-        The last offset before the batches.
+    `before` is the last offset before. Their checksums are right, or are compared elsewhere. A batch that is larger
+    than the limits allow is no damage.
     """
     everything = Selection(include_control=True)
     found = hidden_records(window.batches, path)

@@ -54,22 +54,9 @@ def choose(
 ) -> Choice:
     """Choose the batches that agree with each other.
 
-    Parameters
-    ----------
-    source : ByteSource
-    found : Found
-        Runs from `find_batches`, joined.
-    base_offset, end_offset : int
-        Offsets that the segment may hold, half-open.
-    epochs : list of (epoch, start offset)
-        Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
-    witnesses : callable
-        Returns the evidence of other files about the end of the segment.
-
-    Returns
-    -------
-    Choice
-        Linked rows are in neither of its two parts.
+    `found` has joined runs, `base_offset` to `end_offset` are the offsets that the segment may hold, `epochs` is the
+    content of `leader-epoch-checkpoint`, and `witnesses` returns the evidence about the end of the segment. Linked rows
+    are in neither part of the result.
     """
     agreement = agreeing(source, found, base_offset=base_offset, end_offset=end_offset, limits=limits)
     runs, keep = agreement.runs, agreement.is_kept.copy()
