@@ -39,12 +39,7 @@ class Density(NamedTuple):
 
 
 class GapMeter:
-    """Detects missing offsets in a segment from intact batches, since a damaged header may show false gaps.
-
-    Attributes
-    ----------
-    has_gaps : bool
-    """
+    """Detects missing offsets in a segment from intact batches, since a damaged header may show false gaps."""
 
     def __init__(self, base_offset: int) -> None:
         self.has_gaps = False
@@ -69,28 +64,11 @@ def is_compacted(
     end: int,
     segments: Callable[[], Iterable[Density]],
 ) -> bool | None:
-    """Whether the log cleaner explains that no segment holds the offsets before `end`.
+    """Whether the log cleaner explains that no segment holds the offsets before `end`; None if the files do not tell.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory.
-    key, kind : TopicPartition or None, str or None
-        From the name of the directory.
-    end : int
-        The base offset of the segment after the gap.
-    segments : callable
-        Returns the densities of all segments of the directory, in order. Called only if cheaper evidence does not
-        decide.
+    `end` is the base offset of the segment after the gap, `key` and `kind` are from the name of the directory.
+    `segments` returns the densities of all segments in order, and is called only if cheaper evidence does not decide.
 
-    Returns
-    -------
-    bool or None
-        True: the cleaner has been there, or the topic is compacted. False: nothing was compacted, so a segment is
-        missing. None: the files do not tell.
-
-    Notes
-    -----
     A broker's cleaner stores its progress. A follower copies the gaps of a compacted leader, so gaps inside segments
     show compaction even if its own cleaner has never run. The cleaner of a running broker replaces segments before it
     stores its progress.

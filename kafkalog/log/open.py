@@ -199,16 +199,9 @@ def partitions_of(
 ) -> Iterator[Partition | KafkalogError]:
     """Yield the selected partitions in order; for one that cannot be opened, yield the error instead.
 
-    Parameters
-    ----------
-    opened : LogDir, Partition or Segment
-        A segment counts as a partition of one segment.
-    topics, partitions, internal
-        See `LogDir.select`.
-    among : collection of TopicPartition, optional
-        Only these partitions of a log dir.
-    set_apart : bool
-        Whether to include directories that a broker has renamed (`LogDir.set_apart`), after the others.
+    A segment counts as a partition of one segment. For `topics`, `partitions` and `internal` see `LogDir.select`.
+    `among` limits the partitions of a log dir. `set_apart` includes directories that a broker has renamed, after the
+    others.
     """
     patterns, numbered = TopicPatterns(topics), as_set(partitions)
 

@@ -130,12 +130,8 @@ class PartitionRange:
     def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> Partition:
         """Open the part for reading.
 
-        Raises
-        ------
-        ReadError
-            A segment has disappeared or cannot be read, or the topic was deleted and created again.
-        FileChangedError
-            A file has changed since the read was planned.
+        Raises ReadError if a segment has disappeared, or the topic was made again, and FileChangedError if a file has
+        changed.
         """
         directory = as_path(self.path)
         # read before the comparison, so that a later replacement is detected
@@ -210,28 +206,13 @@ class PartitionRanges:
         return sum(part.n_bytes for part in self.parts)
 
     def open(self) -> Iterator[Partition]:
-        """The parts in order, each opened when it is reached.
-
-        Raises
-        ------
-        ReadError, FileChangedError
-            See `PartitionRange.open`.
-        """
+        """The parts in order, each opened when it is reached; see `PartitionRange.open`."""
         for part in self.parts:
             yield part.open(limits=self.limits)
 
 
 class RangedSegment(Segment):
-    """A part of a segment.
-
-    Parameters
-    ----------
-    directory : pathlib.Path
-    memory_map, limits, topic_partition
-        See `Segment`.
-    identity : DirectoryIdentity or None
-        Identity of the directory.
-    """
+    """A part of a segment."""
 
     def __init__(
         self,
@@ -259,12 +240,7 @@ class RangedSegment(Segment):
     def open(self) -> ByteSource:
         """The bytes of the `.log`, as if the file ended where the part does.
 
-        Raises
-        ------
-        ReadError, LimitExceededError
-            See `Segment.open`.
-        FileChangedError
-            The size of the file has changed since the part was planned.
+        Raises FileChangedError if the size of the file has changed since the part was planned.
         """
         source = super().open()
         planned = self._range

@@ -77,18 +77,11 @@ def recover(
     with_producers: bool = True,
     progress: Callable[[int], object] = lambda n_bytes: None,
 ) -> RecoveredSegment:
-    """Read a segment as `LogSegment.recover` does.
+    """Read a segment as `LogSegment.recover` does; `with_producers` fills `replay`.
 
-    Parameters
-    ----------
-    with_producers : bool
-        Whether to fill `replay`.
-    progress : callable
-        Called with the number of valid bytes read since the last call.
+    `progress` is called with the number of valid bytes read since the last call. Memory is bounded by one window, the
+    index entries, and per window a few batches of each of its producers.
 
-    Notes
-    -----
-    Memory is bounded by one window, the index entries, and per window a few batches of each of its producers.
     Source: LogSegment.recover, LogLoader.recoverLog, Kafka 4.3.
     """
     found = RecoveredSegment(segment, map_end_offset=segment.base_offset, next_offset=segment.base_offset)

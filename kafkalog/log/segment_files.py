@@ -25,19 +25,7 @@ _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
 class SegmentListing:
-    """The segments of a directory.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-    memory_map, limits, topic_partition
-        See `Segment`.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Issues with the file names in the directory.
-    """
+    """The segments of a directory; `findings` are about the names of its files."""
 
     def __init__(
         self,
@@ -57,19 +45,9 @@ class SegmentListing:
         only: Sequence[str | os.PathLike[str]] | None = None,
         entries: Sequence[os.DirEntry[str]] | None = None,
     ) -> list[Segment]:
-        """The segments by base offset.
+        """The segments by base offset: of `only` these `.log` files, or of all `entries` of the directory.
 
-        Parameters
-        ----------
-        only : sequence of path-like, optional
-            Only these `.log` files.
-        entries : sequence of os.DirEntry, optional
-            What is in the directory; listed by default.
-
-        Raises
-        ------
-        ReadError
-            The directory cannot be read. No file is opened.
+        Raises ReadError if the directory cannot be read. No file is opened.
         """
         self._identity = directory_identity(self._path)
         entries = list_directory(self._path) if entries is None else entries

@@ -127,14 +127,8 @@ class Known:
 class SegmentReader:
     """Reads the segments of a partition, in order.
 
-    Parameters
-    ----------
-    known : Known, optional
-        What is known in advance.
-    gap_between, behind_end : callable
-        ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments,
-        and ``behind_end(end)`` the finding about offsets past the log end.
-    limits : Limits
+    ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments, and
+    ``behind_end(end)`` the finding about offsets past the log end.
     """
 
     def __init__(
@@ -163,29 +157,12 @@ class SegmentReader:
         statistics: ScanStatistics | None = None,
         once: bool = True,
     ) -> Iterator[SegmentWindow]:
-        """Windows that may hold selected records, in offset order.
+        """Windows that may hold selected records, in offset order. The caller checks the contents of the batches.
 
-        Headers that cannot be walked are handled according to `on_corruption`. The caller checks the contents of the
-        batches.
-
-        Parameters
-        ----------
-        on_corruption : {"raise", "stop", "skip"}
-            What to do where headers cannot be walked, or a file cannot be read.
-        report : callable
-            Called with each finding.
-        window_bytes : int
-            Bytes to read at a time.
-        wanted : callable
-            Returns whether to read a segment.
-        start_at : callable
-            Returns the position of a batch of a segment before which nothing is wanted.
-        reader_for : callable
-            Returns the reader of the good batches of a segment (see `walk_with`); None for windows alone.
-        statistics : ScanStatistics, optional
-            Its counts are increased.
-        once : bool
-            Whether to leave out batches after skipped damage if an earlier segment also has them.
+        Headers that cannot be walked, and files that cannot be read, are handled according to `on_corruption`.
+        ``start_at`` returns the position of a batch of a segment before which nothing is wanted. ``reader_for`` returns
+        the reader of the good batches of a segment (see `walk_with`); None for windows alone. `once` leaves out batches
+        after skipped damage if an earlier segment also has them.
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
@@ -321,17 +298,9 @@ class SegmentReader:
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
-        Parameters
-        ----------
-        selection, on_corruption, report, window_bytes, wanted, start_at, reader_for, statistics
-            See `windows`. The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first.
-        check_crcs : bool
-            Whether a batch with a wrong checksum counts as damage, which may hide the end of a transaction.
-
-        Raises
-        ------
-        KafkalogError
-            See `windows`; also if damage hides how a transaction ended, with `on_corruption="raise"`.
+        The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first. With `check_crcs`, a batch with a
+        wrong checksum counts as damage. Damage that may hide the end of a transaction is raised, with
+        `on_corruption="raise"`.
         """
         damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
 

@@ -53,41 +53,15 @@ class SegmentFile(Protocol):
 class SegmentStream:
     """Windows of one segment; damage is handled according to `on_corruption`.
 
-    Parameters
-    ----------
-    segment : Segment
-    source : ByteSource
-        The segment's bytes.
-    previous : int, optional
-        The first offset must be above this one; default: the offset before the segment's base offset.
-    on_corruption : {"raise", "stop", "skip"}
-        What to do where headers cannot be walked.
-    report : callable
-        Called with each finding.
-    window_bytes : int
-        Bytes to read at a time.
-    first_window_bytes : int, optional
-        Bytes to read first, if few may be wanted; doubled from window to window.
-    checked : bool
-        Whether windows come with checked checksums, and without bytes if all are correct (`walk_checked`).
-    reader : BatchReader, optional
-        Reads the good batches (see `walk_with`).
-    follows : int, optional
-        Position of the batch before the one where reading starts, if it was read, and `previous` is its last offset.
-    goes_on : bool
-        Whether the reader continues after damage. False if it ends there and this stream only looks ahead. Then
-        findings lack the number of skipped bytes.
-    earlier : sequence of Segment
-        Segments that were read before. A batch that one of them also has is not returned again.
+    The first offset must be above `previous` (default: the offset before the base offset). Of `first_window_bytes`, if
+    few may be wanted, the window doubles each time. With `checked`, windows come with checked checksums, and without
+    bytes if all are correct (`walk_checked`). `reader` reads the good batches (`walk_with`). `follows` is the position
+    of the batch before the one where reading starts, if it was read and `previous` is its last offset. `goes_on` is
+    False if the reader ends at damage and this stream only looks ahead; then findings lack the number of skipped bytes.
+    A batch that one of the `earlier` segments also has is not returned again.
 
-    Attributes
-    ----------
-    previous : int
-        The last offset seen.
-    end_offset : int or None
-        The offset after the last batch, once all windows have been read; None if damage hides it.
-    stopped : bool
-        Whether damage ended the reading of the segment and of the partition (`on_corruption="stop"`).
+    Afterwards `previous` is the last offset seen, `end_offset` the offset after the last batch (None if damage hides
+    it), and `stopped` says that damage ended the reading of the segment and the partition.
     """
 
     def __init__(

@@ -46,20 +46,8 @@ _WINDOW_BYTES: Final = 2**22
 class LogTail:
     """The ends of the partitions of log dirs.
 
-    Parameters
-    ----------
-    open_log_dir : callable
-        Returns the current log dir.
-    wants : callable
-        Returns whether to follow a partition.
-    isolation_level : {"read_uncommitted", "read_committed"}
-        With the latter, the first call walks all batch headers of a partition once.
-    on_corruption : {"raise", "skip"}
-        What to do where damage hides how a transaction ended.
-    check_crcs : bool
-        Whether a batch with a wrong checksum is such damage.
-    high_watermark : {"ignore", "checkpoint"}
-    limits : Limits
+    With `read_committed`, the first call walks all batch headers of a partition once. `on_corruption` says what to do
+    where damage hides how a transaction ended; with `check_crcs`, a wrong checksum is such damage.
     """
 
     def __init__(
@@ -86,10 +74,7 @@ class LogTail:
     def ends(self) -> dict[kf.TopicPartition, int]:
         """The offset after the last readable one of each partition; at least its log start offset.
 
-        Raises
-        ------
-        KafkalogError
-            A directory cannot be read, or damage hides how a transaction ended.
+        Raises KafkalogError if a directory cannot be read, or damage hides how a transaction ended.
         """
         self._list()
         ends = {key: self._end(key) for key in list(self._partitions)}
@@ -179,23 +164,9 @@ class LogTail:
 
 
 class PartitionTail:
-    """The end of one partition.
+    """The end of one partition; see `LogTail`. It is never above `watermark`, unless that is None.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The directory.
-    on_corruption, check_crcs
-        See `LogTail`.
-
-    Attributes
-    ----------
-    checkpointed_start : int
-        The log start offset in the log dir's checkpoint.
-    watermark : int or None
-        The end is never above this offset.
-    identity : DirectoryIdentity or None
-        Of the directory when it was first looked at.
+    `checkpointed_start` is the log start offset in the log dir's checkpoint.
     """
 
     def __init__(

@@ -91,18 +91,7 @@ class Group:
 
 
 class BatchSummary:
-    """Counts of batches by group.
-
-    Parameters
-    ----------
-    keys : sequence of str
-        The columns to group by, out of `KEYS`.
-
-    Attributes
-    ----------
-    n_unlisted : int
-        Batches of groups beyond `MAX_GROUPS`, which are counted together.
-    """
+    """Counts of batches by group; the keys to group by are columns out of `KEYS`."""
 
     def __init__(self, keys: Sequence[str] = DEFAULT_KEYS) -> None:
         for key in keys:

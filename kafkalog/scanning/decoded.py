@@ -67,13 +67,7 @@ def resolved(after: Conditions | None, query: Query) -> Conditions | None:
 
 
 def known_fields(expression: pc.Expression) -> list[str]:
-    """The columns and fields that an expression reads.
-
-    Raises
-    ------
-    ValueError
-        That is not known.
-    """
+    """The columns and fields that an expression reads; raises ValueError if that is not known."""
     read = fields_read(expression)
     if read is None:
         raise ValueError(f"the columns of {expression} are unknown; with decode, use filters as text or tuples")
@@ -83,10 +77,7 @@ def known_fields(expression: pc.Expression) -> list[str]:
 def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:
     """The schemas in the topic `_schemas` of the same log dir; None if no format needs any.
 
-    Raises
-    ------
-    ValueError
-        There is no such topic, and a format cannot do without schemas; that of JSON can.
+    Raises ValueError if there is no such topic, and a format cannot do without schemas; that of JSON can.
     """
     wanted = {one.format for one in formats.values() if one.has_frames and one.schema is None}
     if not wanted:

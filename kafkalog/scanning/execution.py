@@ -95,20 +95,9 @@ class _Failures:
 
 
 class Pass:
-    """One run of a query.
+    """One run of a query; `findings` and `statistics` have what was found and counted so far.
 
-    Parameters
-    ----------
-    query : Query
-    progress : callable, optional
-        Called with the number of bytes of `.log` files read since the last call.
-
-    Attributes
-    ----------
-    findings : Findings
-        The findings so far.
-    statistics : ScanStatistics
-        The counts so far.
+    `progress` is called with the number of bytes of `.log` files read since the last call.
     """
 
     def __init__(self, query: Query, progress: Callable[[int], object] | None = None) -> None:
@@ -147,16 +136,9 @@ class Pass:
     ) -> Iterator[tuple[Task, RecordColumns | pa.RecordBatch]]:
         """Columns of the wanted records as they are decoded, never empty, with the task they come from.
 
-        Parameters
-        ----------
-        names : sequence of str
-            Columns to decode. Derived columns, and those that the residual reads, are added.
-        form : {"numpy", "arrow", "views"}
-            How byte strings are decoded; see `kafkalog.records.decode.decode`.
-        schema : pyarrow.Schema, optional
-            With it, record batches take the place of columns where nothing else of the records is needed.
-        is_kept : bool
-            Whether the caller keeps all that it gets.
+        Derived columns, and those that the residual reads, are added to `names`. With `schema`, record batches take the
+        place of columns where nothing else of the records is needed. `is_kept` says that the caller keeps all that it
+        gets.
         """
         query = self.query
         self._schema, self._is_kept = schema, is_kept

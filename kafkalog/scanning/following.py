@@ -21,24 +21,11 @@ _NO_FOLLOWING: Final = ("end_offset", "end_timestamp", "latest")
 
 
 def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Scan]:
-    """Scans that together have each record once; waits for more, forever.
+    """Scans that together have each record once; waits for more, forever, and looks at the files every `pause` seconds.
 
-    Each ends after the last complete batch, or at the last stable offset with `read_committed`. Segments that a broker
-    rolls, new partitions, and topics that are deleted and made again are followed too.
-
-    Parameters
-    ----------
-    path : path-like or sequence of path-like
-        Log dirs or partition directories.
-    pause : float
-        Seconds between two looks at the files.
-    **options
-        Those of `kafkalog.scan`, without an end.
-
-    Raises
-    ------
-    ValueError
-        An option sets an end, or `path` is a file.
+    The path is of log dirs or partition directories. Each scan ends after the last complete batch, or at the last
+    stable offset with `read_committed`. Segments that a broker rolls, new partitions, and topics that are deleted and
+    made again are followed too. Raises ValueError if an option sets an end, or `path` is a file.
     """
     for name in _NO_FOLLOWING:
         if options.get(name) is not None:

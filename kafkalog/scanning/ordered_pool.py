@@ -31,17 +31,10 @@ Result = TypeVar("Result")
 
 
 class OrderedPool:
-    """Threads, and a bound on how far they work ahead.
+    """Threads, and a bound on how far they work ahead. Without threads a call is made when its result is requested.
 
-    Parameters
-    ----------
-    threads : int
-        With 0 there are no threads: a call is made when its result is requested.
-    name : str
-        Prefix of the names of the threads.
-    caller_works : bool
-        Whether who waits for a result makes calls meanwhile that no thread has begun, and so is one of the `threads`.
-        A thread that only waits is woken for each result, and finds its caches used by the others.
+    With `caller_works`, who waits for a result makes calls meanwhile that no thread has begun, and so is one of the
+    `threads`. A thread that only waits is woken for each result, and finds its caches used by the others.
     """
 
     def __init__(self, threads: int, name: str = "kafkalog", *, caller_works: bool = False) -> None:
@@ -192,13 +185,7 @@ AnyWorked = TypeVar("AnyWorked", bound=Worked)
 class BatchTask(Generic[AnyWorked]):
     """Work on batches of a window: one call, or several if damage ends a call.
 
-    Parameters
-    ----------
-    pool : OrderedPool
-    work : callable
-        ``work(first, stop)`` works on rows of the window's batch table, up to the first damaged one.
-    first, stop : int
-        The rows of the batch table.
+    ``work(first, stop)`` works on rows of the window's batch table, up to the first damaged one.
     """
 
     is_done = False

@@ -112,42 +112,15 @@ def plan(
     condition: Filter | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Plan:
-    """Divide the records at a path into tasks.
+    """Divide the records at a path into tasks. For options that are not named here see `kafkalog.scan`.
 
-    Parameters
-    ----------
-    path : path-like, sequence of path-like, or what `kafkalog.open` returned
-    topics, partitions : str or int, or a sequence of them, optional
-        Only these; default: all.
-    topic_partitions : collection of TopicPartition, optional
-        Only these.
-    start_offset, end_offset : int or mapping of TopicPartition to int, optional
-        Half-open. The default end is the current end of the files: records appended later are not read.
-    isolation_level, on_corruption, include_deleted, internal, check_crcs
-        See `kafkalog.scan`. With ``on_corruption="stop"`` a partition is not divided, because records after damage must
-        not be read.
-    task_bytes : int
-        Approximate number of bytes of `.log` files per task.
-    min_tasks : int, optional
-        Make tasks smaller, to get about this many.
-    max_records : int, optional
-        Maximum number of offsets that a task spans in one partition.
-    whole_partitions : bool
-        Divide no partition. Small ones are still read together.
-    outcomes : callable, optional
-        ``outcomes(partition, end_offset)`` returns how the partition's transactions ended; default:
-        `Partition.learn_outcomes`.
-    condition : Filter, optional
-        What the records are to meet, as far as it is known: partitions and offsets in which none can are left out.
-    limits : Limits
+    The default end is the current end of the files: records appended later are not read. With ``on_corruption="stop"``
+    a partition is not divided, because records after damage must not be read; nor with `whole_partitions`. `min_tasks`
+    makes tasks smaller, to get about this many. `max_records` is the maximum number of offsets that a task spans in one
+    partition. ``outcomes(partition, end_offset)`` returns how the partition's transactions ended (default:
+    `Partition.learn_outcomes`). Partitions and offsets in which no record can meet `condition` are left out. A
+    partition or segment that cannot be opened raises, with ``on_corruption="raise"``.
 
-    Raises
-    ------
-    KafkalogError
-        A partition or a segment cannot be opened, with `on_corruption="raise"`.
-
-    Examples
-    --------
     >>> from kafkalog.scanning.planning import plan
     >>> from kafkalog.scanning.tasks import read_task
     >>> tasks = plan("tests/golden/log_dir", topics=["p-multi"], task_bytes=2**14).tasks

@@ -42,22 +42,7 @@ def read_task(
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of a task with `kafkalog.scan`, in bounded memory.
 
-    Parameters
-    ----------
-    task : ReadTask
-    report : callable
-        Called with each finding.
-    on_data_loss : {"raise", "skip"}
-        What to do if a segment has disappeared, or was replaced, since it was planned.
-    limits : Limits
-    **options
-        columns, start_timestamp, end_timestamp, filters, where, include_control, check_crcs, use_time_index and
-        latest; see `kafkalog.scan`.
-
-    Raises
-    ------
-    KafkalogError
-        On damage, with ``task.on_corruption="raise"``.
+    ``on_data_loss="skip"`` reports a segment that has disappeared, or was replaced, since it was planned.
     """
     tolerates_data_loss = on_data_loss != "raise" and task.on_corruption != "stop"
     parts: list[PartitionRange] = []

@@ -76,15 +76,7 @@ _IS_WRONG = {"b1": "False", "f8": "False", "f4": "abs(out[i]) == np.inf and abs(
 
 
 class _Compiled:
-    """A function and the loop that calls it on spans.
-
-    Attributes
-    ----------
-    function : callable
-        The user's Python function.
-    names : tuple of str
-        The names of its parameters.
-    """
+    """A user's function and the loop that calls it on spans; `names` are those of its parameters."""
 
     def __init__(self, label: str, function: Callable[..., Any], dtype: np.dtype[Any] | None) -> None:
         self.label, self.dtype = label, dtype  # `where`, or `extract['price']`
@@ -154,16 +146,7 @@ class Where:
 
 
 class Extract:
-    """Compiled functions that fill one column each; see `kafkalog.records.selection.Derivation`.
-
-    Parameters
-    ----------
-    columns : mapping of str to (dtype, function)
-
-    Attributes
-    ----------
-    dtypes : dict of str to dtype
-    """
+    """Compiled functions that fill one column each; see `kafkalog.records.selection.Derivation`."""
 
     def __init__(self, columns: Mapping[str, tuple[Any, Callable[..., Any]]]) -> None:
         if not isinstance(columns, Mapping):

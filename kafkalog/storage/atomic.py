@@ -50,13 +50,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def resolve(path: StrPath) -> Path:
-    """The absolute path of an output, with all symbolic links resolved.
-
-    Raises
-    ------
-    WriteError
-        It is a URL.
-    """
+    """The absolute path of an output, with all symbolic links resolved; raises WriteError for a URL."""
     if "://" in os.fspath(path):
         # a path of that form would end in a directory `s3:` here, or in an error about it
         detail = "this is a URL, and kafkalog writes local files only: write one, then copy it"
@@ -138,14 +132,8 @@ def identity(path: Path) -> tuple[int, int, int, int]:
 def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: Path | None) -> None:
     """Undo a rename, a replacement or an exchange, if it was made and the moved file is still there unchanged.
 
-    Parameters
-    ----------
-    there, new : Path
-        The name that the file was moved to, and its name before.
-    placed : tuple
-        `identity` of the file before the move. A file that others put in its place, or wrote to, is left there.
-    aside : Path, optional
-        Where the replaced file is kept. After an exchange, the replaced file is at `new` instead.
+    The file was moved from `new` to `there`; `placed` is its `identity` before the move. A file that others put in its
+    place, or wrote to, is left there. `aside` has the replaced file; after an exchange, that is at `new` instead.
     """
     if os.path.lexists(there):
         if identity(there) != placed:
@@ -182,10 +170,7 @@ def remove_file(path: StrPath) -> None:
 def sync_directory(directory: StrPath) -> None:
     """Fsync a directory, so that renames and removals in it are durable.
 
-    Raises
-    ------
-    WriteError
-        The fsync failed: the files are in place, but the change may not survive a crash.
+    If that fails, the files are in place, but the change may not survive a crash: the WriteError says so.
     """
     with writing(Path(directory)):
         try:

@@ -17,12 +17,8 @@ _SECTOR: Final = 512
 class BadSectorSource(ByteSource):
     """A file of which some sectors cannot be read: they are given as zeros.
 
-    A read that fails is halved until what fails is one sector of 512 bytes.
-
-    Attributes
-    ----------
-    unreadable : list of (int, int)
-        Start and end of each range that could not be read so far, in order, without overlaps.
+    A read that fails is halved until what fails is one sector of 512 bytes. `unreadable` has the start and end of each
+    range that could not be read so far, in order, without overlaps.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

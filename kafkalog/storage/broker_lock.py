@@ -34,14 +34,8 @@ def hold_locks(log_dirs: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     """Hold the locks of log dirs, so that no broker can start on them.
 
     If a log dir (a directory with `meta.properties`) has no lock file, one is created, as a broker does. Other
-    directories without a lock file are skipped. Several holders in one process share the lock.
-
-    Raises
-    ------
-    UnsafePathError
-        A broker holds one of the locks.
-    WriteError
-        A lock file cannot be opened for writing.
+    directories without a lock file are skipped. Several holders in one process share the lock. Raises UnsafePathError
+    if a broker holds one of the locks.
     """
     with contextlib.ExitStack() as stack:
         for log_dir in dict.fromkeys(map(os.path.realpath, log_dirs)):
@@ -57,14 +51,8 @@ def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[No
     """Lock partition directories against all other kafkalog writers, in this and other processes.
 
     Directories that do not exist are skipped: only one writer can create them. Directories inside a staged one are
-    skipped too: only its owner writes there. On a file system without locks this holds nothing.
-
-    Raises
-    ------
-    UnsafePathError
-        Another writer holds one of the directories.
-    WriteError
-        A directory cannot be opened, or the limit on open files is too low.
+    skipped too: only its owner writes there. On a file system without locks this holds nothing. Raises UnsafePathError
+    if another writer holds one of the directories, WriteError if the limit on open files is too low.
     """
     process = os.getpid()
     paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, partitions)) if os.path.exists(path)]

@@ -25,11 +25,7 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 class GrowingArray:
     """An array that is made of parts that come one by one; memory holds it and one part.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-    expected : float
-        About how many elements there will be.
+    `expected` is about how many elements there will be.
     """
 
     def __init__(self, dtype: npt.DTypeLike, expected: float = 0) -> None:

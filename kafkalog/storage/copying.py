@@ -35,27 +35,10 @@ def copy_file(
     how: How = "auto",
     progress: Callable[[int], object] = _ignore,
 ) -> None:
-    """Copy a file with its modification time.
+    """Copy a file, or its first `size` bytes, with its modification time; `name` is the relative path of the copy.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    name : str
-        Relative path of the copy.
-    size : int, optional
-        Copy only that many bytes; default: all.
-    how : {"auto", "reflink", "copy"}
-        "reflink" shares the blocks of the file, copy on write, as Btrfs, XFS and others can, and raises if the file
-        system cannot. "auto" does so where it can.
-    progress : callable
-        Called with the number of bytes copied since the last call.
-
-    Raises
-    ------
-    FileChangedError
-        Somebody wrote to the file meanwhile.
-    ReadError, WriteError
-        It cannot be read or written.
+    "reflink" shares the blocks of the file, copy on write, as Btrfs, XFS and others can, and raises if the file system
+    cannot. "auto" does so where it can. Raises FileChangedError if somebody wrote to the file meanwhile.
     """
     with staged.create(name) as file:
         _copy(path, file, size, progress, how)
@@ -103,17 +86,8 @@ class Backup:
     """A directory that keeps files as they are before they are replaced or removed.
 
     A file is kept as a hard link where the file system can link it there, else as a copy. A link is enough because
-    files are replaced by others, and never written to. Threads may share it.
-
-    Parameters
-    ----------
-    path : path-like
-        A directory that does not exist yet, or is empty. It is created when the first file is kept.
-
-    Raises
-    ------
-    OutputExistsError
-        It has entries: a backup never replaces another.
+    files are replaced by others, and never written to. Threads may share it. The directory is made when the first file
+    is kept; if it has entries already, that is an OutputExistsError: a backup never replaces another.
     """
 
     def __init__(self, path: StrPath) -> None:

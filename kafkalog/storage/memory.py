@@ -9,15 +9,7 @@ from kafkalog.storage.source import BufferSource
 
 
 class MemoryStore:
-    """A store of one file.
-
-    Parameters
-    ----------
-    data : buffer
-        Anything with the buffer protocol; not copied.
-    name : str
-        What errors call it.
-    """
+    """A store of one file; `name` is what errors call it. The data is not copied."""
 
     is_in_memory = True
 

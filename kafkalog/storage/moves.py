@@ -50,25 +50,10 @@ def staged_additions(
 ) -> Iterator[StagedDirectory]:
     """Stage files, and move them one by one into an existing directory when the block ends without an exception.
 
-    Parameters
-    ----------
-    groups : list of list of Move
-        Filled in by the caller within the block. The moves of a group are made one after the other, and are durable
-        before the next group starts.
-    stage_in : path-like, optional
-        See `staged_file`.
-    prepare : callable
-        Called before the first move, when all staged files are durable.
+    The caller fills in the groups within the block. The moves of a group are made one after the other, and are durable
+    before the next group starts. `prepare` is called before the first move, when all staged files are durable. Raises
+    OutputExistsError if a file to be added exists, and WriteError after undoing the moves already made.
 
-    Raises
-    ------
-    OutputExistsError
-        A file that was to be added exists already.
-    WriteError
-        A file could not be written or moved; the moves already made are undone.
-
-    Notes
-    -----
     The undo only touches files that were moved here: a file that somebody else has replaced or written to since then
     stays. A crash leaves the directory in the state after one of the moves, with each file complete.
     """
@@ -95,17 +80,11 @@ def staged_additions(
 def move_groups(
     staged: Path, target: Path, groups: Sequence[Sequence[Move]], undo: Undo, *, resumes: bool = False
 ) -> None:
-    """Move files from one directory into another, group by group.
+    """Move files from one directory into another on the same file system, group by group.
 
-    Parameters
-    ----------
-    staged, target : Path
-        Directories on one file system.
-    undo : list of callable
-        Gets a step that undoes each move, before the move is made. If this raises, the caller has to call them.
-    resumes : bool
-        Whether a process that died may have made some of the moves already: these are skipped. With this option only
-        files can be replaced, and in two steps, so the caller has to hold a lock.
+    `undo` gets a step that undoes each move, before the move is made; if this raises, the caller has to call them.
+    `resumes` skips moves that a process that died may have made. With it only files can be replaced, and in two steps,
+    so the caller has to hold a lock.
     """
     added = {name for group in groups for name, what in group if what != "take"} if resumes else set()
     for group in groups:

@@ -27,18 +27,7 @@ def count_open_files() -> int:
 
 
 def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
-    """Make sure that this process may have `n` files and `SPARE_FILES` more open.
-
-    Parameters
-    ----------
-    path : path-like
-        Output that the files are for; named in the error.
-
-    Raises
-    ------
-    WriteError
-        The hard limit is too low, or the soft limit cannot be raised.
-    """
+    """Make sure that this process may have `n` files and `SPARE_FILES` more open; `path` is what they are for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = n + SPARE_FILES
     if soft == resource.RLIM_INFINITY or wanted <= soft:

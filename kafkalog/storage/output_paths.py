@@ -44,13 +44,8 @@ _MAX_NAME_BYTES: Final = 255
 def named_partition(output: StrPath, *, is_one: bool) -> kf.TopicPartition | None:
     """Return the partition that an output directory is itself; None if partitions get subdirectories of it.
 
-    One partition goes to DIR if DIR is named like a partition, such as ``copy/orders-0``. In all other cases DIR is a
-    log dir, with a subdirectory per partition.
-
-    Parameters
-    ----------
-    is_one : bool
-        Whether the input is a single partition, not a log dir.
+    One partition (`is_one`), not a log dir, goes to DIR if DIR is named like a partition, such as ``copy/orders-0``. In
+    all other cases DIR is a log dir, with a subdirectory per partition.
     """
     name = kf.parse_partition_directory(Path(output).absolute().name)
     return name.topic_partition if is_one and name is not None and name.kind is None else None
@@ -59,16 +54,8 @@ def named_partition(output: StrPath, *, is_one: bool) -> kf.TopicPartition | Non
 def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
     """Directory to stage output for a log dir in: the log dir's parent, where no broker loads it as a partition.
 
-    If the parent cannot be used, it is the log dir itself, unless it looks like a broker's. `stage_in` is another
-    directory, which `check_stage_in` checks.
-
-    Raises
-    ------
-    UnsafePathError
-        The parent cannot be used (another file system, not writable, or Kafka's) and neither can the log dir. The
-        caller has to pass `stage_in`.
-    WriteError
-        The log dir does not exist.
+    If the parent cannot be used (another file system, not writable, or Kafka's), it is the log dir itself. If that
+    looks like a broker's, UnsafePathError asks for `stage_in`, another directory, which `check_stage_in` checks.
     """
     if stage_in is not None:
         check_stage_in(stage_in)
@@ -91,21 +78,11 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
 
 
 def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool = False) -> None:
-    """Raise if output at this path would do harm.
+    """Raise UnsafePathError if output at this path would do harm.
 
-    Parameters
-    ----------
-    sources : iterable of path-like
-        Files and directories that are read. A `Location` is not at a local path.
-    is_new : bool
-        Whether nothing at the path is replaced: existing files, such as the output of an earlier run, are left to the
-        caller to refuse.
-
-    Raises
-    ------
-    UnsafePathError
-        The target is a source, is inside one or contains one; or it is or is inside a log dir or a partition
-        directory (read or not), where foreign files can stop a broker.
+    That is if the target is one of the `sources`, is inside one or contains one; or if it is or is inside a log dir or
+    a partition directory (read or not), where foreign files can stop a broker. With `is_new`, nothing at the path is
+    replaced: existing files, such as the output of an earlier run, are left to the caller to refuse.
     """
     if isinstance(target, Location):
         ours = f"{target}/"
@@ -129,15 +106,10 @@ def _is_an_input(source: Path | str, target: str) -> UnsafePathError:
 
 
 def check_stage_in(stage_in: StrPath) -> None:
-    """Raise if a staging directory is, or is inside, a partition directory or a log dir.
+    """Raise UnsafePathError if a staging directory is, or is inside, a partition directory or a log dir.
 
     A directory that contains partitions counts as a log dir, formatted or not. A directory further up the path counts
     only if it contains no other directories: ``/tmp``, for example, does not count, since no broker starts on it.
-
-    Raises
-    ------
-    UnsafePathError
-        `stage_in` is, or is inside, such a directory.
     """
     check_outside(stage_in, [])
     resolved = resolve(stage_in)

@@ -53,12 +53,6 @@ class RangeSource(ByteSource):
 
     The source keeps the ranges that it fetched last. Windows that overlap, or that only look at a header again, are
     fetched once. Several threads may ask for windows.
-
-    Parameters
-    ----------
-    size : int
-    path : str, optional
-        A name for messages.
     """
 
     fetches_ranges = True

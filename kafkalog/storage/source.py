@@ -75,12 +75,8 @@ class ByteSource(ABC):
     def window(self, start: int, stop: int) -> Bytes:
         """Bytes `start` to `stop` as a read-only uint8 array, valid until `release` is called with it.
 
-        Raises
-        ------
-        FileChangedError
-            The file shrank, or its content changed, since it was opened.
-        ReadError
-            The operating system could not read the bytes.
+        Raises FileChangedError if the file shrank, or its content changed, since it was opened; ReadError if it is
+        unreadable.
         """
 
     @property
@@ -156,15 +152,7 @@ class ByteSource(ABC):
 
 
 class BufferSource(ByteSource):
-    """Bytes in memory.
-
-    Parameters
-    ----------
-    data : buffer
-        Anything with the buffer protocol; not copied.
-    path : str, optional
-        A name for messages.
-    """
+    """Anything with the buffer protocol, not copied; `path` is a name for messages."""
 
     is_in_memory = True
 
@@ -183,11 +171,7 @@ class BufferSource(ByteSource):
 class FileSource(ByteSource):
     """A file, read with `pread`; windows reuse memory.
 
-    Parameters
-    ----------
-    path : path-like
-    memory_map : {"auto", True, False}
-        Whether the file may also be mapped: always, or only to copy from it at once.
+    It may also be mapped: always (True), or only to copy from it at once ("auto").
     """
 
     def __init__(self, path: str | os.PathLike[str], *, memory_map: bool | str = False) -> None:
@@ -373,22 +357,11 @@ def open_source(
     moved_to: Iterable[str | os.PathLike[str]] = (),
     identity: DirectoryIdentity | None = None,
 ) -> ByteSource:
-    """Open a regular file.
+    """Open a regular file; for `memory_map` see `FileSource`.
 
-    Parameters
-    ----------
-    path : path-like
-    memory_map : {"auto", True, False}
-        See `FileSource`.
-    moved_to : iterable of path-like
-        If there is no file at the path, the first of these that there is is opened. `path` of the source tells which.
-    identity : DirectoryIdentity, optional
-        Of the directory when it was listed: a file in another one that has its name now is not opened.
-
-    Raises
-    ------
-    ReadError
-        The file cannot be opened, or is not a regular file.
+    If there is no file at the path, the first of `moved_to` that there is is opened, and `path` of the source tells
+    which. `identity` is that of the directory when it was listed: a file in another one that has its name now is not
+    opened.
     """
     if isinstance(path, Location):
         opened: ByteSource = path.open()
@@ -416,13 +389,7 @@ def _parent(path: str | os.PathLike[str]) -> str:
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
-    """Read a small file whole.
-
-    Raises
-    ------
-    ReadError
-        The file cannot be read, or is larger than `max_bytes`.
-    """
+    """Read a small file whole; raises ReadError if that fails, or if it is larger than `max_bytes`."""
     with open_source(path, memory_map=False) as source:
         if source.size > max_bytes:
             raise ReadError(
@@ -436,12 +403,7 @@ def file_status(
 ) -> Any:
     """`os.stat` of a file, symbolic links followed; of the first of `moved_to` that there is, if there is none.
 
-    For `identity` see `open_source`.
-
-    Raises
-    ------
-    ReadError
-        The file does not exist, or its directory may not be searched.
+    For `identity` see `open_source`. Raises ReadError.
     """
     try:
         return stat_of(path)

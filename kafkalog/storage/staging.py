@@ -75,19 +75,10 @@ class OutputFiles(Protocol):
 
 
 class StagedFile(io.RawIOBase):
-    """A file that is being staged: accepts bytes, counts them, and is durable once it is closed.
+    """A file that is being staged: accepts bytes, counts them in `n_bytes`, and is durable once it is closed.
 
-    One in a `StagedDirectory` is durable once the directory is closed: many files together take far less time.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Bytes written so far.
-
-    Raises
-    ------
-    WriteError
-        From `write`, `close` and `sync`: the operating system could not write the bytes, or not make them durable.
+    One in a `StagedDirectory` is durable once the directory is closed: many files together take far less time. `write`,
+    `close` and `sync` raise WriteError if the bytes cannot be written, or not be made durable.
     """
 
     _descriptor = -1  # an interrupt may come before there is one
@@ -188,13 +179,7 @@ class StagedFile(io.RawIOBase):
 
 
 class StagedDirectory:
-    """A directory that is being staged. Threads may share it.
-
-    Attributes
-    ----------
-    path, target : pathlib.Path
-        Its temporary path, and its final one.
-    """
+    """A directory that is being staged at `path`, to appear at `target`. Threads may share it."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self.path, self.target = path, target
@@ -203,13 +188,7 @@ class StagedDirectory:
         self._unsynced: list[StagedFile] = []
 
     def create(self, name: str) -> StagedFile:
-        """Create a file in the directory, to be closed by the caller; parent directories are created.
-
-        Parameters
-        ----------
-        name : str
-            Relative path, without ``..``.
-        """
+        """Create a file by a relative path, to be closed by the caller; parent directories are created."""
         relative = Path(name)
         if relative.is_absolute() or ".." in relative.parts or not relative.parts:
             raise ValueError(f"{name!r} does not lead into the directory")
@@ -276,32 +255,13 @@ def staged_file(
 ) -> Iterator[StagedFile]:
     """A file that appears under its name when the block ends without an exception, and not before.
 
-    Parameters
-    ----------
-    target : path-like
-        A symbolic link is resolved: the file that it points to is replaced. The new file gets the permissions of the
-        one it replaces.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    stage_in : path-like, optional
-        Directory on the same file system to write the temporary file in; default: the directory of the target.
-    is_lone : bool
-        False for one of many files in a directory. Each is still complete whenever it is visible; the caller calls
-        `remove_abandoned` before the first and `sync_directory` after the last, once for all of them.
+    A symbolic link is resolved: the file that it points to is replaced. The new file gets the permissions of the one it
+    replaces. `stage_in` is a directory on the same file system for the temporary file; default: that of the target.
+    `is_lone` is False for one of many files in a directory. Each is still complete whenever it is visible; the caller
+    calls `remove_abandoned` before the first and `sync_directory` after the last, once for all of them.
 
-    Raises
-    ------
-    OutputExistsError
-        The path exists and `overwrite` was not given.
-    UnsafePathError
-        The path exists but is not a regular file.
-    WriteError
-        The file could not be written, and the destination is unchanged.
-
-    Examples
-    --------
-    >>> with staged_file("records.csv") as file:  # doctest: +SKIP
-    ...     file.write(b"offset,value\\n")
+    Raises OutputExistsError if the path exists without `overwrite`, UnsafePathError if it is not a regular file, and
+    WriteError if the file could not be written; the destination is unchanged then.
     """
     with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
         with writing(stage.target):

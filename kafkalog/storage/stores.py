@@ -231,15 +231,9 @@ class _Writer:
 
 
 class ObjectStore(_Store):
-    """An object store, read through obstore.
+    """An object store, read through obstore; `root` is the URL of its root.
 
-    Parameters
-    ----------
-    store : obstore store
-    root : str
-        URL of its root.
-    options : mapping, optional
-        The options that it was made with. None for a store object of the user, which is never pickled.
+    `options` are those that it was made with; None for a store object of the user, which is never pickled.
     """
 
     def __init__(self, store: Any, root: str, options: Options | None = None) -> None:
@@ -330,19 +324,9 @@ class ObjectStore(_Store):
 
 
 class FilesystemStore(_Store):
-    """A file system of fsspec.
+    """A file system of fsspec; a URL has `before` before the key, and `url` leads to the file system.
 
-    Parameters
-    ----------
-    filesystem : fsspec.AbstractFileSystem
-    before : str
-        What a URL has before the key.
-    is_rooted : bool
-        Whether keys begin with a slash.
-    options : mapping, optional
-        See `ObjectStore`.
-    url : str
-        A URL that leads to the file system.
+    `is_rooted` says that keys begin with a slash. For `options` see `ObjectStore`.
     """
 
     def __init__(

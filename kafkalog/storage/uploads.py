@@ -16,19 +16,8 @@ _PART_BYTES: Final = 2**23
 class RemoteFile(io.RawIOBase):
     """An object that is being written: accepts bytes, counts them, and is in the store once it is closed.
 
-    Parameters
-    ----------
-    place : Location
-    overwrite : bool
-        Whether an object of that name may be replaced.
-
-    Raises
-    ------
-    OutputExistsError
-        From `close`: there is such an object by now. If it takes several requests to write this one, another process
-        may still come between the check and the last of them.
-    WriteError
-        From `write` and `close`: the store did not accept the bytes.
+    Without `overwrite`, `close` raises OutputExistsError if there is such an object by now. If it takes several
+    requests to write this one, another process may still come between the check and the last of them.
     """
 
     _writer: Any = None
@@ -88,14 +77,7 @@ class RemoteFile(io.RawIOBase):
 
 
 class RemoteDirectory:
-    """A directory of a store in which files are written, with the methods of `StagedDirectory` that exports need.
-
-    Attributes
-    ----------
-    target : Location
-    files : dict of str to RemoteFile
-        By their names in the directory.
-    """
+    """A directory of a store in which `files` are written, with the methods of `StagedDirectory` that exports need."""
 
     max_open_files: Final = 16
 

@@ -123,17 +123,7 @@ class _Walk:
 
 
 class ListOffsets:
-    """Answers of ListOffsets about a partition's files.
-
-    Parameters
-    ----------
-    segments : sequence of Segment
-        By base offset.
-    log_end_offset : callable
-        Returns the log end offset; called only when needed.
-    leader_epochs : callable
-        Returns LEADER_EPOCH_DTYPE[n].
-    """
+    """Answers of ListOffsets about a partition's files. The two callables are called only when needed."""
 
     def __init__(
         self,
@@ -194,15 +184,9 @@ class ListOffsets:
         *,
         use_time_index: bool = False,
     ) -> Answers:
-        """The answers to sorted timestamps, none of them negative.
+        """The answers to sorted timestamps, none of them negative. `on_visit` is called for each segment, in order.
 
-        Parameters
-        ----------
-        timestamps : int64[m]
-        on_visit : callable, optional
-            Called for each segment, in order.
-        use_time_index : bool
-            Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`.
+        `use_time_index` begins in each segment where its time index says; see `kafkalog.indexes.time_hints`.
         """
         answers = _answers((-1, -1, -1), timestamps.size)
         done = 0

@@ -53,29 +53,11 @@ def latest_timestamp(segments: Iterable[Batches]) -> int:
 
 
 def parse_timestamps(timestamps: Any, end_ms: Callable[[], int] | None = None) -> npt.NDArray[np.int64]:
-    """Convert timestamps to numbers: milliseconds, or one of the values of `NAMED_TIMESTAMPS`.
+    """Convert timestamps to int64 milliseconds of the same shape, or to the values of `NAMED_TIMESTAMPS`.
 
-    Parameters
-    ----------
-    timestamps : int, str, aware datetime, or array-like of these
-        Milliseconds since 1970, a name, or a datetime. A datetime between two milliseconds is rounded up.
-    end_ms : callable, optional
-        See `kafkalog.parsing.parse_time`.
+    A datetime between two milliseconds is rounded up. Raises ValueError for a naive datetime, an unknown name, and a
+    negative number, since Kafka gives those other meanings; TypeError for any other type.
 
-    Returns
-    -------
-    int64 array
-        Same shape as the input; zero-dimensional for a scalar.
-
-    Raises
-    ------
-    ValueError
-        A naive datetime, a negative number (Kafka gives those other meanings), or an unknown name.
-    TypeError
-        A value that is neither a number, a name nor a datetime.
-
-    Examples
-    --------
     >>> from datetime import UTC
     >>> parse_timestamps(["earliest", 1_700_000_000_000, datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC)]).tolist()
     [-2, 1700000000000, 1700000000001]
@@ -110,31 +92,13 @@ def _parse(value: Any, end_ms: Callable[[], int] | None = None) -> int:
 
 
 class TimestampSearch:
-    """Search windows, fed in offset order, for the first record (by offset) at or after each timestamp.
+    """Search windows, fed in offset order, for the first record (by offset) at or after each of the sorted timestamps.
 
-    Parameters
-    ----------
-    timestamps : int64[m]
-        Sorted.
-    start_offset : int, optional
-        Records below this offset are ignored.
-    path : str, optional
-        Path for error messages.
+    The first `n_done` timestamps are answered: `found` has the records, `position` those of their batches, -1 for none.
 
-    Attributes
-    ----------
-    found : TIMESTAMP_AND_OFFSET_DTYPE[m]
-        The records; -1 where none was found yet.
-    position : int64[m]
-        Position of the batch of each record.
-    n_done : int
-        The first `n_done` timestamps are answered.
-
-    Notes
-    -----
-    As in Kafka, a batch is searched only for timestamps up to the largest timestamp in its header. So a result does
-    not depend on the other timestamps of the call. A record that matches a timestamp matches every smaller one too,
-    hence the answered timestamps always come first.
+    As in Kafka, a batch is searched only for timestamps up to the largest timestamp in its header. So a result does not
+    depend on the other timestamps of the call. A record that matches a timestamp matches every smaller one too, hence
+    the answered timestamps always come first.
     """
 
     def __init__(

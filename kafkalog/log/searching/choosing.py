@@ -46,12 +46,7 @@ def header_of(source: ByteSource, position: int) -> MessageHeader:
 
 
 def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Found, npt.NDArray[np.bool_]]:
-    """Set the first offset of each single compressed message, and find those that prove their own offset wrong.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """Set the first offset of each single compressed message, and find those that prove their own offset wrong."""
     first, is_wrong = runs.first_offset.copy(), np.zeros(len(runs), np.bool_)
     is_lone = (runs.leader_epoch < 0) & (runs.n_batches == 1) & (runs.first_offset == runs.last_offset)
     for row in np.flatnonzero(is_lone)[:_MOST_ROWS].tolist():
@@ -132,25 +127,9 @@ def agreeing(
     start: int = 0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Agreement:
-    """Find the largest set of batches with increasing offsets.
+    """Find the largest set of batches with increasing offsets, from `base_offset` up to `end_offset`.
 
-    Parameters
-    ----------
-    source : ByteSource
-        The segment; runs of which only a part is consistent are walked again.
-    found : Found
-        Runs from `find_batches`, joined.
-    base_offset, end_offset : int
-        Offsets that the segment may hold, half-open.
-    start : int
-        Position from which batches were searched.
-    is_excused : callable, optional
-        Takes n runs and returns bool[n]: those that one wrong field makes inconsistent.
-    limits : Limits
-
-    Returns
-    -------
-    Agreement
+    `found` are joined runs of `find_batches` from `start` on; runs of which only a part is consistent are walked again.
     """
     low, high = base_offset, end_offset
     disbelieved = found.start[:0]

@@ -32,18 +32,7 @@ class Copies:
 def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.NDArray[np.bool_]) -> Copies:
     """Find batches that are missing from the kept copy of the log, but intact in another.
 
-    Parameters
-    ----------
-    kept : Found
-        Kept rows, in order, with increasing offsets.
-    others : Found
-        Other rows, in order of position.
-    is_wanted : bool[n]
-        Which of the others may be used.
-
-    Returns
-    -------
-    Copies
+    Kept rows have increasing offsets, the others are in order of position; `is_wanted` says which of these may be used.
     """
     copies = Copies()
     if not len(kept) or not len(others) or len(others) > _MOST_ROWS:

@@ -27,20 +27,9 @@ _LOOK_BACK: Final = 64  # runs to examine, since the nearest may be misplaced
 
 
 def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
-    """Add the intact batches that the size field of a damaged batch skips by chance.
+    """Add to joined runs the intact batches that the size field of a damaged batch skips by chance.
 
-    Parameters
-    ----------
-    found : Found
-        Runs from `find_batches`, joined.
-    base_offset : int
-        Base offset of the segment.
-
-    Returns
-    -------
-    Found
-        `found` with the added rows. A damaged batch ends where such a row begins, or is removed if its offsets
-        contradict its neighbours.
+    A damaged batch ends where such a row begins, or is removed if its offsets contradict its neighbours.
     """
     found = _at_the_end(source, found, limits)
     is_link = found.kind == LINKED

@@ -51,15 +51,7 @@ def start_finding(path: str, start: int, end: int, why: str) -> Finding:
 
 
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -> Finding:
-    """The finding about offsets that no segment has; damage if nothing was compacted.
-
-    Parameters
-    ----------
-    start, end : int
-        The missing offsets; half-open.
-    is_compacted : bool or None
-        See `kafkalog.log.compaction.is_compacted`.
-    """
+    """The finding about offsets from `start` to `end` that no segment has; damage if nothing was compacted."""
     why = "nothing here was compacted, so a segment is missing"
     if is_compacted is None:
         why = "normal in a compacted topic; otherwise a segment is missing"
@@ -121,12 +113,7 @@ def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Fin
 def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[str]) -> dict[str, int]:
     """The offsets that a log once reached, by the file that has them: checkpoints and producer snapshots.
 
-    Parameters
-    ----------
-    key : TopicPartition or None
-        None for a renamed directory, which no checkpoint names.
-    names : iterable of str
-        File names in the directory.
+    `names` are those of the directory's files; `key` is None for a renamed directory, which no checkpoint names.
     """
     snapshots = {snapshot_name(offset): offset for offset in snapshot_offsets(names)}
     return checkpointed(partition, key, *END_CHECKPOINTS) | snapshots

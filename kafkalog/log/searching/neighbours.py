@@ -20,15 +20,7 @@ from kafkalog.storage.source import ByteSource
 
 
 def lost_in(segment: Segment, window: Window, error: KafkalogError) -> Finding:
-    """Return the finding about a batch of a segment that cannot be read; see `lost_batch`.
-
-    Parameters
-    ----------
-    segment : Segment
-    window : Window
-        One that `SegmentStream` yields, with all its batches.
-    error : KafkalogError
-    """
+    """Return the finding about a batch of a whole window of a segment that cannot be read; see `lost_batch`."""
     batches, before, after = window.batches, window.before, None
     row = row_of(error, batches)
     is_start, is_end = row == 0 and before is None and window.start > 0, row + 1 == len(batches)

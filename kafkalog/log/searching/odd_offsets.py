@@ -51,20 +51,9 @@ def odd_end(
 ) -> Reason | None:
     """Whether the last batch of a window is wrong, and not the batch after it.
 
-    Parameters
-    ----------
-    window : Window
-        A window with increasing offsets.
-    previous : int, optional
-        The last offset before the window; None if the bytes before it were not read.
-    witnesses : callable
-        Returns the evidence. Called only for a contradiction, or for a gap before the last batch of a segment.
-
-    Returns
-    -------
-    Reason or None
-        `OFFSET_ORDER` or `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` if the batch is damaged; None if
-        the batch is right, or nothing contradicts it.
+    `previous` is the last offset before the window, None if the bytes before it were not read. The evidence is asked
+    for only at a contradiction, or at a gap before the last batch of a segment. Returns `OFFSET_ORDER` or
+    `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` if the batch is damaged; None if nothing contradicts it.
     """
     last, position = window.batches.end_offset - 1, window.batches.end_position
     following = _offset_at(source, position, window)

@@ -28,15 +28,7 @@ MOST_RUNS: Final = 2**16
 class Resynchroniser:
     """Finds where reading can continue after damage, in time linear in the size of the segment.
 
-    Parameters
-    ----------
-    source : ByteSource
-        The segment's bytes.
-    start : int
-        Start of the read: a batch boundary.
-    base_offset, end_offset : int
-        Half-open range of the segment's offsets.
-    limits : Limits
+    `start` is a batch boundary, where the read began.
     """
 
     def __init__(self, source: ByteSource, *, start: int, base_offset: int, end_offset: int, limits: Limits) -> None:

@@ -110,24 +110,10 @@ def find_batches(
 ) -> Iterator[Found]:
     """Find all intact batches, and the damaged ones between them with credible size fields.
 
-    Parameters
-    ----------
-    start, stop : int
-        Start position, where a batch is expected, and the position that counts as the end of the file.
-    is_damaged : bool
-        Whether to search inside the damaged batch at `start`, although its size field may be right.
-    limits : Limits
-        `max_batch_bytes` applies.
-
-    Yields
-    ------
-    Found
-        One row per batch, about one window of the file at a time. Rows do not overlap, and no batch lies between them.
-        Offsets are not compared.
-
-    Notes
-    -----
-    Memory is bounded by four times `max_batch_bytes`, or by 8 MiB if batches are small.
+    A batch is expected at `start`; `stop` counts as the end of the file. With `is_damaged`, the damaged batch at
+    `start` is searched, although its size field may be right. Yields one row per batch, about one window of the file at
+    a time. Rows do not overlap, and no batch lies between them. Offsets are not compared. Memory is bounded by four
+    times `max_batch_bytes`, or by 8 MiB if batches are small.
     """
     stop = source.size if stop is None else stop
     for rows in search_batches(source, start, stop, is_damaged=is_damaged, limits=limits):

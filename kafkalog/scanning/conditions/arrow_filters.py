@@ -78,12 +78,7 @@ _NONE: Final = Translation((), True)
 def translate(expression: pc.Expression, schema: pa.Schema) -> Translation:
     """A filter that matches all records for which an expression is true, and few others.
 
-    Parameters
-    ----------
-    expression : pyarrow.compute.Expression
-        It has been applied to columns of the schema, so its types fit.
-    schema : pyarrow.Schema
-        Columns of records. Those whose type is not that of a record's column are not understood.
+    Columns whose type in the schema is not that of a record's column are not understood.
     """
     try:
         return _Translator(schema).translate(tree_of(expression), False)
@@ -98,13 +93,7 @@ def both(one: Filter, other: Translation) -> tuple[Filter, bool]:
 
 
 def tree_of(expression: pc.Expression) -> Node:
-    """The tree of an expression.
-
-    Raises
-    ------
-    _NotUnderstoodError
-        It is serialised in a way that is not known here.
-    """
+    """The tree of an expression; raises `_NotUnderstoodError` if it is serialised in a way that is not known here."""
     try:
         # pyarrow has no API for the tree of an expression, but pickles it, as metadata of a record batch
         _, (buffer,) = expression.__reduce__()

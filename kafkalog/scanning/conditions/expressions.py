@@ -40,13 +40,7 @@ def conditions_of(
 ) -> tuple[Filter | None, Residual | None]:
     """What `filters=` says: a filter, and the expression that has to be applied as well.
 
-    Parameters
-    ----------
-    filters : see `kafkalog.scan`
-    derived : mapping of str to dtype
-        Columns that are computed from records.
-    end_ms : callable, optional
-        Returns the latest timestamp, for times relative to it.
+    `end_ms` returns the latest timestamp, for times relative to it.
     """
     if filters is None:
         return None, None
@@ -85,20 +79,9 @@ def implied_filter(
 
 
 class Residual:
-    """An expression over record columns.
+    """An expression over record columns, applied to decoded columns if `is_needed`: no filter says all that it says.
 
-    Parameters
-    ----------
-    expression : pyarrow.compute.Expression
-    schema : pyarrow.Schema
-        Schema of all columns that exist.
-    is_needed : bool
-        Whether it has to be applied: no filter says all that it says.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Schema of the columns that the expression reads; empty if it is not needed.
+    `schema` is given for all columns that exist. The attribute has those that the expression reads; none if not needed.
     """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema, *, is_needed: bool = True) -> None:

@@ -33,19 +33,9 @@ Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, .
 def parse_filters(
     filters: Filters, derived: Mapping[str, np.dtype[Any]] | None = None, end_ms: Callable[[], int] | None = None
 ) -> Filter:
-    """Check and convert the conditions that the caller gave.
+    """Check and convert the conditions that the caller gave; for their notation see `kafkalog.scan` and `OPERATIONS`.
 
-    Parameters
-    ----------
-    filters : str, list of str or tuple, or list of lists of these
-        ``(column, operation, value)``, or the same as text (``"key == abc"``); see `OPERATIONS`. The value is left out
-        for `is null` and `is not null`.
-        ``("headers", "has", name)`` and ``("headers.NAME", operation, value)`` are for headers; the latter holds if
-        any header of that name matches.
-    derived : mapping of str to dtype
-        Names of derived columns.
-    end_ms : callable, optional
-        Returns the latest timestamp, for times relative to it.
+    `end_ms` returns the latest timestamp, for times relative to it.
     """
     derived = derived or {}
     if isinstance(filters, str):

@@ -36,20 +36,10 @@ _SHIFT: Final = np.uint64(64 - 5)  # 32 files
 
 
 class LatestOffsets:
-    """The offset of the last record of each key.
+    """The offset of the last record of each key. After `finish`, `runs` has sorted int64 offsets, or files of them.
 
-    Parameters
-    ----------
-    memory_bytes : int
-        See `MEMORY_BYTES`.
-    directory : pathlib.Path, optional
-        Where the files are made; default: a new directory of the system's temporary one (``TMPDIR``), which is removed
-        with this object, or after a kill by the next process that makes one.
-
-    Attributes
-    ----------
-    runs : list of numpy.ndarray or pathlib.Path
-        int64[n]: sorted offsets, or files of them; after `finish`. No offset is in two runs.
+    No offset is in two runs. Files are made in `directory`; by default in a new one of ``TMPDIR``, which is removed
+    with this object, or after a kill by the next process that makes one.
     """
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES, directory: Path | None = None) -> None:
