@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -170,6 +170,10 @@ class SchemaColumn(ColumnDecoder):
             given = self._make(Framed(None, (), nothing.start, nothing), None)
             if self.has_type and not isinstance(given, str):
                 self._common.add(given.type)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # schemas of Google's library cannot be pickled: parts of a plan compile them again
+        return {**self.__dict__, "_protos": {}, "_readers": {}}
 
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         for group in self._groups(payloads, headers)[0]:

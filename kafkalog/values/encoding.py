@@ -19,15 +19,14 @@ import numpy as np
 from kafkalog.interchange.table_types import json_text
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_types import AvroType, parse_schema
-from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage, ProtoSchema
+from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS
+from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
 from kafkalog.values.options import schema_text
 
 PLAIN: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
 FORMATS: Final = ("json", "avro", "protobuf", "utf8", *PLAIN)
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
-_FIXED: Final = {"float": "<f", "double": "<d", "fixed32": "<I", "fixed64": "<Q", "sfixed32": "<i", "sfixed64": "<q"}
 _RANGES: Final = {
     "short": (-(2**15), 2**15),
     **dict.fromkeys(("int32", "sint32", "sfixed32", "int"), (-(2**31), 2**31)),
@@ -95,8 +94,8 @@ class ValueEncoder:
             proto = ProtoSchema(schema_text(schema), imports)
             chosen = proto.message_at((0,)) if message is None else proto.message_named(message)
             if schema_id is not None:
-                self._frame += _indexes(proto, chosen)
-            self._encode = lambda value: _message(chosen, value, "")
+                self._frame += _indexes(proto.indexes_of(chosen))
+            self._encode = lambda value: _message(chosen, value)
 
     def encode(self, value: Any) -> bytes | None:
         """Encode a value as bytes; null becomes a tombstone.
@@ -120,19 +119,8 @@ def _plain(format: str, value: Any) -> bytes:
         raise _wrong("", value, format) from None
 
 
-def _indexes(proto: ProtoSchema, message: ProtoMessage) -> bytes:
-    """The message indexes in the wire format; empty for the first message."""
-
-    def path_to(messages: Any) -> list[int] | None:
-        for number, one in enumerate(messages):
-            if one is message:
-                return [number]
-            inside = path_to(one.nested)
-            if inside is not None:
-                return [number, *inside]
-        return None
-
-    path = path_to(proto.messages) or [0]
+def _indexes(path: list[int]) -> bytes:
+    """Message indexes in the wire format; empty for the first message."""
     return b"\0" if path == [0] else b"".join(_zigzag(number) for number in (len(path), *path))
 
 
@@ -304,63 +292,77 @@ def _zigzag(number: int) -> bytes:
     return uvarint((number << 1 ^ number >> 63) & (2**64 - 1))
 
 
-def _message(message: ProtoMessage, value: Any, where: str) -> bytes:
-    if message.name == _TIMESTAMP and isinstance(value, str):
+def _message(kind: Descriptor, value: Any) -> bytes:
+    message = new_message(kind)
+    _fill(message, value, "")
+    if not message.IsInitialized():
+        raise EncodeError(f"the value lacks required fields: {', '.join(message.FindInitializationErrors())}")
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _fill(message: Any, value: Any, where: str) -> None:
+    """Set the fields of a message of Google's library."""
+    kind = message.DESCRIPTOR
+    if kind.full_name == TIMESTAMP and isinstance(value, str):
         nanos = _number_of(value, "ns", where, value)
         value = {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
     value = _parsed(value)
-    if message.name.startswith("google.protobuf.") and len(message.fields) == 1 and not isinstance(value, dict):
-        value = {message.fields[0].name: value}  # a wrapper
+    if kind.full_name in DYNAMIC:
+        from google.protobuf import json_format
+
+        try:
+            json_format.ParseDict(value, message)
+        except json_format.ParseError:
+            raise _wrong(where, value, kind.full_name) from None
+        return
+    if kind.full_name in WRAPPERS and len(kind.fields) == 1 and not isinstance(value, dict):
+        value = {kind.fields[0].name: value}
     if not isinstance(value, dict):
-        raise _wrong(where, value, f"the message {message.name}")
-    by_name = {one.name: one for one in message.fields}
-    for name in value.keys() - by_name.keys():
-        raise EncodeError(f"{where.lstrip('.') or 'the value'} has a field {name!r}, which its schema lacks")
-    parts = []
-    for one in message.fields:
-        inner = value.get(one.name)
+        raise _wrong(where, value, f"the message {kind.full_name}")
+    for name, inner in value.items():
+        one, inside = kind.fields_by_name.get(name), f"{where}.{name}"
+        if one is None:
+            raise EncodeError(f"{where.lstrip('.') or 'the value'} has a field {name!r}, which its schema lacks")
         if inner is None:
             continue
-        inside = f"{where}.{one.name}"
-        if one.is_repeated and one.message is not None and one.message.is_entry:
-            pairs = inner.items() if isinstance(inner, dict) else ()
-            items: list[Any] = [{"key": key, "value": item} for key, item in pairs]
+        target = getattr(message, name)
+        if is_map(one):
+            keys, items = (one.message_type.fields_by_name[part] for part in ("key", "value"))
+            for text, item in inner.items() if isinstance(inner, dict) else ():
+                key = _scalar(keys, text, inside)
+                if items.message_type is not None:
+                    _fill(target[key], item, inside)
+                else:
+                    target[key] = _scalar(items, item, inside)
+        elif one.is_repeated:
+            for item in inner if isinstance(inner, list) else [inner]:
+                if one.message_type is not None:
+                    _fill(target.add(), item, inside)
+                else:
+                    target.append(_scalar(one, item, inside))
+        elif one.message_type is not None:
+            target.SetInParent()
+            _fill(target, inner, inside)
         else:
-            items = inner if one.is_repeated and isinstance(inner, list) else [inner]
-        parts += [_field(one, item, inside) for item in items]
-    return b"".join(parts)
+            setattr(message, name, _scalar(one, inner, inside))
 
 
-def _field(one: ProtoField, value: Any, where: str) -> bytes:
-    """Encode a field with its tag. Default values are written as well, which decodes to the same."""
-    if one.message is not None:
-        data = _message(one.message, value, where)
-        if one.is_group:
-            return uvarint(one.number << 3 | 3) + data + uvarint(one.number << 3 | 4)
-        return uvarint(one.number << 3 | 2) + uvarint(len(data)) + data
-    if one.scalar in ("string", "bytes"):
-        data = _text(value, where) if one.scalar == "string" else _bytes(value, where)
-        return uvarint(one.number << 3 | 2) + uvarint(len(data)) + data
-    if one.scalar in _FIXED:
-        form = _FIXED[one.scalar]
-        number = _real(value, where, one.scalar) if form[1] in "fd" else _whole(value, one.scalar, where)
-        return uvarint(one.number << 3 | (5 if struct.calcsize(form) == 4 else 1)) + struct.pack(form, number)
-    return uvarint(one.number << 3) + uvarint(_wire_number(one, value, where))
-
-
-def _wire_number(one: ProtoField, value: Any, where: str) -> int:
-    if one.enum is not None:
-        numbers = {name: number for number, name in one.enum.names.items()}
-        if value in numbers:
-            return numbers[value] & (2**64 - 1)
-        return _whole(value, "int32", where) & (2**64 - 1)
-    if one.scalar == "bool":
+def _scalar(one: Any, value: Any, where: str) -> Any:
+    kind = TYPES[one.type]
+    if kind == "string":
+        return _text(value, where).decode()
+    if kind == "bytes":
+        return _bytes(value, where)
+    if kind in ("float", "double"):
+        return _real(value, where, kind)
+    if kind == "enum":
+        known = one.enum_type.values_by_name.get(value) if isinstance(value, str) else None
+        return _whole(value, "int32", where) if known is None else known.number
+    if kind == "bool":
         if isinstance(value, str) and value in ("true", "false"):  # a key of a map
             value = value == "true"
         if not isinstance(value, bool):
             raise _wrong(where, value, "bool")
-        return int(value)
-    number = _whole(value, one.scalar, where)
-    if one.scalar in ("sint32", "sint64"):
-        return (number << 1 ^ number >> 63) & (2**64 - 1)
-    return number & (2**64 - 1)
+        return value
+    return _whole(value, kind, where)

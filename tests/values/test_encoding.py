@@ -89,7 +89,7 @@ def test_fields_that_the_schema_lacks_are_refused():
     with pytest.raises(EncodeError, match="has a field 'b'"):
         ValueEncoder("avro", '{"type":"record","name":"R","fields":[]}').encode({"b": 1})
     with pytest.raises(EncodeError, match="a has a field 'b'"):
-        ValueEncoder("protobuf", "message M { M a = 1; }").encode({"a": {"b": 1}})
+        ValueEncoder("protobuf", 'syntax = "proto3"; message M { M a = 1; }').encode({"a": {"b": 1}})
 
 
 def test_frames():

@@ -16,8 +16,8 @@ from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_FIELDS, TooWideError
 
 Numbers = npt.NDArray[np.int32]
-Around = tuple[int, ...]
-"""The enclosing types of a type, by `id`."""
+Around = tuple[int | str, ...]
+"""The enclosing types of a type, by `id` or full name."""
 
 _SLACK: Final = 64 * 2**20
 _MOST_TIMES: Final = 64

@@ -1,11 +1,8 @@
-"""Protobuf: schemas as text or as descriptors, and values read by a compiled program.
+"""Protobuf: schemas compiled by protoc, and values read by a compiled program.
 
-    `proto_text`   the text of `.proto` files
-    `descriptors`  binary descriptors, which clients without source text register
-    `well_known`   the standard imports
-    `types`        combines files and resolves names
+    `types`        compiles files with their imports
     `nested_text`  messages as JSON text
     `values`       values to columns
 
-This package does not know Confluent's wire format or sources of schemas.
+This package does not know Confluent's wire format or sources of schemas. It needs the extra ``protobuf``.
 """

@@ -1,111 +1,49 @@
-"""Protobuf types: combines files, resolves names, and rejects schemas that cannot be decoded."""
+"""Protobuf schemas: protoc compiles files with their imports, and Google's library resolves names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import base64
+import binascii
+import functools
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from kafkalog.values.formats.protobuf.descriptors import parse_descriptor
-from kafkalog.values.formats.protobuf.proto_text import (
-    EnumText,
-    FieldText,
-    FileText,
-    MessageText,
-    parse_source,
-)
-from kafkalog.values.formats.protobuf.well_known import WELL_KNOWN
+from kafkalog.errors import Reason, UnsupportedError
 from kafkalog.values.types import SchemaError
 
-SCALARS: Final = (
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "uint32",
-    "uint64",
-    "sint32",
-    "sint64",
-    "fixed32",
-    "fixed64",
-    "sfixed32",
-    "sfixed64",
-    "bool",
-    "string",
-    "bytes",
+Descriptor = Any
+"""A `google.protobuf.descriptor.Descriptor`; the library has no annotations."""
+TYPES: Final = (
+    *("", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group"),
+    *("message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 )
-_KEYS: Final = frozenset(SCALARS) - {"double", "float", "bytes"}
+"""The name of a field's type by its number in descriptor.proto."""
+_GROUP: Final = TYPES.index("group")
 _MOST_FILES: Final = 300
-_MOST_TYPES: Final = 20_000
-
-
-@dataclass(slots=True, eq=False)
-class ProtoEnum:
-    """An enum."""
-
-    name: str
-    names: dict[int, str] = field(default_factory=dict)
-    """Name by number; the first of several names."""
-    is_closed: bool = False
-    """Whether other numbers are unknown fields, as in proto2."""
-
-
-@dataclass(slots=True, eq=False)
-class ProtoField:
-    """A field of a message."""
-
-    name: str
-    number: int
-    scalar: str = ""
-    """One of `SCALARS`; empty if the type is a message or an enum."""
-    message: ProtoMessage | None = None
-    enum: ProtoEnum | None = None
-    is_repeated: bool = False
-    has_presence: bool = False
-    """Whether a missing field differs from one with the default value."""
-    oneof: int = -1
-    """Number of the oneof in the message; -1 if in none."""
-    is_group: bool = False
-    missing: str = ""
-    """The name of an undefined type; an error only if the field is selected."""
-
-
-@dataclass(slots=True, eq=False)
-class ProtoMessage:
-    """A message. A recursive one is its own descendant."""
-
-    name: str
-    fields: list[ProtoField] = field(default_factory=list)
-    """Fields in the order of declaration."""
-    nested: list[ProtoMessage] = field(default_factory=list)
-    """Nested messages in the order of protoc."""
-    n_oneofs: int = 0
-    is_entry: bool = False
-    """Whether it is an entry of a map: a field `key` and a field `value`."""
-    is_hidden: bool = False
-    """See `MessageText`."""
-
-
-@dataclass(slots=True)
-class _Features:
-    """The defaults of an edition or syntax, unless options override them."""
-
-    presence: str
-    enums: str
-    encoding: str = "LENGTH_PREFIXED"
-
-    def under(self, options: Mapping[str, str]) -> _Features:
-        return _Features(
-            options.get("features.field_presence", self.presence),
-            options.get("features.enum_type", self.enums),
-            options.get("features.message_encoding", self.encoding),
-        )
-
-
-def _features(syntax: str) -> _Features:
-    if syntax == "proto2":
-        return _Features("EXPLICIT", "CLOSED")
-    return _Features("IMPLICIT" if syntax == "proto3" else "EXPLICIT", "OPEN")
+_MOST_SECONDS: Final = 60
+_MAIN: Final = "the-schema.proto"
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
+_IMPORT: Final = re.compile(r"""\bimport\s+(?:\w+\s+)?["']([^"'\n]*)["']""")
+_FILE_NAME: Final = re.compile(r"(?!\.\.?/)[\w.+-]+(?:/(?!\.\.?/)[\w.+-]+)*", re.ASCII)
+_ERROR: Final = re.compile(r"^(?!WARNING|[A-Z]\d{4} )([^\s:]+):(?:(\d+):\d+:)? (?!warning:)(.*)$", re.MULTILINE)
+# Source: meta.proto and decimal.proto, Confluent Schema Registry 8.1. Every registry has them built in
+_CONFLUENT: Final = {
+    "confluent/meta.proto": """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
+        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }""",
+    "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }""",
+}
 
 
 class ProtoSchema:
@@ -114,185 +52,218 @@ class ProtoSchema:
     Parameters
     ----------
     text : str
-        The source of a `.proto` file, or a `FileDescriptorProto` in base64.
+        The source of a `.proto` file, or a `FileDescriptorProto` in base64, which some clients register.
     find : callable, optional
         Returns the text of an imported file by name, or None.
-
-    Attributes
-    ----------
-    messages : list of ProtoMessage
-        Top-level messages of the file itself.
 
     Raises
     ------
     SchemaError
         The schema is invalid.
+    UnsupportedError
+        The extra ``protobuf`` is not installed.
     """
 
     def __init__(self, text: str, find: Callable[[str], str | None] | None = None) -> None:
-        self._types: dict[str, ProtoMessage | ProtoEnum] = {}
-        self._left: list[tuple[MessageText, ProtoMessage, str, _Features]] = []
-        self.messages: list[ProtoMessage] = []
-        self._load(text, find)
-        for declared, message, scope, features in self._left:
-            self._fill(declared, message, scope, features)
+        try:
+            from google.protobuf import descriptor_pb2, descriptor_pool
+        except ImportError:
+            raise _not_installed() from None
+        files, missing = _with_imports(text, find)
+        try:
+            found = descriptor_pb2.FileDescriptorSet.FromString(_compiled(tuple(files.items())))
+            self._pool = descriptor_pool.DescriptorPool()
+            for one in found.file:
+                self._pool.AddSerializedFile(one.SerializeToString())
+        except SchemaError as error:
+            raise SchemaError(f"{error}; not found: {', '.join(missing)}" if missing else str(error)) from None
+        except TypeError as error:  # of the pool
+            raise SchemaError(str(error)) from None
+        self._file = next(one for one in found.file if one.name == _MAIN)
 
-    def _load(self, text: str, find: Callable[[str], str | None] | None) -> None:
-        main = parse_file(text)
-        self._declare(main, self.messages)
-        seen: set[str] = set()
-        left = list(main.imports)
-        while left:
-            name = left.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if len(seen) > _MOST_FILES:
-                raise SchemaError(f"the schema imports more than {_MOST_FILES} files")
-            # the registry's own text first: it may be of another version
-            other = (find(name) if find is not None else None) or WELL_KNOWN.get(name)
-            if other is not None:  # without it, its types are missing, which matters only if they are used
-                parsed = parse_file(other)
-                self._declare(parsed, [])
-                left += parsed.imports
+    @property
+    def messages(self) -> list[Descriptor]:
+        """The messages of the file itself, without nested ones."""
+        return [self._descriptor([one]) for one in self._file.message_type]
 
-    def _declare(self, file: FileText, messages: list[ProtoMessage]) -> None:
-        features = _features(file.syntax).under(file.options)
-        for one in file.enums:
-            self._declare_enum(one, file.package, features)
-        messages += [self._declare_message(one, file.package, features) for one in file.messages]
+    def _descriptor(self, path: Sequence[Any]) -> Descriptor:
+        names = [one.name for one in path]
+        return self._pool.FindMessageTypeByName(".".join([self._file.package, *names] if self._file.package else names))
 
-    def _add(self, full: str, one: ProtoMessage | ProtoEnum) -> None:
-        if full in self._types:
-            raise SchemaError(f"{full} is defined twice")
-        if len(self._types) >= _MOST_TYPES:
-            raise SchemaError(f"the schema has more than {_MOST_TYPES} types")
-        self._types[full] = one
+    def message_at(self, indexes: Sequence[int]) -> Descriptor:
+        """The message that Confluent's message indexes select; raises `SchemaError` if there is none.
 
-    def _declare_enum(self, declared: EnumText, scope: str, features: _Features) -> None:
-        features = features.under(declared.options)
-        one = ProtoEnum(_join(scope, declared.name), is_closed=features.enums == "CLOSED")
-        for name, number in declared.values:
-            one.names.setdefault(number, name)
-        if not one.names:
-            raise SchemaError(f"the enum {one.name} has no value")
-        self._add(one.name, one)
-
-    def _declare_message(self, declared: MessageText, scope: str, features: _Features) -> ProtoMessage:
-        full = _join(scope, declared.name)
-        features = features.under(declared.options)
-        one = ProtoMessage(full, n_oneofs=declared.n_oneofs, is_hidden=declared.is_hidden)
-        self._add(full, one)
-        for enum in declared.enums:
-            self._declare_enum(enum, full, features)
-        one.nested = [self._declare_message(inner, full, features) for inner in declared.nested]
-        one.is_entry = declared.options.get("map_entry") == "true"
-        self._left.append((declared, one, full, features))
-        return one
-
-    def _fill(self, declared: MessageText, message: ProtoMessage, scope: str, features: _Features) -> None:
-        for one in declared.fields:
-            message.fields.append(self._field(one, scope, features.under(one.options)))
-        if message.is_entry:
-            _open_enums(message)
-        for what in ({one.name for one in message.fields}, {one.number for one in message.fields}):
-            if len(what) < len(message.fields):
-                raise SchemaError(f"{message.name} has a field twice")
-
-    def _field(self, declared: FieldText, scope: str, features: _Features) -> ProtoField:
-        one = ProtoField(declared.name, declared.number, oneof=declared.oneof, is_group=declared.is_group)
-        one.is_repeated = declared.label == "repeated"
-        self._set_type(one, declared.type, scope)
-        if declared.key:
-            if declared.key not in _KEYS:
-                raise SchemaError(f"{scope}.{declared.name} is a map with keys of type {declared.key}")
-            one.has_presence = one.message is not None
-            # on the wire a map is a repeated message of key and value
-            entry = ProtoMessage(f"{scope}.{declared.name}", is_entry=True)
-            entry.fields = [ProtoField("key", 1, declared.key), one]
-            one.name, one.number, one.is_repeated = "value", 2, False
-            _open_enums(entry)
-            return ProtoField(declared.name, declared.number, message=entry, is_repeated=True)
-        if not one.is_repeated:
-            is_explicit = bool(declared.label) or declared.oneof >= 0 or features.presence != "IMPLICIT"
-            one.has_presence = one.message is not None or is_explicit
-        if one.message is not None and features.encoding == "DELIMITED" and not one.message.is_entry:
-            one.is_group = True
-        return one
-
-    def _set_type(self, one: ProtoField, name: str, scope: str) -> None:
-        if name in SCALARS:
-            one.scalar = name
-            return
-        found = self._types.get(name[1:]) if name.startswith(".") else None
-        while found is None and not name.startswith("."):
-            # look up names from the inside out, as protoc
-            found = self._types.get(_join(scope, name))
-            if not scope:
-                break
-            scope = scope.rpartition(".")[0]
-        if found is None:
-            one.missing = name
-        elif isinstance(found, ProtoEnum):
-            one.enum = found
-        else:
-            one.message = found
-
-    def message_at(self, indexes: Sequence[int]) -> ProtoMessage:
-        """The message that Confluent's message indexes select.
-
-        Notes
-        -----
         Java clients do not count groups and map entries; Python clients do. Indexes that are impossible in Java's count
         are read in Python's. A record is never a group or a map entry.
 
         Source: ProtobufSchema.toMessageName, Confluent Schema Registry 8.1.
-
-        Raises
-        ------
-        SchemaError
-            There is none.
         """
         for with_hidden in (False, True):
-            messages, found = self.messages, None
+            path: list[Any] = [self._file]
             for index in indexes:
-                counted = [one for one in messages if with_hidden or not one.is_hidden]
-                found = counted[index] if index < len(counted) else None
-                if found is None:
+                counted = _nested(path[-1], with_hidden=with_hidden)
+                if index >= len(counted):
                     break
-                messages = found.nested
-            if found is not None and not found.is_hidden:
-                return found
+                path.append(counted[index])
+            else:
+                if path[-1] in _nested(path[-2], with_hidden=False):
+                    return self._descriptor(path[1:])
         raise SchemaError(f"it has no message at the indexes {', '.join(map(str, indexes))}")
 
-    def message_named(self, name: str) -> ProtoMessage:
-        """The message with a full name, or a name within the file's package.
+    def message_named(self, name: str) -> Descriptor:
+        """The message with a full name, or a name within the file's package; raises `SchemaError`."""
+        for full in (name, f"{self._file.package}.{name}"):
+            try:
+                return self._pool.FindMessageTypeByName(full)
+            except KeyError:
+                continue
+        known = ", ".join(one.full_name for one in self.messages[:20])
+        raise SchemaError(f"it has no message {name!r}; there are {known}")
 
-        Raises
-        ------
-        SchemaError
-            There is none.
-        """
-        found = self._types.get(name)
-        if not isinstance(found, ProtoMessage):
-            found = next((one for one in self.messages if one.name.rpartition(".")[2] == name), None)
-        if found is None:
-            known = ", ".join(one.name for one in self.messages[:20])
-            raise SchemaError(f"it has no message {name!r}; there are {known}")
-        return found
+    def indexes_of(self, message: Descriptor) -> list[int]:
+        """The message indexes of a message of this file, as Java clients count them."""
 
+        def search(parent: Any, path: list[Any]) -> list[int] | None:
+            for number, one in enumerate(_nested(parent, with_hidden=False)):
+                if self._descriptor([*path, one]).full_name == message.full_name:
+                    return [number]
+                inside = search(one, [*path, one])
+                if inside is not None:
+                    return [number, *inside]
+            return None
 
-def _open_enums(entry: ProtoMessage) -> None:
-    """Keep unknown enum numbers in map entries; otherwise a key would have no value."""
-    for one in entry.fields:
-        if one.enum is not None and one.enum.is_closed:
-            one.enum = ProtoEnum(one.enum.name, one.enum.names)
-
-
-def parse_file(text: str) -> FileText:
-    """Parse a file from source text, or from a `FileDescriptorProto` in base64, which some clients register."""
-    return parse_descriptor(text) or parse_source(text)
+        return search(self._file, []) or [0]
 
 
-def _join(scope: str, name: str) -> str:
-    return f"{scope}.{name}" if scope else name
+def _nested(parent: Any, *, with_hidden: bool) -> list[Any]:
+    """Messages of a file or a message, perhaps with those that groups and maps declare."""
+    is_file = hasattr(parent, "message_type")
+    fields = parent.extension if is_file else [*parent.field, *parent.extension]
+    groups = {one.type_name.rpartition(".")[2] for one in fields if one.type == _GROUP}
+    return [
+        one
+        for one in (parent.message_type if is_file else parent.nested_type)
+        if with_hidden or not (one.options.map_entry or one.name in groups)
+    ]
+
+
+def is_map(one: Any) -> bool:
+    """Whether a field is a map: a repeated message of key and value."""
+    return one.message_type is not None and one.message_type.GetOptions().map_entry
+
+
+def new_message(message: Descriptor, data: bytes = b"") -> Any:
+    """A message of Google's library with some bytes."""
+    from google.protobuf import message_factory
+
+    return message_factory.GetMessageClass(message).FromString(data)
+
+
+def _not_installed() -> UnsupportedError:
+    return UnsupportedError(
+        Reason.NOT_INSTALLED, "Protobuf schemas need grpcio-tools: pip install 'kafkalog[protobuf]'"
+    )
+
+
+def _with_imports(text: str, find: Callable[[str], str | None] | None) -> tuple[dict[str, str | bytes], list[str]]:
+    """The contents of a file and its imports by name, as text or `FileDescriptorProto`; and imports not found.
+
+    An import that nobody supplies is an empty file: registries accept it if none of its types is used.
+    """
+    files: dict[str, str | bytes] = {}
+    missing = []
+    left = [(_MAIN, text)]
+    while left:
+        name, text = left.pop()
+        files[name], imports = _parsed(name, text)
+        for other in imports:
+            if other in files or any(other == waiting for waiting, _ in left):
+                continue
+            if not isinstance(other, str) or not _FILE_NAME.fullmatch(other):
+                raise SchemaError(f"it imports {other[:200]!r}, which is not the name of a file")
+            if len(files) + len(left) > _MOST_FILES:
+                raise SchemaError(f"the schema imports more than {_MOST_FILES} files")
+            # the registry's own text first: it may be of another version than a standard file
+            found = (find(other) if find is not None else None) or _CONFLUENT.get(other)
+            if found is None and other.startswith("google/"):
+                continue  # protoc has them
+            if found is None:
+                missing.append(other)
+            left.append((other, found or 'syntax = "proto3";'))
+    return files, missing
+
+
+def _parsed(name: str, text: str) -> tuple[str | bytes, Sequence[str]]:
+    """The contents of a file, and the names of its imports."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    if not _BASE64.fullmatch(text.strip()):
+        return text, _IMPORT.findall(text)
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
+    except binascii.Error:
+        return text, _IMPORT.findall(text)
+    except DecodeError as error:
+        raise SchemaError(f"the bytes are not a FileDescriptorProto: {error}") from None
+    file.name = name
+    return file.SerializeToString(), file.dependency
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(files: tuple[tuple[str, str | bytes], ...]) -> bytes:
+    """Run protoc over files, the main one first. Return the `FileDescriptorSet`.
+
+    A process of its own: protoc writes errors to the file descriptor 2, and a hostile schema can end no more than it.
+    """
+    from google.protobuf import descriptor_pb2
+
+    if importlib.util.find_spec("grpc_tools") is None:
+        raise _not_installed()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-protoc-") as folder:
+        root = Path(folder, "files")
+        root.mkdir()
+        binary = descriptor_pb2.FileDescriptorSet()
+        for name, content in files:
+            if isinstance(content, bytes):
+                binary.file.add().ParseFromString(content)
+                continue
+            try:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_bytes(content.removeprefix("\ufeff").encode("utf-8", "replace"))
+            except OSError as error:
+                raise SchemaError(f"its file {name!r} cannot be written for protoc: {error.strerror}") from None
+        inputs, output = Path(folder, "in"), Path(folder, "out")
+        inputs.write_bytes(binary.SerializeToString())
+        options = [f"-I{root}", *_google_types(), "--include_imports", f"--descriptor_set_out={output}"]
+        if binary.file:
+            options.append(f"--descriptor_set_in={inputs}")
+        # -P: no modules of the working directory
+        command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, _MAIN]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_MOST_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise SchemaError(f"protoc did not compile it in {_MOST_SECONDS} seconds") from None
+        if done.returncode or not output.is_file():
+            raise SchemaError(_complaint(done.stderr.decode("utf-8", "replace"), f"{root}/"))
+        return output.read_bytes()
+
+
+def _google_types() -> Iterator[str]:
+    """Where protoc finds `google/type` and other common files; `google/protobuf` it has itself."""
+    try:
+        found = importlib.util.find_spec("google.type")
+    except ModuleNotFoundError:
+        found = None
+    for folder in () if found is None else found.submodule_search_locations or ():
+        yield f"-Igoogle={Path(folder).parent}"
+
+
+def _complaint(output: str, root: str) -> str:
+    """The first error of protoc, with the file and line."""
+    found = _ERROR.search(output)
+    if found is None:
+        return f"protoc failed: {output.strip()[:300] or 'without a message'}"
+    file, line, what = found[1].removeprefix(root), found[2], found[3][:300]
+    place = "the schema" if file == _MAIN else file
+    return f"line {line} of {place}: {what}" if line else f"{place}: {what}"

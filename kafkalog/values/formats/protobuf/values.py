@@ -22,10 +22,10 @@ from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
-from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, message_text
-from kafkalog.values.formats.protobuf.types import ProtoEnum, ProtoField, ProtoMessage
+from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS, message_text
+from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, is_map
 from kafkalog.values.payloads import Decoded, Payloads
-from kafkalog.values.types import SchemaError, struct_array
+from kafkalog.values.types import struct_array
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _FOUR_BYTES = 0, 1, 2, 3, 5
 _SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
@@ -45,12 +45,6 @@ _SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
     "string": ("string", _DELIMITED, 0, pa.string()),
     "bytes": ("bytes", _DELIMITED, 0, pa.binary()),
 }
-_WRAPPERS: Final = frozenset(
-    f"google.protobuf.{name}Value"
-    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-)
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
-_MISSING: Final = "it has a field of a type {!r} that neither it nor what it imports defines"
 _TIME: Final = pa.timestamp("us", "UTC")
 
 
@@ -78,34 +72,34 @@ class _Program:
         self._nodes: list[_Node] = []
         self.columns = Columns()
         self._numbers: list[int] = []
-        self._enums: dict[int, tuple[int, int]] = {}
-        self._passed: dict[int, int] = {}
+        self._enums: dict[str, tuple[int, int]] = {}
+        self._passed: dict[str, int] = {}
         self._n_oneofs = 0
 
     def _add(self, node: _Node) -> int:
         self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def message(self, one: ProtoMessage, *, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+    def message(self, one: Descriptor, *, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
         """Add a node that appends messages to a new column, the next one."""
-        if one.name in _WRAPPERS and len(one.fields) == 1:
+        if one.full_name in WRAPPERS and len(one.fields) == 1:
             column = len(self.columns.all)
             value = self._scalar(one.fields[0], nullable=nullable)
             self._nodes[value].label = "zero"
             inside = self._add(_Node("message", column=column, children=[value]))
             return self._add(_Node("wrapper", column=column, children=[inside]))
-        if one.name == _TIMESTAMP:
+        if one.full_name == TIMESTAMP:
             return self._add(_Node("timestamp", column=self.columns.add("flat", _TIME, nullable, 8)))
-        if one.name in DYNAMIC or id(one) in around:
+        if one.full_name in DYNAMIC or one.full_name in around:
             column = self.columns.add("text", pa.string(), nullable)
             self.columns.all[column].raw = partial(message_text, one)
             return self._add(_Node("raw", column=column, children=[self._pass(one)]))
-        return self._struct(one, nullable, (*around, id(one)), paths)
+        return self._struct(one, nullable, (*around, one.full_name), paths)
 
-    def _struct(self, one: ProtoMessage, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+    def _struct(self, one: Descriptor, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
         column = self.columns.add("struct", pa.null(), nullable)
         first_oneof = self._n_oneofs
-        self._n_oneofs += one.n_oneofs
+        self._n_oneofs += len(one.oneofs)
         nodes, names, children = [], [], []
         passed = []
         for inner in one.fields:
@@ -116,30 +110,30 @@ class _Program:
             names.append(inner.name)
             children.append(len(self.columns.all))
             nodes.append(self._field(inner, around, None if not mine or () in mine else mine))
-            if inner.oneof >= 0:
-                self._nodes[nodes[-1]].oneof = first_oneof + inner.oneof
-        known = {inner.oneof for inner in one.fields if inner.name in names}
+            if inner.containing_oneof is not None:
+                self._nodes[nodes[-1]].oneof = first_oneof + inner.containing_oneof.index
+        known = {inner.containing_oneof.index for inner in one.fields if inner.containing_oneof and inner.name in names}
         for inner in passed:
-            if inner.oneof >= 0 and inner.oneof in known:  # it unsets a selected member
+            if inner.containing_oneof and inner.containing_oneof.index in known:  # it unsets a selected member
                 at = self._pass_field(inner)
                 if self._nodes[at].op != "enum":
                     self._nodes[at].op, self._nodes[at].children = "skip", []
-                self._nodes[at].oneof = first_oneof + inner.oneof
+                self._nodes[at].oneof = first_oneof + inner.containing_oneof.index
                 nodes.append(at)
         self.columns.set_struct(column, names, children)
         # writers use this order: the kernel expects the next field at the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
-        return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=one.n_oneofs))
+        return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=len(one.oneofs)))
 
-    def _field(self, one: ProtoField, around: Around, paths: Sequence[Path] | None) -> int:
+    def _field(self, one: Any, around: Around, paths: Sequence[Path] | None) -> int:
         if not one.is_repeated:
             at = self._item(one, one.has_presence, around, paths)
             self._nodes[at].label = "null" if one.has_presence else "zero"
             return at
         column = self.columns.add("list", pa.null(), False)
         child = len(self.columns.all)
-        if one.message is not None and one.message.is_entry:
-            at = self._entries(one, one.message, around)
+        if is_map(one):
+            at = self._entries(one, one.message_type, around)
             self.columns.set_map(column, child, *self.columns.all[child].children)
         else:
             at = self._item(one, False, around, None)
@@ -148,7 +142,7 @@ class _Program:
         self._nodes[at].list_column, self._nodes[at].label = column, "repeated"
         return at
 
-    def _entries(self, one: ProtoField, entry: ProtoMessage, around: Around) -> int:
+    def _entries(self, one: Any, entry: Descriptor, around: Around) -> int:
         """Add the entries of a map; absent parts have their default value."""
         column = self.columns.add("struct", pa.null(), False)
         key, value = sorted(entry.fields, key=lambda inner: inner.number)
@@ -161,57 +155,59 @@ class _Program:
         self.columns.all[column].children = inside
         return self._add(_Node("message", _DELIMITED, column, children=nodes, number=one.number))
 
-    def _item(self, one: ProtoField, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+    def _item(self, one: Any, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
         """Add a node for a field, or for an item of a repeated one."""
-        if one.message is None:
+        if one.message_type is None:
             return self._scalar(one, nullable=nullable)
-        at = self.message(one.message, nullable=nullable, around=around, paths=paths)
+        at = self.message(one.message_type, nullable=nullable, around=around, paths=paths)
         self._nodes[at].number = one.number
-        self._nodes[at].wire = _GROUP if one.is_group else _DELIMITED
+        self._nodes[at].wire = _GROUP if TYPES[one.type] == "group" else _DELIMITED
         return at
 
-    def _scalar(self, one: ProtoField, *, nullable: bool) -> int:
-        if one.missing:
-            raise SchemaError(_MISSING.format(one.missing[:200]))
-        if one.enum is not None:
+    def _scalar(self, one: Any, *, nullable: bool) -> int:
+        if one.enum_type is not None:
             column = self.columns.add("text", pa.string(), nullable)
-            return self._add(self._enum(one, one.enum, column))
-        op, wire, width, kind = _SCALARS[one.scalar]
+            return self._add(self._enum(one, column))
+        op, wire, width, kind = _SCALARS[TYPES[one.type]]
         column = self.columns.add("flat" if width else "text", kind, nullable, width)
         return self._add(_Node(op, wire, column, number=one.number))
 
-    def _enum(self, one: ProtoField, enum: ProtoEnum, column: int) -> _Node:
-        if id(enum) not in self._enums:
-            numbers = sorted(enum.names)
+    def _enum(self, one: Any, column: int) -> _Node:
+        enum = one.enum_type
+        if enum.full_name not in self._enums:
+            names: dict[int, str] = {}
+            for value in enum.values:  # the first of several names counts
+                names.setdefault(value.number, value.name)
+            numbers = sorted(names)
             # an enum's default, the symbol declared first, follows its symbols
-            first = self.columns.add_symbols([*(enum.names[number] for number in numbers), ""])
-            self._numbers += [*numbers, next(iter(enum.names))]
-            self._enums[id(enum)] = first, len(numbers)
-        first, n = self._enums[id(enum)]
-        return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=enum.is_closed)
+            first = self.columns.add_symbols([*(names[number] for number in numbers), ""])
+            self._numbers += [*numbers, next(iter(names))]
+            self._enums[enum.full_name] = first, len(numbers)
+        first, n = self._enums[enum.full_name]
+        # map entries keep unknown numbers; otherwise a key would have no value
+        closed = enum.is_closed and not one.containing_type.GetOptions().map_entry
+        return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=closed)
 
-    def _pass(self, one: ProtoMessage) -> int:
+    def _pass(self, one: Descriptor) -> int:
         """Add a node that only checks messages; shared by all places with this type."""
-        if id(one) not in self._passed:
-            at = self._passed[id(one)] = self._add(_Node("message"))
+        if one.full_name not in self._passed:
+            at = self._passed[one.full_name] = self._add(_Node("message"))
             fields = sorted(one.fields, key=lambda inner: inner.number)
             self._nodes[at].children = [self._pass_field(inner) for inner in fields]
-        return self._passed[id(one)]
+        return self._passed[one.full_name]
 
-    def _pass_field(self, one: ProtoField) -> int:
-        if one.missing:
-            raise SchemaError(_MISSING.format(one.missing[:200]))
-        if one.enum is not None:
-            node = self._enum(one, one.enum, -1)
-        elif one.message is None:
-            op, wire, _, _ = _SCALARS[one.scalar]
+    def _pass_field(self, one: Any) -> int:
+        if one.enum_type is not None:
+            node = self._enum(one, -1)
+        elif one.message_type is None:
+            op, wire, _, _ = _SCALARS[TYPES[one.type]]
             node = _Node(op, wire)
-        elif one.message.name == _TIMESTAMP:
+        elif one.message_type.full_name == TIMESTAMP:
             node = _Node("timestamp")
         else:
-            inside = self._pass(one.message)
+            inside = self._pass(one.message_type)
             node = _Node("raw", children=[inside])
-        if one.is_group:
+        if TYPES[one.type] == "group":
             node.wire = _GROUP
         node.number = one.number
         if one.is_repeated:
@@ -245,15 +241,13 @@ class ProtobufValues(ProgramValues):
 
     Raises
     ------
-    SchemaError
-        The type of a field is missing.
     TooWideError
         The message has too many fields.
     """
 
     kernel: ClassVar[Any] = kernel
 
-    def __init__(self, message: ProtoMessage, paths: Sequence[Path] | None = None) -> None:
+    def __init__(self, message: Descriptor, paths: Sequence[Path] | None = None) -> None:
         program = _Program()
         root = program.message(message, nullable=True, around=(), paths=paths)
         super().__init__(program.columns, program.arguments(root))

@@ -165,11 +165,11 @@ def test_a_message_in_many_parts_is_refused_before_it_costs_much():
 
 
 def test_closed_enums_drop_numbers_and_open_ones_show_them():
-    fields = "{label}E e = 1; repeated E r = 2; enum E {{ A = 0; B = 5; C = 5; D = -1; }}"
+    fields = "{label}E e = 1; repeated E r = 2; enum E {{ option allow_alias = true; A = 0; B = 5; C = 5; D = -1; }}"
     data = b"\x08\5\x08\7" + b"\x12\x0d" + b"\7\0\5" + b"\xff" * 9 + b"\1"
     opened = f"{PROTO3} message A {{ {fields.format(label='')} }}"
     closed = f"message A {{ {fields.format(label='optional ')} }}"
-    assert one(opened.replace("enum E {", "enum E { option allow_alias = true;"), data) == {
+    assert one(opened, data) == {
         "e": "7",
         "r": ["7", "A", "B", "D"],
     }
@@ -291,7 +291,7 @@ def test_a_short_schema_with_too_many_fields_is_refused():
         text += f"message L{level} {{ L{level - 1} a = 1; L{level - 1} b = 2; }}"
     with pytest.raises(TooWideError):
         ProtobufValues(ProtoSchema(text).message_named("L39"))
-    with pytest.raises(SchemaError, match="'Nowhere' that neither it nor what it imports defines"):
+    with pytest.raises(SchemaError, match='line 1 of the schema: "Nowhere" is not defined'):
         ProtobufValues(ProtoSchema(f"{PROTO3} message A {{ Nowhere n = 1; }}").messages[0])
 
 
