@@ -106,7 +106,7 @@ problem: reason text, path text, detail text, position int?, effect text
 segment_plan: name text, base_offset int, action text, n_bytes_before int, n_bytes int, finding finding?,
     expires text?, is_expired_early bool
 rebuilt_file: path text, kind text, n_entries int, n_bytes int, change text, backup text?
-partition_plan: path text, +place, verdict text, error text?, is_split bool, log_start_offset int,
+partition_plan: path text, +place, verdict text, error text?, log_start_offset int,
     log_end_offset int, log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int,
     removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file]
 compacted_partition: path text, +place, error text?, log_start_offset int, log_end_offset int, cleaned_to int?,

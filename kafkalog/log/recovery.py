@@ -335,8 +335,8 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
         detail = f"offset {batch.last_offset[0]} does not belong to a segment that begins at {segment.base_offset}"
         if batch.last_offset[0] > segment.base_offset:
             detail += (
-                ", too far for an index entry. A broker that recovers the segment splits it, kafkalog does not;"
-                " kafkalog convert rewrites it"
+                ", too far for an index entry. A broker that recovers the segment splits it or fails: kafkalog convert"
+                " rewrites it"
             )
     return Finding(
         reason,

@@ -45,7 +45,7 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
         return []
     if java_number(lines[0], 31) != 0:
         raise _bad(path, 1, f"expected version 0, not {lines[0][:40]!r}")
-    n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
+    n_entries = java_number(lines[1], 31) if len(lines) > 1 else 0
     if n_entries is None or n_entries < 0:
         raise _bad(path, 2, "expected the number of entries")
     entries = [java_fields(line) for line in lines[2:]]

@@ -95,10 +95,7 @@ class PartitionPlan:
     """The damage and the intact batches that are cut off or deleted, and offsets that no `.log` holds although other
     files or a gap show that there were records."""
     problem: Finding | None = None
-    """Why a broker does not start with the partition, or `is_split`. `recover` leaves it unchanged, or out of the copy.
-    """
-    is_split: bool = False
-    """Whether a broker splits a segment, whose offsets are too far apart for one index, and then starts."""
+    """Why a broker does not start with the partition. `recover` leaves it unchanged, or out of the copy."""
     stray: str | None = None
     """Why a KRaft broker sets the directory apart as `-stray`, to be deleted later."""
     remarks: list[str] = field(default_factory=list)
@@ -125,7 +122,7 @@ class PartitionPlan:
     @property
     def losses(self) -> list[Lost]:
         """What is lost, by offset; losses that touch are one. `verify` reports those that are lost already."""
-        return [] if self.problem is not None and not self.is_split else losses_of(self.lost)
+        return [] if self.problem is not None else losses_of(self.lost)
 
     @property
     def loss(self) -> Loss:
@@ -135,7 +132,7 @@ class PartitionPlan:
     @property
     def verdict(self) -> Verdict:
         """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
-        if self.problem is not None and not self.is_split:
+        if self.problem is not None:
             return "does not start"
         if (
             self.n_bytes_lost
@@ -147,7 +144,7 @@ class PartitionPlan:
         is_touched = any(one.action != "kept" for one in self.segments) or any(
             one.change != "same" for one in self.files
         )
-        return "recovers" if self.is_split or is_touched or self.removed or self.renamed or self.remarks else "starts"
+        return "recovers" if is_touched or self.removed or self.renamed or self.remarks else "starts"
 
     def count(self, action: SegmentAction) -> int:
         """Number of segments with a given action."""
@@ -191,7 +188,6 @@ class PartitionPlan:
         names = (
             "verdict",
             "error",
-            "is_split",
             "log_start_offset",
             "log_end_offset",
             "log_end_offset_before",

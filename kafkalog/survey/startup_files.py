@@ -180,18 +180,10 @@ def epochs_problem(directory: Path) -> Finding | None:
     try:
         epochs = read_leader_epochs(path)
     except KafkalogError as error:
-        return None if _is_version_alone(path) else _problem(path, error.detail)
+        return _problem(path, error.detail)
     if epochs is not None and epochs.size and min(int(epochs["epoch"].min()), int(epochs["start_offset"].min())) < 0:
         return _problem(path, "an epoch or its start offset is negative")
     return None
-
-
-def _is_version_alone(path: Path) -> bool:
-    """Whether the file ends after the version: it has no entries for a broker."""
-    try:
-        return [java_number(line, 31) for line in checkpoint_lines(path)] == [0]
-    except KafkalogError:
-        return False
 
 
 def known_epochs(directory: Path) -> LeaderEpochs:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_offset_checkpoint
@@ -75,24 +75,14 @@ class LoadPlan:
         is_metadata = key is not None and key.topic == kf.METADATA_TOPIC
         self.is_clean = is_clean and not is_metadata
         known = key is not None and not is_metadata
-        checkpointed = offsets.log_starts.get(key, 0) if known and key is not None else 0
-        self.log_start = max(checkpointed, 0)
+        self.log_start = max(offsets.log_starts.get(key, 0), 0) if known and key is not None else 0
         self.recovery_point = 0
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
         self.files: FileNames = file_names(path)
-        self.unread: list[str] = []
+        self.unread: list[str] = []  # such as `0.log`: a broker takes its offset, and opens the file of 20 digits
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
         self.partition.segments = self._segments(limits)
-        self.negative_start = 0 if self.partition.segments else min(checkpointed, 0)
-
-    def start_problem(self) -> Finding | None:
-        """Why the log that a broker would begin here is of no use; None if it is, or if there is one."""
-        if not self.negative_start:
-            return None
-        detail = f"its log start offset is {self.negative_start}, and it has no segment: a broker creates one there"
-        path = str(self.path.parent / kf.LOG_START_OFFSET_CHECKPOINT)
-        return Finding(Reason.CHECKPOINT_SYNTAX, f"{detail}; correct the checkpoint", path=path)
 
     def _segments(self, limits: Limits) -> list[Segment]:
         """The segments that a broker loads: regular files, `.swap` files in place of others.

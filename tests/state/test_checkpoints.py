@@ -24,7 +24,6 @@ def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path):
     [
         ("1\n0\n", 1),
         ("x", 1),
-        ("0\n", 2),
         ("0\nmany\n", 2),
         ("0\n1\n", 2),
         ("0\n1\nt 0 1\nt 1 1\n", 2),

@@ -89,18 +89,6 @@ def test_snapshots_are_those_that_are_there_once_swaps_are_renamed(partition):
     assert len(found[int(second.stem)]) == 1
 
 
-def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition):
-    checkpoint = partition.parent / kf.LOG_START_OFFSET_CHECKPOINT
-    name = partition.name.rpartition("-")[0]
-    checkpoint.write_text(f"0\n1\n{name} {partition.name.rpartition('-')[2]} -7\n")
-    assert asked(partition).log_start_offset == 0
-    for log in logs(partition):
-        log.unlink()
-    assert "correct the checkpoint" in (asked(partition).error or "")
-    recovered = kafkalog.recover(partition.parent, dry_run=True).partitions[0]
-    assert recovered.error is not None
-
-
 def plan(*actions, before, end):
     """Segments of ten offsets and 100 bytes each; a cut one keeps half of them."""
     left = {"cut": 50, "deleted": 0, "emptied": 0}

@@ -23,7 +23,7 @@ name it with -t, or name its partition directory.""",
     examples="""\
   kafkalog compact /var/lib/kafka --dry-run
   kafkalog compact /var/lib/kafka --in-place
-  kafkalog compact /var/lib/kafka --topics users --passes 2 --in-place --backup /other/disk/before
+  kafkalog compact /var/lib/kafka --topics users --in-place --backup /other/disk/before
   kafkalog compact /mnt/disk/users-0 -o /new/disk/users-0""",
 )
 
@@ -31,13 +31,6 @@ name it with -t, or name its partition directory.""",
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "compact", _HELP, run, paths=PATH, n_paths=1)
     add_topics(parser)
-    parser.add_argument(
-        "--passes",
-        type=int,
-        metavar="N",
-        help="1 (default): as a broker, which keeps tombstones for delete.retention.ms; 2: also remove tombstones now;"
-        " 3: also remove markers of transactions without records",
-    )
     parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
     parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")
     add_threads(parser, "partitions to compact at a time (default: one per CPU, up to 4)")
@@ -50,7 +43,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.compacting.report import CompactedPartition
 
     options = output_options(args, needs_backup=False)
-    options |= chosen(args, "topics", "passes", "now", "config", "threads", "limits")
+    options |= chosen(args, "topics", "now", "config", "threads", "limits")
     with usage_errors():
         report = compact(
             args.paths[0],

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.errors import Limits
 from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
@@ -56,9 +56,7 @@ class CleanerPass:
     count records of users.
     """
 
-    def __init__(
-        self, facts: CleanerFacts, *, now_ms: int, delete_retention_ms: int, limits: Limits = DEFAULT_LIMITS
-    ) -> None:
+    def __init__(self, facts: CleanerFacts, now_ms: int, delete_retention_ms: int, limits: Limits) -> None:
         self.is_changed = False
         self.n_records_before = self.n_records = 0
         self._facts, self._now, self._retention, self._limits = facts, now_ms, delete_retention_ms, limits

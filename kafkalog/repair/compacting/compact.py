@@ -20,15 +20,12 @@ from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup_load import LoadPlan
 
-MAX_PASSES = 3
-
 
 def compact(
     path: str | os.PathLike[str],
     *,
     topics: str | Sequence[str] | None = None,
     now: int | str | datetime | None = None,
-    passes: int = 1,
     config: str | os.PathLike[str] | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
@@ -51,10 +48,6 @@ def compact(
         includes "compact". A topic that the cluster's metadata do not have must be named, or `path` is its partition.
     now : int (ms), str or aware datetime, optional
         The cleaner's clock. Default: now.
-    passes : int
-        1, as a broker: tombstones and transaction markers stay, and get the time of their removal. 2: also remove
-        tombstones now. 3: also remove markers of transactions without records. Consumers that have read only a part of
-        the log may then keep records that were deleted.
     config : path-like, optional
         The broker's `server.properties`, for its defaults.
     output, in_place, backup, dry_run, stage_in
@@ -74,7 +67,7 @@ def compact(
     Raises
     ------
     ValueError
-        `passes` is not 1, 2 or 3, or `threads` is less than 1.
+        `threads` is less than 1.
     UnsafePathError, OutputExistsError, WriteError
         See `recover`. Also if `path` is the cluster's metadata log.
     CorruptionError
@@ -87,6 +80,9 @@ def compact(
     The last segment is not cleaned. Nothing is cleaned from the first open transaction, from the high watermark, or
     from the first segment younger than `min.compaction.lag.ms` on. Below, the whole log is cleaned, also where the
     broker's cleaner has been already.
+
+    Tombstones and transaction markers stay, and get the time of their removal: another run with `now` after
+    `delete.retention.ms` removes them.
 
     Batches that lose no record are copied byte for byte. Others keep their offsets, producer, sequence and codec.
     Messages of formats v0 and v1 become v2. Small segments are merged while the result is within `segment.bytes`.
@@ -103,7 +99,6 @@ def compact(
     False
     """
     refuse_url(path)
-    n_passes = optional_integer("passes", passes, 1, MAX_PASSES) or 1
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=False)
     report = CompactionReport()
@@ -114,7 +109,7 @@ def compact(
     cluster = Cluster(read_cluster_metadata(cut.log_dir), None, properties)
     chosen = _choose(cut, cluster, topics)
     cut.plans = list(chosen)
-    works = [PartitionCompaction(plan, chosen[plan], now_ms, n_passes, progress) for plan in chosen]
+    works = [PartitionCompaction(plan, chosen[plan], now_ms, progress) for plan in chosen]
     on_start(sum(work.n_bytes_to_read for work in works))
     with cut.open() as make, ThreadPoolExecutor(n_threads, "kafkalog-compact") as pool:
         rows = pool.map(lambda work: work.run(make(work.plan)), works)

@@ -5,7 +5,7 @@ Mirrors `LogCleanerManager.cleanableOffsets`, `Cleaner.doClean` and `Cleaner.gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,6 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, UnwritableError, WriteError
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.records.batch_table import Window
 from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.facts import CleanerFacts
 from kafkalog.repair.compacting.report import CompactedPartition
@@ -36,11 +35,8 @@ class PartitionCompaction:
     `now_ms` is the cleaner's clock, and `progress` gets the number of bytes read since the last call.
     """
 
-    def __init__(
-        self, plan: LoadPlan, config: LogConfig, now_ms: int, n_passes: int, progress: Callable[[int], object]
-    ) -> None:
-        self.plan, self._config, self._now, self._n_passes = plan, config, now_ms, n_passes
-        self._progress = progress
+    def __init__(self, plan: LoadPlan, config: LogConfig, now_ms: int, progress: Callable[[int], object]) -> None:
+        self.plan, self._config, self._now, self._progress = plan, config, now_ms, progress
         self._partition, self._segments = plan.partition, plan.partition.segments
         self._row = CompactedPartition(str(plan.path), self._partition.topic_partition)
 
@@ -79,21 +75,12 @@ class PartitionCompaction:
         if n:
             upper = self._segments[n].base_offset
             facts = CleanerFacts.of(self._partition, self._segments[:n], upper, outcomes, self._now, self._progress)
-            retention = self._config.delete_retention_ms
-            passes = [
-                CleanerPass(
-                    facts,
-                    now_ms=self._now + number * retention,
-                    delete_retention_ms=retention,
-                    limits=self._partition.limits,
-                )
-                for number in range(self._n_passes)
-            ]
+            cleaner = CleanerPass(facts, self._now, self._config.delete_retention_ms, self._partition.limits)
             horizon = self._horizon_of_old_formats()
             for group in [*self._groups(n)]:
-                self._clean_group(group, passes, horizon, output)
+                self._clean_group(group, cleaner, horizon, output)
             self._row.cleaned_to = upper
-            self._row.n_records_before, self._row.n_records = passes[0].n_records_before, passes[-1].n_records
+            self._row.n_records_before, self._row.n_records = cleaner.n_records_before, cleaner.n_records
         for segment in self._segments[n:]:
             self._note(segment, "kept", segment.size_in_bytes)
             self._progress(2 * segment.size_in_bytes)
@@ -139,9 +126,7 @@ class PartitionCompaction:
             total = more
         yield group
 
-    def _clean_group(
-        self, group: list[Segment], passes: Sequence[CleanerPass], horizon: int, output: PartitionOutput
-    ) -> None:
+    def _clean_group(self, group: list[Segment], cleaner: CleanerPass, horizon: int, output: PartitionOutput) -> None:
         """Write the segment that replaces some, and remove these."""
         # no rolling: what is left of the segments fits into one
         config = replace(
@@ -152,24 +137,22 @@ class PartitionCompaction:
             max_compaction_lag_ms=_MAX_LONG,
         )
         writer = SegmentWriter(output, group[0].base_offset, config)
-        for one in passes:
-            one.is_changed = len(group) > 1
+        cleaner.is_changed = len(group) > 1
         for segment in group:
             keeps = _modified(segment) > horizon
             with segment.open() as source:
                 for window in segment.iter_windows(source):
-                    for cleaned in _through(passes, window, keeps, str(segment.path)):
+                    for cleaned in cleaner.clean(window, keeps_old_tombstones=keeps, path=str(segment.path)):
                         if writer.take(cleaned) < len(cleaned.batches):
                             detail = "what is left of these segments does not fit into one of 2 GiB and 2^31 offsets"
                             raise UnwritableError(Reason.SEGMENT_TOO_LARGE, detail, path=str(group[0].path))
                     source.release(window.data, window.start)
             self._progress(segment.size_in_bytes)
         writer.set_modified(_modified(group[-1]))
-        aborted = [one.take_aborted() for one in passes]
-        writer.add_aborted(aborted[-1])
+        writer.add_aborted(cleaner.take_aborted())
         n_bytes = writer.size_in_bytes
         writer.close()
-        if not any(one.is_changed for one in passes):
+        if not cleaner.is_changed:
             for name in writer.names:
                 output.take_back(name)
             self._note(group[0], "kept", n_bytes)
@@ -201,15 +184,6 @@ class PartitionCompaction:
     def _note(self, segment: Segment, action: SegmentAction, n_bytes: int) -> None:
         name = segment.path.name
         self._row.segments.append(SegmentPlan(name, segment.base_offset, action, segment.size_in_bytes, n_bytes))
-
-
-def _through(passes: Sequence[CleanerPass], window: Window, keeps: bool, path: str) -> Iterator[Window]:
-    """What is left of a window after all passes."""
-    if not passes:
-        yield window
-        return
-    for cleaned in passes[0].clean(window, keeps_old_tombstones=keeps, path=path):
-        yield from _through(passes[1:], cleaned, keeps, path)
 
 
 def _sizes(segment: Segment) -> tuple[int, int, int]:

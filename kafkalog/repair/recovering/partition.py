@@ -91,8 +91,6 @@ class PartitionRecovery:
         problem = self.problem()
         if problem is not None:
             report.problem = problem
-            if problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-                self._split(report, problem)
             self.output.abandon()
             return report
         try:
@@ -109,22 +107,6 @@ class PartitionRecovery:
         report.files = self.files
         self.output.commit()
         return report
-
-    def _split(self, report: PartitionPlan, problem: Finding) -> None:
-        """Note whether a broker splits the segment, which it does only if the last offset is too far from the first.
-
-        Source: LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment, Kafka 4.3.
-        """
-        segment = next(one for one in self.plan.partition.segments if str(one.path) == problem.path)
-        with contextlib.suppress(KafkalogError):
-            end = end_as_loaded(segment)
-            report.is_split = end - segment.base_offset > kf.MAX_RELATIVE_OFFSET
-        if report.is_split:
-            report.problem = replace(problem, n_records=0)
-            contents, _ = remains(segment, 0, LogDirState.of(self.plan.partition, self.plan.files.names))
-            report.lost = [one for one in contents.findings if one.damage]
-            last = self.plan.partition.segments[-1]
-            report.log_end_offset = end if last is segment else max(end, end_as_loaded(last))
 
     def wipe(self) -> PartitionPlan:
         """Delete all segments, if there are any, and begin an empty log at the checkpointed log start offset.

@@ -170,9 +170,7 @@ def preflight(
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
         for row, findings in pool.map(lambda one: one.run(advance, n_readers), _consumed(loads)):
             for finding in findings.rows:
-                # a broker splits the segment, which recover does not
-                is_split = row is not None and row.is_split and finding == row.problem
-                result.findings.add(replace(finding, damage=False) if is_split else finding)
+                result.findings.add(finding)
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)

@@ -248,11 +248,7 @@ class RecoveryRun(Target):
         for plan in plans:
             one = PartitionRecovery(plan, self._make_output(plan), self._now, is_replayed=self._is_replayed)
             if one.problem() is None and self._begins_empty(plan):
-                one.unwritten = plan.start_problem()
-                if one.unwritten is not None:
-                    self._finish(one)
-                else:
-                    self._add(one.wipe(), one.findings)
+                self._add(one.wipe(), one.findings)
                 continue
             kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
             for base in plan.lone:

@@ -39,7 +39,7 @@ class RecoveryReport(PartitionsReport):
                 if found is row.problem:  # what is not touched is not lost
                     row.problem = found = replace(found, n_records=0)
                 self.findings.add(found)
-            elif row.is_split or not any(rows[place].damage for place in places):
+            elif not any(rows[place].damage for place in places):
                 rows[places[0]] = found
         self.partitions.append(row)
 

@@ -36,13 +36,12 @@ def test_what_is_removed_is_said(log_dir, tmp_path, capsys):
         assert row["n_bytes"] < row["n_bytes_before"]
     assert kafkalog.verify(tmp_path / "out").ok
     backup = str(tmp_path / "old")
-    assert main(["compact", str(log_dir), *options, "--in-place", "--passes", "2", "--backup", backup]) == 0
+    assert main(["compact", str(log_dir), *options, "--in-place", "--backup", backup]) == 0
     assert "old files kept" in capsys.readouterr().err
 
 
 def test_damage_and_wrong_usage(log_dir, capsys):
     for arguments in (
-        ["--dry-run", "--passes", "4"],
         [],
         ["--dry-run", "--topics", "nobody"],
         ["--dry-run", "--backup", "x"],

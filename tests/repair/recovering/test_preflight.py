@@ -73,24 +73,9 @@ def test_an_offset_outside_of_its_segment_is_named(partition, row, offset):
     last = logs(partition)[-1]
     _with_offset(last, row, offset)
     for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
-        # a broker splits a segment only if it ends too far from its base
-        assert (one.verdict, one.is_split) == (("loses", True) if offset == 2**40 else ("does not start", False))
+        assert (one.verdict, one.losses) == ("does not start", [])
         assert one.problem is not None
         assert (one.problem.reason, one.problem.path) == (Reason.OFFSET_OUTSIDE_SEGMENT, str(last))
-
-
-def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition):
-    last = logs(partition)[-1]
-    (partition / f"{305:020d}.snapshot").unlink()
-    data, batches = bytearray(last.read_bytes()), kafkalog.Segment(last).batches
-    for at in batches.position[len(batches) // 2 :].tolist():
-        data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") + 2**33).to_bytes(8, "big")
-    last.write_bytes(data)
-    for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
-        assert (one.verdict, one.losses, one.log_end_offset) == ("recovers", [], 2**33 + 305)
-    assert not kafkalog.preflight(partition).findings.n_damage
-    [finding] = [one for one in kafkalog.recover(partition, dry_run=True).findings.rows if one.damage]
-    assert finding.n_records == 0
 
 
 def test_a_transaction_index_of_a_later_version_stops_the_start(partition):
