@@ -122,13 +122,13 @@ salvaged_segment: path text, base_offset int, size_in_bytes int, n_bytes_kept in
     n_bytes_padding int, n_bytes_suspect int, n_batches_kept int, n_batches_suspect int, n_batches_undecodable int,
     n_records_kept int
 hole: segment text, start int, end int, size_in_bytes int, reason text, first_offset int, end_offset int?,
-    n_records int?, certainty text?, timestamp_before int?, timestamp_after int?, producer_ids [int], pieces [piece]
+    n_records int?, certainty text?, timestamp_before int?, timestamp_after int?, pieces [piece]
 piece: start int, end int, is_suspect bool, reason text, quarantine_position int, sha256 text
 merge: ok bool, is_written bool, partitions [merged_partition], findings [finding], n_more_findings int
 merged_partition: output text, leader text?, start_offset int, end_offset int, replicas [merged_copy],
     ranges [merged_range], error text?
 merged_copy: path text, last_epoch int?, start_offset int, end_offset int, n_batches int, n_batches_taken int,
-    n_batches_left int, n_bytes_lost int, is_tail_lost bool, truncate_to int?, differs_from int?, doubted_from int?
+    n_batches_left int, n_bytes_lost int, is_tail_lost bool, truncate_to int?, differs_from int?
 merged_range: start_offset int, end_offset int?, source text?, n_batches int, size_in_bytes int, leader_epochs [int]?
 diff: ok bool, equal_to int, a text, b text, start_offset int, end_offset_a int, end_offset_b int, n_batches int,
     offset int?, batch_a any, batch_b any, leader text?, truncate_to int?, is_kept bool?

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, parse_milliseconds
@@ -23,7 +23,6 @@ from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.system_topics.groups import groups
 
 
 class CutPartitions:
@@ -99,26 +98,6 @@ class CutPartitions:
             if finding.damage and finding not in row.lost:
                 row.lost.append(finding)
         self.report.add(row)
-
-    def note_commits(self) -> None:
-        """Note the groups of the log dir whose committed offsets are out of the range of a partition that was cut."""
-        firsts = {plan.partition.topic_partition: max([plan.log_start, *plan.bases[:1]]) for plan in self.plans}
-        cut = {
-            row.topic_partition: row
-            for row in self.report.partitions
-            if row.error is None and (row.n_bytes_lost or row.log_start_offset > firsts[row.topic_partition])
-        }
-        if not cut or not any(self.log_dir.glob(f"{kf.CONSUMER_OFFSETS}-*")):
-            return
-        for group in groups(self.log_dir, limits=self._limits):
-            for one in group.offsets:
-                row = cut.get(kf.TopicPartition(one.topic, one.partition))
-                if row is not None and not row.log_start_offset <= one.offset <= row.log_end_offset:
-                    detail = (
-                        f"group {group.name} is at offset {one.offset}, and the log then has {row.log_start_offset}.."
-                        f"{row.log_end_offset}: its consumers reset (auto.offset.reset)"
-                    )
-                    self.report.findings.add(Finding(Reason.OFFSET_GAP, detail, path=row.path, damage=False))
 
     def copy_rest(self) -> None:
         """Copy the other files of a log dir, and the directories that are not cut."""

@@ -102,7 +102,6 @@ def truncate(
         for plan in cut.plans:
             row = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits).run(ends[plan])
             cut.add(plan, row)
-        cut.note_commits()
         cut.check()
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:

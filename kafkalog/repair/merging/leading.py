@@ -8,7 +8,6 @@ epoch share all before it; or its epoch, if the leader's history has that epoch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,8 +20,7 @@ from kafkalog.state.leader_epochs import LeaderEpochs
 
 Mask = npt.NDArray[np.bool_]
 
-_CONTENT: Final = ("last_offset", "crc", "size_in_bytes")
-_IDENTITY: Final = (*_CONTENT, "leader_epoch")
+_IDENTITY: Final = ("last_offset", "crc", "size_in_bytes", "leader_epoch")
 
 
 def leader_of(replicas: list[Replica]) -> int:
@@ -39,21 +37,6 @@ def leader_of(replicas: list[Replica]) -> int:
     )
 
 
-def doubted_epoch(replicas: list[Replica], leader: int) -> int | None:
-    """The offset of the one batch that makes a replica lead, if nothing else has its leader epoch; else None.
-
-    No checksum covers the epoch.
-    """
-    rows, epoch = replicas[leader].rows, replicas[leader].last_epoch
-    others = [one for number, one in enumerate(replicas) if number != leader]
-    with_epoch = np.flatnonzero(rows["leader_epoch"] == epoch)
-    if epoch < 0 or not others or with_epoch.size != 1 or epoch in replicas[leader].checkpointed:
-        return None
-    if any(epoch in {known for known, _ in one.epochs} for one in others):
-        return None
-    return int(rows["first_offset"][with_epoch[0]])
-
-
 class Comparison(NamedTuple):
     """How a replica relates to the leader."""
 
@@ -62,10 +45,6 @@ class Comparison(NamedTuple):
     conflict: int | None
     """The offset of its first batch that differs although leader epochs agree. The replica is not trusted after the
     last batch before that both have.
-    """
-    doubted: int | None
-    """The offset of its first batch that the leader has, too, but with another leader epoch: two leaders have appended
-    what a producer sent twice, or one of the epochs is wrong.
     """
     n_left: int
     """Its batches that were not taken, since compaction may have left the gap in which they lie."""
@@ -90,7 +69,6 @@ class MergedLog:
         end = truncate(replica.epochs, replica.end_offset, self._epochs, self._leader.end_offset)
         # a follower that has truncated never reaches beyond its leader
         end = min(end, self._leader.end_offset)
-        resent = rows["first_offset"][self._same(rows, _CONTENT) & ~self._same(rows)]
         rows = rows[rows["last_offset"] < end]
         place, is_free = self._places(rows)
         is_same = self._same(rows)
@@ -117,8 +95,7 @@ class MergedLog:
         rows["is_after_loss"] |= ~np.append(False, is_proven[:-1])[: rows.size]
         self.rows = np.insert(self.rows, place[take], rows[take])
         self._confirm(rows[:n_shared])
-        doubted = int(resent[0]) if resent.size else None
-        return Comparison(end, conflict, doubted, left.size, int(left[0]) if left.size else None)
+        return Comparison(end, conflict, left.size, int(left[0]) if left.size else None)
 
     def _places(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
         """Where each row belongs among the rows that are there, and whether its offsets are free."""
@@ -126,13 +103,13 @@ class MergedLog:
         following = np.append(self.rows["first_offset"], np.iinfo(np.int64).max)
         return place, following[place] > rows["last_offset"]
 
-    def _same(self, rows: Rows, names: Sequence[str] = _IDENTITY) -> Mask:
-        """Which rows are there already, by these fields."""
+    def _same(self, rows: Rows) -> Mask:
+        """Which rows are there already."""
         if not self.rows.size:
             return np.zeros(rows.size, np.bool_)
         at = np.minimum(np.searchsorted(self.rows["last_offset"], rows["last_offset"]), self.rows.size - 1)
         same = np.ones(rows.size, np.bool_)
-        for name in names:
+        for name in _IDENTITY:
             same &= self.rows[name][at] == rows[name]
         return same
 

@@ -35,7 +35,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
-from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
+from kafkalog.repair.merging.leading import MergedLog, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
@@ -106,10 +106,8 @@ def merge(
     leader's first segment. A log with gaps between intact batches counts as compacted, and such gaps are not filled.
     `MergedReplica.n_batches_left` counts the batches that are therefore left out, and a note names them.
 
-    No checksum covers the leader epoch of a batch. A wrong one can make a copy lead, or have another one cut. A note
-    and `MergedReplica.doubted_from` name doubtful epochs. One is an epoch of a single batch, in no file and no other
-    copy, that makes a copy the base. Another is a batch of the base that a copy has with a different epoch. Look at
-    such copies with `diff`, and leave one of them out if it is wrong.
+    No checksum covers the leader epoch of a batch. A wrong one at the end of a copy can make it lead, or have another
+    one cut: see `MergedReplica.last_epoch` and `truncate_to`. Leave out a copy whose last epoch is wrong.
 
     A batch with a right checksum is taken whether or not its records can be decoded. Those that cannot are counted and
     named, unless they are compressed: ``kafkalog verify --deep`` of the output names all of them.
@@ -227,13 +225,6 @@ class _PartitionMerge:
         self.log = MergedLog(leader)
         self.report = MergedPartition(output, str(leader.partition.path))
         self.report.replicas = [_described(one) for one in replicas]
-        doubted = doubted_epoch(replicas, self._leader)
-        if doubted is not None:
-            detail = (
-                "the copy is the base only because of leader"
-                f" epoch {leader.last_epoch} of this batch, which no checksum covers"
-            )
-            self._doubt(self._leader, doubted, detail)
         order = sorted(range(len(replicas)), key=lambda n: (-replicas[n].last_epoch, -replicas[n].end_offset, n))
         for number in order:
             if number != self._leader:
@@ -268,30 +259,18 @@ class _PartitionMerge:
 
     def _add(self, number: int) -> None:
         replica, described = self._replicas[number], self.report.replicas[number]
-        end, conflict, doubted, described.n_batches_left, left_from = self.log.add(replica)
+        end, conflict, described.n_batches_left, left_from = self.log.add(replica)
         described.truncate_to = end if end < replica.end_offset else None
         described.differs_from = conflict
         if conflict is not None:
             detail = f"it differs from {self.report.leader} from offset {conflict} on, although leader epochs agree"
             self._note(Finding(Reason.EPOCH_ORDER, detail, path=described.path, base_offset=conflict))
-        if doubted is not None:
-            detail = (
-                f"{self.report.leader} has this batch with another leader epoch. Two leaders have appended it, or one"
-            )
-            detail += " of the epochs is wrong: no checksum covers them"
-            self._doubt(number, doubted, detail)
         if left_from is not None:
             detail = (
                 f"{counted(described.n_batches_left, 'batch')} from here on not merged: {self.report.leader} has gaps"
                 " there, and no damage. Compaction leaves such gaps; without compaction, the base lost them"
             )
             self._note(Finding(Reason.OFFSET_GAP, detail, path=described.path, base_offset=left_from, damage=False))
-
-    def _doubt(self, number: int, offset: int, detail: str) -> None:
-        """Name a batch whose leader epoch may be wrong."""
-        described = self.report.replicas[number]
-        described.doubted_from = offset
-        self._note(Finding(Reason.EPOCH_ORDER, detail, path=described.path, base_offset=offset, damage=False))
 
     def _segments(self, rows: Rows) -> list[tuple[int, int]]:
         """Base offsets of the output's segments, each with the number of the first row in it."""

@@ -38,10 +38,6 @@ class MergedReplica:
     """The offset of its first batch that differs from the leader's although the leader epochs agree; None if there is
     none. Behind the last batch before it that both have, nothing was taken.
     """
-    doubted_from: int | None = None
-    """The offset of a batch whose leader epoch may be wrong, and on which it depends which copy leads or where this
-    one is cut. No checksum covers it.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +83,8 @@ class MergedPartition:
 class MergeReport(CopyReport):
     """What `merge` took from where.
 
-    Findings name offsets that no copy has, copies that differ although their leader epochs agree, and doubtful leader
-    epochs. They also name batches that compaction seems to have removed from the base, and batches that cannot be
-    decoded.
+    Findings name offsets that no copy has, copies that differ although their leader epochs agree, batches that
+    compaction seems to have removed from the base, and batches that cannot be decoded.
     """
 
     partitions: list[MergedPartition] = field(default_factory=list)
@@ -119,8 +114,6 @@ class MergeReport(CopyReport):
                     words.append(f"cut at offset {one.truncate_to}")
                 if one.differs_from is not None:
                     words.append(f"differs from offset {one.differs_from} on")
-                if one.doubted_from is not None:
-                    words.append(f"the leader epoch at offset {one.doubted_from} may be wrong")
                 yield f"  {role:<8} {one.path}: {', '.join(words)}"
             for each in partition.ranges:
                 end = "?" if each.end_offset is None else each.end_offset

@@ -163,7 +163,6 @@ class PartitionSalvage:
         self._contents: dict[int, SegmentContents] = {}
         self._gaps = GapMeter(0)
         self._timestamp: int | None = None
-        self._epoch: int | None = None
 
     def run(self, pool: OrderedPool, threads: int, progress: Callable[[int], object]) -> None:
         """Search the segments, several at a time, and write them in order."""
@@ -313,9 +312,8 @@ class PartitionSalvage:
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
         self._next_offset = int(batches.last_offset[-1]) + 1
-        timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
+        timestamp = int(batches.max_timestamp[-1])
         self._timestamp = timestamp if timestamp >= 0 else None
-        self._epoch = epoch if epoch >= 0 else None
         rows = rows_to_replay(batches)
         if rows.size:
             told, _ = with_markers(window, batches[rows], limits=self._limits)
@@ -348,11 +346,11 @@ class PartitionSalvage:
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
         begin, end_offset = self._next_offset, plan.next_base_offset
-        timestamp, epoch = None, None
+        timestamp = None
         if hole < len(kept):
             inside = first_offset_at(source, int(kept.start[hole]), self._limits)
             end_offset = int(kept.first_offset[hole]) if inside is None else inside
-            timestamp, epoch = _first_of(source, int(kept.start[hole]))
+            timestamp = _first_timestamp(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
         is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
         is_torn = is_cut and not self._state.was_closed
@@ -382,8 +380,6 @@ class PartitionSalvage:
             certainty,
             self._timestamp,
             timestamp,
-            (self._epoch, epoch),
-            _producers(heads[:_MOST_PIECES]),
             tuple(transactions),
             source.is_unreadable(start, end),
             tuple(pieces),
@@ -419,7 +415,6 @@ class PartitionSalvage:
             n_records,
             None if n_records is None else "at_most" if n_records else "exact",
             self._timestamp,
-            leader_epochs=(self._epoch, None),
             is_fatal=is_fatal,
         )
         if end_offset is not None:
@@ -428,17 +423,16 @@ class PartitionSalvage:
         self._note(found.to_finding())
 
 
-def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int | None]:
-    """Base timestamp and leader epoch of the batch at a position; None for what it does not have."""
+def _first_timestamp(source: BadSectorSource, position: int) -> int | None:
+    """Base timestamp of the batch at a position; None if it has none."""
     head = source.window(position, min(position + _HEAD_BYTES, source.size)).tobytes()
     if head[16] < 2:
         timestamp = int.from_bytes(head[18:26], "big", signed=True) if head[16] == 1 else -1
-        return timestamp if timestamp >= 0 else None, None
+        return timestamp if timestamp >= 0 else None
     # with this bit set the first field holds the delete horizon: take the largest timestamp instead
     horizon = int.from_bytes(head[21:23], "big") & kf.DELETE_HORIZON_BIT
     timestamp = int.from_bytes(head[35:43] if horizon else head[27:35], "big", signed=True)
-    epoch = int.from_bytes(head[12:16], "big", signed=True)
-    return timestamp if timestamp >= 0 else None, epoch if epoch >= 0 else None
+    return timestamp if timestamp >= 0 else None
 
 
 def _size_of(head: bytes) -> tuple[int, int]:
@@ -482,19 +476,3 @@ def _count(
     if end is None and known_end is not None and known_end > at:
         end = known_end
     return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
-
-
-def _producers(heads: list[bytes]) -> tuple[int, ...]:
-    """Producer ids in the headers of damaged batches."""
-    found: dict[int, None] = {}
-    for head in heads:
-        # a lastOffsetDelta below 0 is in no header: these bytes are something else
-        if len(head) == _HEAD_BYTES and head[16] == 2 and not head[23] & 0x80:
-            producer_id = int.from_bytes(head[43:51], "big", signed=True)
-            if 0 <= producer_id < _MAX_PRODUCER_ID:
-                found[producer_id] = None
-    return tuple(found)
-
-
-_MAX_PRODUCER_ID: Final = 2**53
-"""Brokers count producer ids up from 0; a larger number is not one."""

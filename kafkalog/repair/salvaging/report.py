@@ -62,10 +62,6 @@ class LostRange:
     """Largest timestamp of the batch before and base timestamp of the batch after, ms: the time of what is lost, if
     timestamps rise.
     """
-    leader_epochs: tuple[int | None, int | None] = (None, None)
-    """Of the batches before and after."""
-    producer_ids: tuple[int, ...] = ()
-    """Producers in headers of the damaged batches, as far as they can be read."""
     open_transactions: tuple[tuple[int, int], ...] = ()
     """Producer and first offset of transactions that were open before the hole. Their markers may be lost."""
     is_unreadable: bool = False

@@ -10,7 +10,6 @@ from golden_sets import unpacked
 
 import kafkalog
 from kafkalog.cli.app import main
-from kafkalog.errors import Reason
 from kafkalog.repair.cutting.retention import RetentionOptions
 from kafkalog.state.checkpoints import read_offset_checkpoint
 
@@ -125,21 +124,6 @@ def test_room_is_made_with_the_oldest_segments_of_all_partitions(tmp_path):
     assert sum(len(data) for data in content(log_dir).values()) < sum(len(data) for data in before.values())
     assert sizes
     assert kafkalog.verify(log_dir).ok
-
-
-def test_groups_whose_offsets_go_are_named():
-    root = unpacked("k44")
-    offsets = {(g.name, one.topic, one.partition): one.offset for g in kafkalog.groups(root) for one in g.offsets}
-    for options in ({"retention_bytes": 1000}, {"retention_bytes": -1}):
-        report = kafkalog.trim(root, dry_run=True, **options)
-        starts = {row.topic_partition: row.log_start_offset for row in report.partitions}
-        lost = {key for key, offset in offsets.items() if offset < starts[key[1:]]}
-        notes = [one.detail for one in report.findings.rows if one.reason is Reason.OFFSET_GAP]
-        assert bool(lost) == (options["retention_bytes"] > 0)
-        assert len(notes) == len(lost)
-        assert all(any(f"group {group} " in note for note in notes) for group, *_ in lost)
-    report = kafkalog.truncate(root / "p-multi-0", to_offset=100, dry_run=True)
-    assert {one.detail.split()[1] for one in report.findings.rows} >= {"p-g-848"}
 
 
 def test_the_clusters_own_settings_count(tmp_path):

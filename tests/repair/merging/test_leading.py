@@ -31,30 +31,6 @@ def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path):
     assert not report.ok
 
 
-def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path):
-    log = [(0, offset) for offset in range(10)]
-    a = replica(tmp_path / "a", log)
-    b = replica(tmp_path / "b", [*log[:8], (3, 8)], epochs=False)
-    report = kafkalog.merge([a, b], dry_run=True)
-    [partition] = report.partitions
-    assert partition.leader == str(b)
-    assert [one.doubted_from for one in partition.replicas] == [8, 8]
-    assert report.findings.n_damage == 0
-    assert [finding.base_offset for finding in report.findings.rows] == [8, 8]
-    assert all("checksum covers" in finding.detail for finding in report.findings.rows)
-    assert any("may be wrong" in line for line in report.lines())
-    # the file of either copy, or another batch, vouches for it
-    for name, copy in (
-        ("file", replica(tmp_path / "c", [*log[:8], (3, 8)])),
-        ("two", replica(tmp_path / "d", [*log[:8], (3, 8), (3, 9)], epochs=False)),
-    ):
-        [partition] = kafkalog.merge([a, copy], dry_run=True).partitions
-        assert partition.replicas[1].doubted_from is None, name
-    c = replica(tmp_path / "e", [*log[:8], (3, 9)], epochs=False)
-    assert kafkalog.merge([b, c], dry_run=True).partitions[0].replicas[0].doubted_from is None
-    assert kafkalog.merge([b], dry_run=True).partitions[0].replicas[0].doubted_from is None
-
-
 def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path):
     log = [(0, offset) for offset in range(30)]
     a = replica(tmp_path / "a", log, bases=(0, 10, 20))
