@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 Item = TypeVar("Item")
 
@@ -79,19 +79,23 @@ class PublicNames:
 
 
 class JsonFields(PublicNames):
-    """A dataclass with a dict for JSON."""
+    """A dataclass with a dict for JSON. Classes may name properties to add, and fields to leave out."""
 
     __slots__ = ()
+    _json_properties: ClassVar[tuple[str, ...]] = ()
+    _json_without: ClassVar[tuple[str, ...]] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON; `topic_partition` as two."""
+        """The fields and some properties, for JSON; `topic_partition` as two, and so are findings with a limit."""
         found: dict[str, Any] = {}
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            if one.name == "topic_partition":
+        for name in (*self._json_properties, *(one.name for one in fields(self))):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if name == "topic_partition":
                 found["topic"], found["partition"] = value or (None, None)
-            else:
-                found[one.name] = _plain(value)
+            elif name == "findings" and hasattr(value, "n_more"):
+                found[name], found["n_more_findings"] = _plain(value.rows), value.n_more
+            elif name not in self._json_without:
+                found[name] = _plain(value)
         return found
 
 
@@ -130,7 +134,7 @@ class ReportList(list[Item], HtmlReport):
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it."""
-    if isinstance(value, JsonFields):
+    if hasattr(value, "as_dict"):
         return value.as_dict()
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}

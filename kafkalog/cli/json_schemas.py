@@ -109,11 +109,12 @@ rebuilt_file: path text, kind text, n_entries int, n_bytes int, change text, bac
 partition_plan: path text, +place, verdict text, error text?, log_start_offset int,
     log_end_offset int, log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int,
     removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file]
-compacted_partition: path text, +place, error text?, log_start_offset int, log_end_offset int, cleaned_to int?,
-    n_records_before int, n_records int, n_bytes_before int, n_bytes int, remarks [text], segments [segment_plan],
-    problem finding?
+compacted_partition: path text, +place, verdict text, error text?, log_start_offset int, log_end_offset int,
+    log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int, n_bytes_before int,
+    removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file],
+    cleaned_to int?, n_records_before int, n_records int
 preflight: is_clean bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int, seconds number?,
-    problems [problem], partitions [partition_plan], findings [finding]
+    problems [problem], partitions [partition_plan], findings [finding], n_more_findings int
 salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
 salvaged_partition: path text, output text?, quarantine text?,
     start_offset int?, end_offset int?, segments [salvaged_segment], lost [hole], n_more_lost int, losses [lost],

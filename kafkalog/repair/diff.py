@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits, NotKafkaError, Reason
+from kafkalog.html import JsonFields
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
@@ -40,8 +41,10 @@ class ReplicaBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDiff:
+class ReplicaDiff(JsonFields):
     """How two replicas of a partition differ."""
+
+    _json_properties = ("ok", "equal_to", "continues")
 
     a: str
     b: str
@@ -85,10 +88,6 @@ class ReplicaDiff:
     def ok(self) -> bool:
         """Whether the replicas are the same as far as both reach."""
         return self.offset is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"ok": self.ok, "equal_to": self.equal_to, "continues": self.continues, **asdict(self)}
 
 
 def diff(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, Reason
@@ -72,8 +72,11 @@ class SegmentPlan(JsonFields):
 
 
 @dataclass(slots=True)
-class PartitionPlan:
+class PartitionPlan(JsonFields):
     """What becomes of one partition."""
+
+    _json_properties = ("verdict", "error", "n_bytes", "n_bytes_lost", "losses")
+    _json_without = ("lost", "n_bytes_read")
 
     path: str
     topic_partition: kf.TopicPartition | None
@@ -181,26 +184,3 @@ class PartitionPlan:
         lines += [f"  {one.detail}" for one in self.lost if one.reason in missing]
         lines += [f"  {name} becomes {new}" for name, new in self.renamed.items()]
         return lines + [f"  {remark}" for remark in self.remarks]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        topic, number = self.topic_partition or (None, None)
-        names = (
-            "verdict",
-            "error",
-            "log_start_offset",
-            "log_end_offset",
-            "log_end_offset_before",
-            "stray",
-            "remarks",
-        )
-        return {
-            "path": self.path,
-            "topic": topic,
-            "partition": number,
-            **{name: getattr(self, name) for name in (*names, "n_bytes", "n_bytes_lost", "removed", "renamed")},
-            "losses": [lost.as_dict() for lost in self.losses],
-            "problem": None if self.problem is None else self.problem.as_dict(),
-            "segments": [segment.as_dict() for segment in self.segments],
-            "files": [file.as_dict() for file in self.files],
-        }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
+from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
@@ -13,8 +13,10 @@ from kafkalog.text import counted
 
 
 @dataclass(slots=True)
-class RecoveryReport(PartitionsReport):
+class RecoveryReport(PartitionsReport, JsonFields):
     """What `recover` did."""
+
+    _json_properties = ("n_bytes_lost", "is_clean")
 
     partitions: list[PartitionPlan] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
@@ -64,20 +66,6 @@ class RecoveryReport(PartitionsReport):
         """Bytes of `.log` files that are cut off or deleted."""
         return sum(partition.n_bytes_lost for partition in self.partitions)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {
-            "partitions": [partition.as_dict() for partition in self.partitions],
-            "checkpoints": self.checkpoints,
-            "problems": [problem.as_dict() for problem in self.problems],
-            "findings": [finding.as_dict() for finding in self.findings.rows],
-            "n_more_findings": self.findings.n_more,
-            "n_backup_files": self.n_backup_files,
-            "n_bytes_lost": self.n_bytes_lost,
-            "is_clean": self.is_clean,
-            "is_written": self.is_written,
-        }
-
     def __repr__(self) -> str:
         n_failed = sum(partition.error is not None for partition in self.partitions)
         state = f"{counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else "nothing lost"
@@ -86,8 +74,11 @@ class RecoveryReport(PartitionsReport):
 
 
 @dataclass(slots=True)
-class Preflight(PartitionsReport):
+class Preflight(PartitionsReport, JsonFields):
     """The result of `preflight`."""
+
+    _json_properties = ("verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed", "seconds")
+    _json_without = ("bytes_per_second",)
 
     is_clean: bool = False
     """Whether the broker takes all log dirs for cleanly shut down."""
@@ -140,16 +131,6 @@ class Preflight(PartitionsReport):
         verdicts = [partition.verdict for partition in self.partitions]
         verdicts += ["does not start" if one.effect == "does not start" else "loses" for one in self.problems]
         return max(verdicts, key=VERDICTS.index, default="starts")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        names = ("is_clean", "verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed", "seconds")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "problems": [one.as_dict() for one in self.problems],
-            "partitions": [partition.as_dict() for partition in self.partitions],
-            "findings": [finding.as_dict() for finding in self.findings.rows],
-        }
 
     def __repr__(self) -> str:
         how = "clean" if self.is_clean else "unclean"

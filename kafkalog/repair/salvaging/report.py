@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
-from kafkalog.html import HtmlReport
+from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.survey.losses import Lost, PartitionsReport
 from kafkalog.text import counted
 
@@ -167,8 +167,10 @@ class SalvagedPartition:
 
 
 @dataclass(slots=True)
-class CopyReport(HtmlReport):
-    """What an operation made that copies intact batches to new partitions."""
+class CopyReport(HtmlReport, JsonFields):
+    """What an operation made that copies intact batches. It has no time: equal sources give equal reports."""
+
+    _json_properties = ("ok",)
 
     partitions: list[Any] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
@@ -180,16 +182,6 @@ class CopyReport(HtmlReport):
     def ok(self) -> bool:
         """Whether nothing was lost, as far as the source shows, and all that was copied can be decoded."""
         return not self.findings.n_damage
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report, for JSON. It has no time in it: the same source gives the same report."""
-        return {
-            "ok": self.ok,
-            "is_written": self.is_written,
-            "partitions": [asdict(partition) for partition in self.partitions],
-            "findings": [finding.as_dict() for finding in self.findings.rows],
-            "n_more_findings": self.findings.n_more,
-        }
 
 
 @dataclass(slots=True)
