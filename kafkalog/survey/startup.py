@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, Reason
@@ -75,7 +75,7 @@ class SegmentPlan(JsonFields):
 class PartitionPlan(JsonFields):
     """What becomes of one partition."""
 
-    _json_properties = ("verdict", "error", "n_bytes", "n_bytes_lost", "losses")
+    _json_properties: ClassVar[tuple[str, ...]] = ("verdict", "error", "n_bytes", "n_bytes_lost", "losses")
     _json_without = ("lost", "n_bytes_read")
 
     path: str

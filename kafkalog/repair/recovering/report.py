@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
 from kafkalog.html import JsonFields
@@ -16,7 +17,7 @@ from kafkalog.text import counted
 class RecoveryReport(PartitionsReport, JsonFields):
     """What `recover` did."""
 
-    _json_properties = ("n_bytes_lost", "is_clean")
+    _json_properties: ClassVar[tuple[str, ...]] = ("n_bytes_lost", "is_clean")
 
     partitions: list[PartitionPlan] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
