@@ -22,7 +22,7 @@ from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
-from kafkalog.cli.options import make_limits
+from kafkalog.cli.options import add_command, make_limits
 from kafkalog.cli.parser import Completion, Parser
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
 
@@ -101,10 +101,18 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     for name, summary in SUMMARIES.items():
         # a command's module imports what it works with, so that all of them would take longer than `ls`
         if argv is None or name in argv:
-            importlib.import_module(MODULES[name]).add_parser(commands)
+            _add(commands, name, importlib.import_module(MODULES[name]))
         else:
             commands.add_parser(name, help=summary)
     return parser
+
+
+def _add(commands: Any, name: str, module: Any) -> None:
+    """Add the parser of a command; a module with several of them adds its own."""
+    if hasattr(module, "COMMAND"):
+        add_command(commands, name, module.COMMAND, module.run)
+    else:
+        module.add_parser(commands)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -224,7 +232,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
             args.paths = _places(args)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=getattr(args, "json", False))
-            args.limits = make_limits(args.limits)
+            args.limits = make_limits(args.limits or [])
             with _reported_warnings(console):
                 command(args, console)
         finally:
@@ -263,9 +271,9 @@ def _places(args: argparse.Namespace) -> list[Any]:
         if tiered is not None:
             from kafkalog.tiered.joined import tiered_location
 
-            options = {"keys": dict(args.tiered_keys), "storage_options": dict(args.storage_options)}
+            options = {"keys": dict(args.tiered_keys or ()), "storage_options": dict(args.storage_options or ())}
             return [tiered_location(path, tiered, **options) for path in args.paths]
-        return [locate(path, dict(args.storage_options)) for path in args.paths]
+        return [locate(path, dict(args.storage_options or ())) for path in args.paths]
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -1,12 +1,14 @@
-"""Options that commands share, and the parsing of their values."""
+"""The options of commands: tables of them, which `add_options` adds to a parser, and the parsing of their values."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.cli.commands import LOCAL, SUMMARIES
@@ -22,11 +24,10 @@ if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
     from kafkalog.log.segment import Segment
 
-PATH_HELP: Final = """\
+_PATH_HELP: Final = """\
 PATH is a log dir, a partition directory in it such as orders-0, or a single .log file. A log dir is a directory from a
 broker's log.dirs, or a copy of one. URLs such as s3://bucket/kafka also work. You can name several paths."""
 _READ_ONLY: Final = " The command never changes these files."
-
 
 FILTER_HELP: Final = """\
 --filter takes COLUMN OP VALUE, combined with and, or, not and parentheses. If you repeat it, all must hold:
@@ -43,238 +44,262 @@ FILTER_HELP: Final = """\
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
 Write bytes as text, as 0x and hex digits, or as base64: and base64. A value in quotes is always text."""
 
-
 ENCODING_HELP: Final = 'encoding of bytes in JSON (default: base64); with utf8, invalid bytes become {"base64": ...}'
 
+_SHARED: Final = {
+    "common": """
+  | -q --quiet      print no progress bar and no notes, only damage and errors
+  | -v --verbose    also print normal findings such as a torn tail, and all damage
+  --report FILE     write all findings to a JSON file, with lost offsets and records, their certainty, and the sum per
+                    partition
+""",
+    "remote": """
+  --storage-option:storage_options K=V*    an option of the object store, such as region or endpoint; repeatable. Set
+                                           credentials in the environment
+""",
+    "tiered": """
+  --tiered URL                    also read the segments in this remote storage (KIP-405): a URL or a directory
+  --tiered-key:tiered_keys ID=FILE*    a private key of encrypted remote storage; repeatable
+""",
+    "topics": """
+  -t --topics T,...                   only these topics: names or globs such as 'orders.*'; repeatable
+  -T --exclude-topics:topics T,...    exclude these topics: names or globs such as '*-changelog'; repeatable
+""",
+    "selection": """
+  @topics
+  -p --partitions N,...    only these partition numbers of each topic; repeatable
+""",
+    "limit": """
+  -n --limit N    only the first N $
+""",
+    "internal": """
+  --include-deleted    include records below the log start offset
+  --internal           include internal topics (__consumer_offsets, __transaction_state, ...) of a log dir; default:
+                       only if -t names them
+""",
+    "ages": """
+  --now TIME    compute ages at this time: ms, ISO 8601 with a zone, or end for the latest timestamp (default: now)
+  --transaction-max-timeout-ms MS    the broker's setting; an open transaction that is older hangs (default: 900000)
+""",
+    "limits": """
+  --limits NAME=N*    change a limit on memory and size while reading: max_batch_bytes, max_decompressed_bytes,
+                      max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,
+                      max_open_transactions, max_directories, max_findings (with K, M or G)
+""",
+    "encoding": """
+  --encoding {base64,utf8,hex}    $
+""",
+    "threads": """
+  --threads N    $
+""",
+    "index_interval": """
+  --index-interval-bytes N    the topics' index.interval.bytes$
+""",
+    "config": """
+  --config NAME=VALUE*    $
+""",
+    "expire": """
+  --now TIME    remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an
+                offset (default: keep all)
+""",
+    "output": """
+output (one is required):
+  | -o --output DIR    write a changed copy to this new directory; the source stays unchanged. A single partition goes
+                       to DIR itself if its name is a partition name such as copy/orders-0, otherwise to a subdirectory
+  | --in-place         change the log dir itself; $
+  | --dry-run          show the changes and write nothing
+  --backup DIR         with --in-place: a new directory for copies of all replaced and removed files
+  --stage-in DIR       with --in-place: a directory for temporary files, on the log dir's file system but outside of it
+                       (default: next to it)
+""",
+    "as_of": """
+  --end-offset OFFSET     the state right before this offset of the topic's partition
+  --end-timestamp TIME    the state right before this time: ms, ISO 8601, -1h, or end-1h: before the latest timestamp
+                          of the topic
+  --history               print every record in the files, decoded, as JSON lines; of the other options only
+                          --end-offset and --end-timestamp apply
+""",
+    "on_corruption": """
+  --on-corruption {raise,stop,skip} [$]    at damage: fail with an error (raise), end that partition there, as a broker
+                                           would (stop), or continue at the next intact batch (skip); default: $
+""",
+    "scan_selection": """
+which records:
+  @selection
+  @limit records
+  --start-offset OFFSET     start at this offset
+  --end-offset OFFSET       end before this offset
+  --start-timestamp TIME    only records at or after this time: ms, ISO 8601 with a zone, before now (-1h), or before
+                            the latest timestamp (end-1h)
+  --use-time-index          find --start-timestamp with the time indexes instead of reading all batch headers; with
+                            LogAppendTime, also stop a minute past --end-timestamp
+  --end-timestamp TIME      only records before this time
+  --max-disorder MS         with --end-timestamp, stop at the first record this many milliseconds past it, and report
+                            where; later records are assumed to be too late as well
+  --filter:filters 'COLUMN OP VALUE'*    only matching records, such as 'key == abc'; if repeated, all must match
+  --isolation-level {read_uncommitted,read_committed} [read_uncommitted]
+                            read_committed leaves out aborted transactions and ends at the first open one
+  --latest {key}            only the last record of each key of a partition, without tombstones: the topic as a table
+  --include-control         include control records: transaction markers and those of Raft
+  @internal
+""",
+    "scan_reading": """
+reading:
+  @on_corruption raise
+  --no-check-crcs    do not check checksums
+  @threads decoding threads (default: one per CPU)
+  @limits
+""",
+    "decoding": """
+format of keys and values:
+  --value-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema}    decode values
+  --key-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema}      decode keys
+  --schema FILE            one schema for all values (default: the schema id in each value)
+  --key-schema FILE        one schema for all keys
+  --message NAME           the Protobuf message of values; default: the one they name, or the first one
+  --no-frame               values do not start with a schema id; use with --schema
+  | --schemas DIR          look up schemas in a directory with files such as 7.avsc
+  | --schema-registry URL  look up schemas at a registry (default: in the topic _schemas of the same log dir)
+  --schema-context NAME    the registry context of the schema ids, such as .partner; . is the default context
+""",
+}
+"""Lines of tables that several commands have; ``$`` stands for the words after the name."""
 
-@dataclass(frozen=True, slots=True)
-class HelpText:
-    """The texts in the help of a command."""
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What a command's parser is made of."""
 
     description: str
     examples: str
+    options: str = ""
+    """A table for `add_options`."""
+    types: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    """Types of options, by name of the attribute; others are those of `_TYPES`."""
+    paths: tuple[str, str, str] = ("PATH", "log dir, partition directory or .log file", _PATH_HELP)
+    """Name of the positional paths, their help, and a paragraph about them."""
+    n_paths: int | Literal["+", "*"] = "+"
+    writes: bool = False
+    """Whether the command may change files at PATH."""
     summary: str | None = None
     """A sentence for the list of commands; default: the one in `SUMMARIES`."""
+
+
+HelpText = Command
 
 
 def add_command(
     commands: Any,
     name: str,
-    words: HelpText,
+    command: Command,
     run: Callable[[argparse.Namespace, Console], None],
     *,
     paths: tuple[str, str, str] | None = None,
-    n_paths: int | Literal["+", "*"] = "+",
-    writes: bool = False,
+    n_paths: int | Literal["+", "*"] | None = None,
 ) -> Parser:
-    """Add a command's parser, with the arguments that all commands have.
-
-    Parameters
-    ----------
-    run : callable
-        Runs the command.
-    paths : tuple of str, optional
-        Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
-        directories and segments.
-    n_paths : int or "+" or "*"
-        How many paths are required: that many, at least one, or any number.
-    writes : bool
-        Whether the command may change files at PATH.
-    """
-    usual = ("PATH", "log dir, partition directory or .log file", PATH_HELP + ("" if writes else _READ_ONLY))
-    metavar, path_help, about_paths = paths or usual
+    """Add a command's parser, with the arguments that all commands have."""
+    metavar, path_help, about_paths = paths or command.paths
+    if about_paths == _PATH_HELP and not command.writes:
+        about_paths += _READ_ONLY
     parser: Parser = commands.add_parser(
         name,
-        help=words.summary or SUMMARIES[name],
-        description=f"{words.description}\n\n{about_paths}",
-        epilog=f"examples:\n{words.examples}\n\n{EXIT_CODES_HELP}",
+        help=command.summary or SUMMARIES[name],
+        description=f"{command.description}\n\n{about_paths}",
+        epilog=f"examples:\n{command.examples}\n\n{EXIT_CODES_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     # the first paragraph says what the command does
-    parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
+    parser.short_help = (f"{command.description.partition(chr(10) * 2)[0]}", command.examples)
     parser.set_defaults(run=run)
-    parser.add_argument("paths", metavar=metavar, nargs=n_paths, help=path_help)
-    speech = parser.add_mutually_exclusive_group()
-    speech.add_argument(
-        "-q", "--quiet", action="store_true", help="print no progress bar and no notes, only damage and errors"
-    )
-    speech.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="also print normal findings such as a torn tail, and all damage",
-    )
-    if parser.prog.partition(" ")[2] not in LOCAL:
-        _add_remote_options(parser, reads_tiered=not writes)
-    parser.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write all findings to a JSON file, with lost offsets and records, their certainty, and the sum per"
-        " partition",
-    )
+    parser.add_argument("paths", metavar=metavar, nargs=n_paths or command.n_paths, help=path_help)
+    remote = "" if parser.prog.partition(" ")[2] in LOCAL else "  @remote" if command.writes else "  @remote\n  @tiered"
+    add_options(parser, f"  @common\n{remote}\n{command.options}", command.types)
     return parser
 
 
-def _add_remote_options(parser: Parser, *, reads_tiered: bool) -> None:
-    """Add the options about object stores and remote storage, for commands that take URLs."""
-    parser.add_argument(
-        "--storage-option",
-        metavar="K=V",
-        dest="storage_options",
-        action="append",
-        default=[],
-        type=assignment("region=eu-west-1"),
-        help="an option of the object store, such as region or endpoint; repeatable. Set credentials in the"
-        " environment",
-    )
-    if reads_tiered:
-        parser.add_argument(
-            "--tiered",
-            metavar="URL",
-            help="also read the segments in this remote storage (KIP-405): a URL or a directory",
-        )
-        parser.add_argument(
-            "--tiered-key",
-            metavar="ID=FILE",
-            dest="tiered_keys",
-            action="append",
-            default=[],
-            type=assignment("key1=private.pem"),
-            help="a private key of encrypted remote storage; repeatable",
-        )
+_LINE: Final = re.compile(r"(\| )?(-\S+(?: -\S+)*)(?: (\S.*?))?(?:  +(.*))?")
+_VALUE: Final = re.compile(r"(?:\{(.+)\}|(.+?))(,\.\.\.)?([*!])?(?: \[(.*)\])?")
+
+
+def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any]] | None = None) -> None:
+    """Add options from a table: one a line, with its help after two spaces or on lines that are indented further.
+
+    ``title:`` begins a group, ``| `` marks options that exclude each other, and ``@name words`` inserts a block of
+    `_SHARED`. ``--flag:name`` names the attribute. After the metavar or the ``{choices}``, ``,...`` stands for a list,
+    ``*`` for any number of times, ``!`` for required, and ``[default]`` for itself. Others are switches.
+    """
+    group = alternatives = parser
+    is_required = False
+    for line in re.split(r"\n(?= {0,2}\S)", _expanded(table).strip("\n")):
+        if line.endswith(":") and not line.startswith(" "):
+            group = alternatives = parser.add_argument_group(line[:-1])
+            is_required = "(one is required)" in line
+            continue
+        found = _LINE.fullmatch(" ".join(re.sub(r"\n +", "  ", line, count=1).split("\n")).strip())
+        assert found is not None, line
+        bar, flags, value, help = found.groups()
+        if bar and alternatives is group:
+            alternatives = group.add_mutually_exclusive_group(required=is_required)
+        _add_option(alternatives if bar else group, flags, value, re.sub(r" +", " ", help or ""), types or {})
+
+
+def _expanded(table: str) -> str:
+    """The table with the shared blocks that it names."""
+
+    def block(found: re.Match[str]) -> str:
+        return _expanded(_SHARED[found[1]].strip("\n")).replace("$", found[2])
+
+    return re.sub(r"^ *@(\w+) ?(.*)$", block, table, flags=re.MULTILINE)
+
+
+def _add_option(
+    group: Any, flags: str, value: str | None, help: str, types: Mapping[str, Callable[[str], Any]]
+) -> None:
+    flags, _, dest = flags.partition(":")
+    spelt = flags.replace("[no-]", "").split(" ")
+    dest = dest or spelt[-1].lstrip("-").replace("-", "_")
+    options: dict[str, Any] = {"dest": dest, "help": help}
+    if value is None:
+        options["action"] = argparse.BooleanOptionalAction if "[no-]" in flags else "store_true"
+        group.add_argument(*spelt, **options)
+        return
+    found = _VALUE.fullmatch(value)
+    assert found is not None, value
+    choices, metavar, is_list, mark, default = found.groups()
+    convert = types.get(dest) or _TYPES.get(spelt[-1]) or _TYPES.get(metavar, str)
+    if is_list:
+        options |= {"action": Distinct, "metavar": f"{metavar or 'NAME'},..."}
+        convert = types.get(dest) or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
+    elif choices:
+        options["choices"] = choices.split(",")
+    else:
+        options["metavar"] = metavar
+    if mark:
+        options |= {"action": "append"} if mark == "*" else {"required": True}
+    if default is not None:
+        options["default"] = default if choices else convert(default)
+    group.add_argument(*spelt, type=convert, **options)
 
 
 class Distinct(argparse.Action):
-    """Collects the values of a list option, each value once; None without the option."""
+    """Collects the values of a list option, each value once."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        """Add the values to the earlier ones."""
-        setattr(namespace, self.dest, list(dict.fromkeys([*(getattr(namespace, self.dest) or []), *values])))
+        """Add the values to the earlier ones, but not to the default."""
+        earlier = getattr(namespace, self.dest)
+        earlier = [] if earlier is None or earlier is self.default else earlier
+        setattr(namespace, self.dest, list(dict.fromkeys([*earlier, *values])))
 
 
-def add_names(group: Any, *flags: str, what: str, such: str, metavar: str | None = None) -> None:
-    """Add an option that takes names or globs; its metavar defaults to the first flag's letter."""
-    group.add_argument(
-        *flags,
-        metavar=f"{metavar or flags[0][1].upper()},...",
-        action=Distinct,
-        type=names,
-        help=f"only these {what}: names or globs such as '{such}'; repeatable",
-    )
-
-
-def add_topics(parser: Any) -> None:
-    """Add ``--topics`` and ``--exclude-topics``."""
-    add_names(parser, "-t", "--topics", what="topics", such="orders.*")
-    parser.add_argument(
-        "-T",
-        "--exclude-topics",
-        metavar="T,...",
-        dest="topics",
-        action=Distinct,
-        type=excluded_names,
-        help="exclude these topics: names or globs such as '*-changelog'; repeatable",
-    )
-
-
-def add_selection(parser: Any) -> None:
-    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
-    add_topics(parser)
-    parser.add_argument(
-        "-p",
-        "--partitions",
-        metavar="N,...",
-        action=Distinct,
-        type=numbers,
-        help="only these partition numbers of each topic; repeatable",
-    )
-
-
-def add_filters(parser: Any, flag: str = "--filter", dest: str | None = "filters", *, help: str) -> None:
-    """Add ``--filter`` or another condition; the description of the command should include `FILTER_HELP`."""
-    parser.add_argument(flag, metavar="'COLUMN OP VALUE'", dest=dest, action="append", type=condition, help=help)
-
-
-def add_encoding(group: Any, help: str, default: str | None = None) -> None:
-    """Add ``--encoding``, of bytes in CSV and JSON lines."""
-    group.add_argument("--encoding", choices=("base64", "utf8", "hex"), default=default, help=help)
-
-
-def add_columns(group: Any, help: str = "only these columns, in this order") -> None:
-    """Add ``--columns``."""
-    group.add_argument("--columns", metavar="C,...", type=names, help=help)
-
-
-def add_threads(parser: Any, help: str, default: int | None = None) -> None:
-    """Add ``--threads``."""
-    parser.add_argument("--threads", metavar="N", type=threads, default=default, help=help)
-
-
-def add_index_interval(group: Any, default: str) -> None:
-    """Add ``--index-interval-bytes``."""
-    help = f"the topics' index.interval.bytes{default}"
-    group.add_argument("--index-interval-bytes", metavar="N", type=index_interval, help=help)
-
-
-def add_config(group: Any, help: str) -> None:
-    """Add ``--config NAME=VALUE``, which may be repeated."""
-    parse = assignment("segment.bytes=104857600")
-    group.add_argument("--config", metavar="NAME=VALUE", action="append", default=[], type=parse, help=help)
-
-
-def add_internal(group: Any) -> None:
-    """Add ``--internal`` and ``--include-deleted``."""
-    group.add_argument("--include-deleted", action="store_true", help="include records below the log start offset")
-    group.add_argument(
-        "--internal",
-        action="store_true",
-        help="include internal topics (__consumer_offsets, __transaction_state, ...) of a log dir; default: only if -t"
-        " names them",
-    )
-
-
-def add_limit(parser: Any, what: str = "records") -> None:
-    """Add ``-n``, ``--limit``."""
-    parser.add_argument("-n", "--limit", metavar="N", type=count, help=f"only the first N {what}")
-
-
-def add_transaction_ages(group: Any) -> None:
-    """Add ``--now`` and ``--transaction-max-timeout-ms``."""
-    group.add_argument(
-        "--now",
-        metavar="TIME",
-        type=log_time,
-        help="compute ages at this time: ms, ISO 8601 with a zone, or end for the latest timestamp (default: now)",
-    )
-    group.add_argument(
-        "--transaction-max-timeout-ms",
-        metavar="MS",
-        type=milliseconds,
-        help="the broker's setting; an open transaction that is older hangs (default: 900000)",
-    )
-
-
-def add_limits(parser: Any, **defaults: int) -> None:
-    """Add ``--limits``, with other defaults than those of `Limits` for some."""
-    parser.add_argument(
-        "--limits",
-        metavar="NAME=N",
-        dest="limits",
-        action="append",
-        default=[*defaults.items()],
-        type=limit,
-        help="change a limit on memory and size while reading: max_batch_bytes, max_decompressed_bytes,"
-        " max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,"
-        " max_open_transactions, max_directories, max_findings (with K, M or G)",
-    )
-
-
-def names(text: str) -> list[str]:
-    """Parse a comma-separated list of names."""
+def names(text: str, known: str | None = None) -> list[str]:
+    """Parse a comma-separated list of names; `known` has the valid ones, separated by commas."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise argparse.ArgumentTypeError("expected a name or a comma-separated list of names")
+    for name in found if known else ():
+        if name not in str(known).split(","):
+            raise argparse.ArgumentTypeError(f"expected any of {known}, not {name!r}")
     return found
 
 
@@ -403,9 +428,44 @@ def epoch(text: str) -> int:
     return int(text)
 
 
-def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return options as keyword arguments of a function whose parameters have the same names."""
-    return {name: getattr(args, name) for name in names}
+_TYPES: Final[dict[str, Callable[[str], Any]]] = {
+    "N": int,
+    "MS": int,
+    "BYTES": n_bytes,
+    "OFFSET": offset,
+    "TIME": log_time,
+    "NAME=N": limit,
+    "NAME=VALUE": assignment("segment.bytes=104857600"),
+    "K=V": assignment("region=eu-west-1"),
+    "ID=FILE": assignment("key1=private.pem"),
+    "'COLUMN OP VALUE'": condition,
+    "--limit": count,
+    "--tail": count,
+    "--threads": threads,
+    "--index-interval-bytes": index_interval,
+    "--transaction-max-timeout-ms": milliseconds,
+    "--partitions,...": numbers,
+    "--exclude-topics,...": excluded_names,
+}
+"""Types of options by metavar, or by the option; the latter counts."""
+
+
+def _shared(name: str) -> Callable[[Any], None]:
+    return lambda group: add_options(group, f"  @{name}")
+
+
+add_selection, add_limits = _shared("selection"), _shared("limits")
+
+
+def add_encoding(group: Any, help: str) -> None:
+    """Add ``--encoding``, of bytes in JSON lines."""
+    add_options(group, f"  @encoding {help}")
+
+
+def chosen(args: argparse.Namespace, *wanted: Any) -> dict[str, Any]:
+    """Return options as keyword arguments: those of the names, or that a function or class has parameters for."""
+    names = [name for one in wanted for name in ([one] if isinstance(one, str) else one.__annotations__)]
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespace) -> int:
@@ -428,13 +488,7 @@ def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartit
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:
-    """Return the limits given with ``--limits``.
-
-    Raises
-    ------
-    UsageError
-        The name or the value of a limit is invalid.
-    """
+    """Return the limits given with ``--limits``; raises UsageError if a name or a value is invalid."""
     from dataclasses import fields
 
     from kafkalog.errors import Limits

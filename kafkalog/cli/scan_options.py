@@ -1,4 +1,4 @@
-"""Shared code of commands that scan records: options, the report of findings, the progress bar."""
+"""Shared code of commands that read logs: options of scans, the report of findings, the progress bar."""
 
 from __future__ import annotations
 
@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    add_filters,
-    add_internal,
-    add_limit,
-    add_limits,
-    add_selection,
+    add_options,
     chosen,
-    log_time,
-    offset,
     selected_keys,
 )
 from kafkalog.errors import CorruptionError, KafkalogError
@@ -31,105 +25,13 @@ if TYPE_CHECKING:
     from kafkalog.state.log_config import LogConfig
 
 
-_SCAN: Final = (
-    *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "max_disorder"),
-    *("limit", "latest", "filters", "isolation_level", "include_control", "include_deleted", "internal"),
-    *("on_corruption", "threads", "limits", "use_time_index"),
-)
-"""The options of a scan that have the name of the parameter."""
+_NOT_OF_SCAN: Final = ("columns", "schemas", "schema_context", "storage_options")
+"""Options that commands have too, and pass in another form."""
 
 
-def add_scan_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select records."""
-    what = parser.add_argument_group("which records")
-    add_selection(what)
-    add_limit(what)
-    what.add_argument("--start-offset", metavar="OFFSET", type=offset, help="start at this offset")
-    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="end before this offset")
-    what.add_argument(
-        "--start-timestamp",
-        metavar="TIME",
-        type=log_time,
-        help="only records at or after this time: ms, ISO 8601 with a zone, before now (-1h), or before the latest"
-        " timestamp (end-1h)",
-    )
-    what.add_argument(
-        "--use-time-index",
-        action="store_true",
-        help="find --start-timestamp with the time indexes instead of reading all batch headers; with LogAppendTime,"
-        " also stop a minute past --end-timestamp",
-    )
-    what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="only records before this time")
-    what.add_argument(
-        "--max-disorder",
-        metavar="MS",
-        type=int,
-        help="with --end-timestamp, stop at the first record this many milliseconds past it, and report where; later"
-        " records are assumed to be too late as well",
-    )
-    add_filters(what, help="only matching records, such as 'key == abc'; if repeated, all must match")
-    what.add_argument(
-        "--isolation-level",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="read_committed leaves out aborted transactions and ends at the first open one",
-    )
-    what.add_argument(
-        "--latest",
-        choices=("key",),
-        help="only the last record of each key of a partition, without tombstones: the topic as a table",
-    )
-    what.add_argument(
-        "--include-control",
-        action="store_true",
-        help="include control records: transaction markers and those of Raft",
-    )
-    add_internal(what)
-
-
-def add_scan_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the options about how records are read."""
-    reading = parser.add_argument_group("reading")
-    add_on_corruption(reading, default="raise")
-    reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
-    reading.add_argument("--threads", metavar="N", type=int, help="decoding threads (default: one per CPU)")
-    add_limits(reading)
-
-
-FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
-"""Those of `kafkalog.values.options`, whose import would slow down the help."""
-
-
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Add the options about what the bytes of keys and values are."""
-    what = parser.add_argument_group("format of keys and values")
-    for column in ("value", "key"):
-        what.add_argument(
-            f"--{column}-format",
-            metavar="FORMAT",
-            choices=FORMATS,
-            help=f"decode {column}s: {', '.join(FORMATS)}" if column == "value" else "decode keys in the same formats",
-        )
-    what.add_argument(
-        "--schema", metavar="FILE", help="one schema for all values (default: the schema id in each value)"
-    )
-    what.add_argument("--key-schema", metavar="FILE", help="one schema for all keys")
-    what.add_argument(
-        "--message", metavar="NAME", help="the Protobuf message of values; default: the one they name, or the first one"
-    )
-    what.add_argument("--no-frame", action="store_true", help="values do not start with a schema id; use with --schema")
-    where = what.add_mutually_exclusive_group()
-    where.add_argument("--schemas", metavar="DIR", help="look up schemas in a directory with files such as 7.avsc")
-    where.add_argument(
-        "--schema-registry",
-        metavar="URL",
-        help="look up schemas at a registry (default: in the topic _schemas of the same log dir)",
-    )
-    what.add_argument(
-        "--schema-context",
-        metavar="NAME",
-        help="the registry context of the schema ids, such as .partner; . is the default context",
-    )
+def add_on_corruption(group: Any, *, default: str) -> None:
+    """Add ``--on-corruption``."""
+    add_options(group, f"  @on_corruption {default}")
 
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -151,22 +53,6 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     return {"decode": decode, **sources}
 
 
-def add_on_corruption(parser: Any, *, default: str) -> None:
-    """Add ``--on-corruption``."""
-    meanings = {
-        "raise": "fail with an error",
-        "stop": "end that partition there, as a broker would",
-        "skip": "continue at the next intact batch",
-    }
-    said = [f"{meaning} ({value}{', the default' if value == default else ''})" for value, meaning in meanings.items()]
-    parser.add_argument(
-        "--on-corruption",
-        choices=tuple(meanings),
-        default=default,
-        help=f"at damage: {'; '.join(said)}",
-    )
-
-
 def record_columns_of(args: argparse.Namespace) -> list[str] | None:
     """Return the columns of records; with ``--include-control`` the default has `is_control` too."""
     # without that column a marker looks like a record
@@ -179,8 +65,10 @@ def record_columns_of(args: argparse.Namespace) -> list[str] | None:
 
 def scan_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options for `kafkalog.scan`, except the columns."""
-    decoding = decode_options(args) if hasattr(args, "value_format") else {}
-    return {**chosen(args, *_SCAN), "check_crcs": not args.no_check_crcs, **decoding}
+    from kafkalog.read_methods import ScanOptions
+
+    found = {name: value for name, value in chosen(args, ScanOptions).items() if name not in _NOT_OF_SCAN}
+    return {**found, "check_crcs": not args.no_check_crcs, **decode_options(args)}
 
 
 def path_of(args: argparse.Namespace) -> str | list[str]:

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    HelpText,
-    add_columns,
-    add_command,
-    add_limit,
-    add_limits,
-    add_selection,
+    Command,
     chosen,
-    names,
-    offset,
 )
 from kafkalog.cli.scan_options import (
     ScanReporter,
-    add_on_corruption,
     is_quarantine,
     note_if_nothing_matches,
     path_of,
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows
     from kafkalog.scanning.batch_summary import BatchSummary, Group
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List record batches, a line each, in the order of topic, partition and offset.
 
@@ -56,6 +48,22 @@ are missing, because they are inside the compressed data. With --json, timestamp
   kafkalog batches /var/lib/kafka --summary --by topic,compression
   kafkalog batches orders-0 --columns base_offset,size_in_bytes,records_count
   kafkalog batches /var/lib/kafka --json | jq -c 'select(.size_in_bytes > 1000000)'""",
+    options="""
+which batches:
+  @selection
+  @limit lines
+  --start-offset OFFSET    batches that may hold this offset or a later one
+  --end-offset OFFSET      batches that may hold an offset before this
+output:
+  --json             an object per line, with all columns or those of --columns
+  --columns C,...    only these columns, in this order
+  --summary          a line per producer, codec and message format
+  --by C,...         group --summary by these columns (default: producer_id,compression,magic); also topic, partition,
+                     segment, partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control
+reading:
+  @on_corruption skip
+  @limits
+""",
 )
 
 TEXT_COLUMNS: Final = (
@@ -78,31 +86,6 @@ _CONTEXT: Final = ("topic", "partition", "segment")
 _TIMESTAMPS: Final = ("base_timestamp", "max_timestamp", "delete_horizon_ms")
 _LEFT: Final = ("topic", "segment", "compression", "control_type", *_TIMESTAMPS)
 _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "codec", "partition")
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "batches", _HELP, run)
-    what = parser.add_argument_group("which batches")
-    add_selection(what)
-    add_limit(what, "lines")
-    what.add_argument(
-        "--start-offset", metavar="OFFSET", type=offset, help="batches that may hold this offset or a later one"
-    )
-    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="batches that may hold an offset before this")
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per line, with all columns or those of --columns")
-    add_columns(how)
-    how.add_argument("--summary", action="store_true", help="a line per producer, codec and message format")
-    how.add_argument(
-        "--by",
-        metavar="C,...",
-        type=names,
-        help="group --summary by these columns (default: producer_id,compression,magic); also topic, partition,"
-        " segment, partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control",
-    )
-    reading = parser.add_argument_group("reading")
-    add_on_corruption(reading, default="skip")
-    add_limits(reading)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

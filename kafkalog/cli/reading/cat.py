@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, HelpText, add_columns, add_command, add_encoding, count
+from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, Command
 from kafkalog.cli.scan_options import (
     ScanReporter,
-    add_decoding,
-    add_scan_reading,
-    add_scan_selection,
     is_quarantine,
     note_if_nothing_matches,
     path_of,
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
     from kafkalog.scanning.scan import Scan
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description=f"""\
 Print records in the order of topic, partition and offset, a line each:
 
@@ -69,29 +66,22 @@ transaction, with a note. If damage hides the outcome of a transaction, --on-cor
   kafkalog cat orders-0 --value-format json --columns offset,value.customer.id --filter 'value.total > 100'
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
+    options=f"""
+  --tail N        only the last N records of each partition
+  -f --follow     after the last record, wait for records that a running broker appends, until Ctrl-C; see --tail
+  @scan_selection
+output:
+  --json             an object per line
+  --explain          print how much would be read, and why, instead of records
+  --columns C,...    only these columns, in this order
+  @encoding {ENCODING_HELP}
+  --full             do not shorten long values on a terminal
+  @decoding
+  @scan_reading
+""",
 )
 
 _CUT_AT: Final = 160
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "cat", _HELP, run)
-    add_scan_selection(parser)
-    parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")
-    parser.add_argument(
-        "-f",
-        "--follow",
-        action="store_true",
-        help="after the last record, wait for records that a running broker appends, until Ctrl-C; see --tail",
-    )
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per line")
-    how.add_argument("--explain", action="store_true", help="print how much would be read, and why, instead of records")
-    add_columns(how)
-    add_encoding(how, ENCODING_HELP)
-    how.add_argument("--full", action="store_true", help="do not shorten long values on a terminal")
-    add_decoding(parser)
-    add_scan_reading(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

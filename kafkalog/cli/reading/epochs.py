@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, epoch
+from kafkalog.cli.options import Command, epoch
 from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, table
 from kafkalog.errors import KafkalogError
@@ -15,7 +15,19 @@ from kafkalog.errors import KafkalogError
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
 
-_HELP: Final = HelpText(
+
+def _epoch(text: str) -> int:
+    return -1 if text == "-1" else epoch(text)
+
+
+def _follower(text: str) -> tuple[int, int]:
+    epoch, comma, end = text.partition(",")
+    if not comma or not end.isdecimal() or int(end) >= 2**63:
+        raise argparse.ArgumentTypeError(f"expected an epoch and a log end offset such as 7,120344, not {text!r}")
+    return _epoch(epoch), int(end)
+
+
+COMMAND: Final = Command(
     description="""\
 List the leader epochs of partitions, with the offsets at which each starts and ends. They come from
 leader-epoch-checkpoint, or from the batches if there is no such file.
@@ -30,43 +42,18 @@ log. If the leader answers with an older epoch, the follower truncates and asks 
   kafkalog epochs /var/lib/kafka -t orders --end-offset-for 7
   kafkalog epochs orders-0 --follower 7,120344
   kafkalog epochs --json /var/lib/kafka | jq -c '[.topic, .partition, .epochs[-1].epoch]'""",
+    options="""
+  @limits
+which partitions:
+  @selection
+questions (repeatable):
+  --end-offset-for E*       the end offset of this epoch
+  --follower EPOCH,END*     the offset to which a follower with this last epoch and log end offset truncates
+output:
+  --json    an object per partition
+""",
+    types={"end_offset_for": _epoch, "follower": _follower},
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "epochs", _HELP, run)
-    add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("questions (repeatable)")
-    what.add_argument(
-        "--end-offset-for",
-        metavar="E",
-        action="append",
-        default=[],
-        type=_epoch,
-        help="the end offset of this epoch",
-    )
-    what.add_argument(
-        "--follower",
-        metavar="EPOCH,END",
-        action="append",
-        default=[],
-        type=_follower,
-        help="the offset to which a follower with this last epoch and log end offset truncates",
-    )
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per partition")
-    add_limits(parser)
-
-
-def _epoch(text: str) -> int:
-    return -1 if text == "-1" else epoch(text)
-
-
-def _follower(text: str) -> tuple[int, int]:
-    epoch, comma, end = text.partition(",")
-    if not comma or not end.isdecimal() or int(end) >= 2**63:
-        raise argparse.ArgumentTypeError(f"expected an epoch and a log end offset such as 7,120344, not {text!r}")
-    return _epoch(epoch), int(end)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -76,7 +63,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     selected = open_selected(args, console)
     for partition in selected.partitions:
         try:
-            fields = partition_epochs(partition, args.end_offset_for, args.follower).as_dict()
+            fields = partition_epochs(partition, args.end_offset_for or (), args.follower or ()).as_dict()
         except KafkalogError as error:
             report_error(error, selected.log_dir, console)
             continue

@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import TORN_TAIL, Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, selected_keys
+from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import report_error
 from kafkalog.cli.text import counted, damaged_line, escape_line, human_bytes, iso_seconds, table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.listing import PartitionSummary, SegmentSummary, Summary
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List log dirs, one line per partition. It has the number of segments, the bytes of .log files, offsets, records,
 timestamps (UTC), message formats and codecs.
@@ -38,18 +38,16 @@ has the topics' settings.""",
   kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
   kafkalog ls -s /var/lib/kafka/orders-0
   kafkalog ls --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
+    options="""
+  @selection
+  -s --segments    a line per segment
+  --json           an object per line, with exact numbers; timestamps in ms
+  @limits
+""",
 )
 
 _HEADER: Final = ["SEGMENTS", "BYTES", "START", "END", "RECORDS", "FIRST", "LAST", "FORMATS", "CODECS", ""]
 _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False, False]
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "ls", _HELP, run)
-    add_selection(parser)
-    parser.add_argument("-s", "--segments", action="store_true", help="a line per segment")
-    parser.add_argument("--json", action="store_true", help="an object per line, with exact numbers; timestamps in ms")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

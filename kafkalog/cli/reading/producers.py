@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, add_transaction_ages
+from kafkalog.cli.options import Command
 from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, duration, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
@@ -15,7 +15,7 @@ from kafkalog.errors import KafkalogError
 if TYPE_CHECKING:
     from kafkalog.system_topics.list_producers import PartitionProducers, Producer
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List the idempotent and transactional producers of partitions. Each line has the epoch, the last sequence and offset,
 the time of the last batch or marker, and the open transaction.
@@ -31,20 +31,19 @@ transaction may look open.""",
   kafkalog producers --open /var/lib/kafka
   kafkalog producers --open --now 2026-11-21T08:00:00Z /backup/kafka -t orders
   kafkalog producers --json /var/lib/kafka | jq -c '.producers[] | select(.is_overdue)'""",
+    options="""
+  @limits
+which partitions:
+  @selection
+which producers:
+  --open    only producers with an open transaction
+  @ages
+output:
+  --json    an object per partition; times in ms
+""",
 )
 _HEADER: Final = ["PRODUCER", "EPOCH", "SEQUENCE", "OFFSET", "LAST WRITTEN", "TRANSACTION", "AGE", ""]
 _RIGHT: Final = [True, True, True, True, False, True, True, False]
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "producers", _HELP, run)
-    add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("which producers")
-    what.add_argument("--open", action="store_true", help="only producers with an open transaction")
-    add_transaction_ages(what)
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per partition; times in ms")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_names,
-    add_threads,
-    add_transaction_ages,
+    Command,
     chosen,
 )
-from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
+from kafkalog.cli.scan_options import decode_options, usage_errors
 from kafkalog.cli.text import counted
 
-_HELP: Final = HelpText(
+_DIRS: Final = (
+    "DIR",
+    "log dirs of a broker, or partition directories",
+    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
+)
+
+
+COMMAND: Final = Command(
     description="""\
 Write one report on the log dirs of a broker, with the results of ls, verify, preflight, groups and transactions:
 
@@ -40,28 +42,20 @@ The exit code is 1 if something is damaged, or if a broker would lose records or
   kafkalog report /disk1/kafka /disk2/kafka --config server.properties -o report.html
   kafkalog report /var/lib/kafka -t orders --value-format json > ticket.md
   kafkalog report /backup/kafka --json | jq '.summary'""",
+    options="""
+  @topics
+  -o --output FILE    write to a file: .html, .md or .json
+  --overwrite         replace the file
+  --json              print one object with all of it
+  @limits
+how:
+  --config FILE    the broker's server.properties, for retention, the cleaner and log.dirs
+  @ages
+  @threads segments read at the same time (default: up to 4)
+  @decoding
+""",
+    paths=_DIRS,
 )
-_DIRS: Final = (
-    "DIR",
-    "log dirs of a broker, or partition directories",
-    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
-)
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "report", _HELP, run, paths=_DIRS)
-    add_names(parser, "-t", "--topics", what="topics", such="orders.*")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file: .html, .md or .json")
-    parser.add_argument("--overwrite", action="store_true", help="replace the file")
-    parser.add_argument("--json", action="store_true", help="print one object with all of it")
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--config", metavar="FILE", help="the broker's server.properties, for retention, the cleaner and log.dirs"
-    )
-    add_transaction_ages(how)
-    add_threads(how, "segments read at the same time (default: up to 4)")
-    add_limits(parser)
-    add_decoding(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, add_threads, chosen, n_bytes
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import path_of, usage_errors
 from kafkalog.cli.text import escape_line, table
 
 if TYPE_CHECKING:
     from kafkalog.reporting.space import Space
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Show disk usage by topic, partition, day, codec, kind of file and producer, from batch headers. The sums cover all bytes
 of the segments, or of all files. --records also reads all records, and shows uncompressed bytes by key and by header.
@@ -28,29 +28,21 @@ completely. The command writes nothing.""",
   kafkalog space /var/lib/kafka -t orders --records
   kafkalog space /var/lib/kafka --what-if zstd --what-if zstd:9:65536 --what-if ::65536
   kafkalog space /var/lib/kafka --json | jq '.topics[0]'""",
+    options="""
+  --json    one object with exact numbers
+  @limits
+which partitions:
+  @selection
+what is counted:
+  --records            also bytes by key and by header; reads all records
+  --what-if CODEC:LEVEL:BATCH_SIZE*    the size with another codec, level and batch size (parts may be left out);
+                       repeatable
+  --top N [20]         producers, keys, headers to list (default: 20)
+  --sample-bytes BYTES [64M]    bytes to convert (default: 64M)
+  --seed N [0]         chooses the sample (default: 0)
+  @threads threads that decode and convert (default: one per CPU)
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "space", _HELP, run)
-    add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("what is counted")
-    what.add_argument("--records", action="store_true", help="also bytes by key and by header; reads all records")
-    what.add_argument(
-        "--what-if",
-        metavar="CODEC:LEVEL:BATCH_SIZE",
-        action="append",
-        default=[],
-        help="the size with another codec, level and batch size (parts may be left out); repeatable",
-    )
-    what.add_argument("--top", metavar="N", type=int, default=20, help="producers, keys, headers to list (default: 20)")
-    what.add_argument(
-        "--sample-bytes", metavar="N", type=n_bytes, default=64 << 20, help="bytes to convert (default: 64M)"
-    )
-    what.add_argument("--seed", metavar="N", type=int, default=0, help="chooses the sample (default: 0)")
-    add_threads(what, "threads that decode and convert (default: one per CPU)")
-    parser.add_argument("--json", action="store_true", help="one object with exact numbers")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -60,8 +52,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     with usage_errors():
         log_dir = LogDir(path_of(args), limits=args.limits)
-        names = ("topics", "partitions", "records", "what_if", "top", "sample_bytes", "seed", "threads", "limits")
-        found = space(log_dir, **chosen(args, *names))
+        found = space(log_dir, **chosen(args, space) | {"what_if": args.what_if or ()})
     console.all_findings(found.findings)
     console.rows([found.as_dict()], _lines(found), as_json=args.json)
 

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command
+from kafkalog.cli.options import Command
 from kafkalog.cli.scan_options import (
-    add_decoding,
-    add_scan_reading,
-    add_scan_selection,
     path_of,
     scan_options,
     usage_errors,
@@ -23,7 +20,7 @@ from kafkalog.cli.scan_options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Run an SQL query over a log with DuckDB (pip install 'kafkalog[sql]').
 
@@ -37,24 +34,21 @@ Conditions on topic, partition, offset and timestamp, and the options below, ski
   kafkalog sql 'select count(*) from "orders.eu" where value.total > 10' /backup/kafka --start-timestamp end-1h
   kafkalog sql 'select o."offset", c.value.name from orders o join customers c on o.key = c.key' /backup/kafka --json
   kafkalog sql 'select * from orders' /backup/kafka -o orders.parquet""",
-)
-
-
-def add_parser(commands: Any) -> None:
-    paths = (
+    options="""
+output:
+  | --json              an object per row
+  | --csv               CSV with a header line
+  | -o --output FILE    write a .parquet, .arrow, .csv or .jsonl file
+  @decoding
+  @scan_selection
+  @scan_reading
+""",
+    paths=(
         "QUERY PATH",
         "an SQL query; log dirs or partition directories",
         "The first argument is the query. The others are one or more log dirs. The command never changes them.",
-    )
-    parser = add_command(commands, "sql", _HELP, run, paths=paths)
-    how = parser.add_argument_group("output")
-    form = how.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="an object per row")
-    form.add_argument("--csv", action="store_true", help="CSV with a header line")
-    form.add_argument("-o", "--output", metavar="FILE", help="write a .parquet, .arrow, .csv or .jsonl file")
-    add_decoding(parser)
-    add_scan_selection(parser)
-    add_scan_reading(parser)
+    ),
+)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

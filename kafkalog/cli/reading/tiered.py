@@ -7,14 +7,20 @@ from typing import Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, assignment, chosen
+from kafkalog.cli.options import Command, add_command, chosen
 
 _PATHS: Final = (
     "URL",
     "root of the remote storage",
     "URL is the root of the remote storage, or the prefix configured in the plugin: a URL or a local directory.",
 )
-_VERIFY: Final = HelpText(
+_BOTH: Final = """
+  --log-dir PATH         the broker's log dir, or a copy of it
+  -t --topics T,...      only these topics: names or globs such as 'orders.*'; repeatable
+  --key:keys ID=FILE*    a private key of encrypted remote storage; repeatable
+  @limits
+"""
+_VERIFY: Final = Command(
     summary="check remote storage for missing, damaged, leftover and replaced objects",
     description="""\
 Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadata topic and the leader epochs of that
@@ -25,8 +31,15 @@ The exit code is 1 if there is damage.""",
     examples="""\
   kafkalog tiered verify s3://tiered/kafka --log-dir /var/lib/kafka
   kafkalog tiered verify /mnt/tiered --log-dir /var/lib/kafka --json | jq .wasted_bytes""",
+    options=f"""
+  --deep    also decode every record
+  --json    the report as one JSON object
+{_BOTH}""",
+    paths=_PATHS,
+    n_paths=1,
+    writes=True,
 )
-_RESTORE: Final = HelpText(
+_RESTORE: Final = Command(
     summary="write a log dir with the segments of remote storage",
     description="""\
 Write partitions with the segments of remote storage, which a broker serves with the same offsets. With --log-dir, the
@@ -34,6 +47,12 @@ command also writes the newer segments of that broker. DIR appears when it is co
     examples="""\
   kafkalog tiered restore s3://tiered/kafka -o restored
   kafkalog tiered restore s3://tiered/kafka -o restored --log-dir /backup/kafka -t orders""",
+    options=f"""
+  -o --output DIR!    new directory
+{_BOTH}""",
+    paths=_PATHS,
+    n_paths=1,
+    writes=True,
 )
 
 
@@ -42,22 +61,12 @@ def add_parser(commands: Any) -> None:
         "tiered", help=SUMMARIES["tiered"], description=SUMMARIES["tiered"], allow_abbrev=False
     )
     jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
-    check = add_command(jobs, "verify", _VERIFY, _run_verify, paths=_PATHS, n_paths=1, writes=True)
-    check.add_argument("--deep", action="store_true", help="also decode every record")
-    check.add_argument("--json", action="store_true", help="the report as one JSON object")
-    restore = add_command(jobs, "restore", _RESTORE, _run_restore, paths=_PATHS, n_paths=1, writes=True)
-    restore.add_argument("-o", "--output", metavar="DIR", required=True, help="new directory")
-    for job in (check, restore):
-        job.add_argument("--log-dir", metavar="PATH", help="the broker's log dir, or a copy of it")
-        add_names(job, "-t", "--topics", what="topics", such="orders.*")
-        parse = assignment("key1=private.pem")
-        text = "a private key of encrypted remote storage; repeatable"
-        job.add_argument("--key", metavar="ID=FILE", dest="keys", action="append", default=[], type=parse, help=text)
-        add_limits(job)
+    add_command(jobs, "verify", _VERIFY, _run_verify)
+    add_command(jobs, "restore", _RESTORE, _run_restore)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    return {"keys": dict(args.keys), **chosen(args, "log_dir", "topics", "limits")}
+    return {"keys": dict(args.keys or ()), **chosen(args, "log_dir", "topics", "limits")}
 
 
 def _run_verify(args: argparse.Namespace, console: Console) -> None:

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_index_interval,
-    add_limits,
-    add_selection,
-    add_threads,
+    Command,
     chosen,
     selected_keys,
 )
-from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
+from kafkalog.cli.scan_options import decode_options, usage_errors
 from kafkalog.cli.text import counted, damaged_line, human_bytes
 
 if TYPE_CHECKING:
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.verifying.report import Verification, VerifiedPartition
     from kafkalog.operations.verifying.values import VerifiedValues
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Check log dirs: the checksum of every batch, every entry of the offset, time and transaction indexes, producer
 snapshots, leader epochs and checkpoints. Print a line per segment: OK, or the findings and their effect on a broker.
@@ -52,33 +47,21 @@ verify detects a usual setting from the entries, or assumes the default, 4096.""
   kafkalog verify --deep /backup/kafka/orders-0
   kafkalog verify --values --value-format avro /backup/kafka -t orders
   kafkalog verify --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
+    options="""
+  @limits
+which partitions:
+  @selection
+checks:
+  | --indexes-only    compare indexes with batch headers only, without checksums
+  | --deep            also decode every record, and compare it with the batch header
+  --values            also decode keys or values; report per topic how many do not decode, the first one, and the reason
+  @index_interval ; an index with far fewer entries is damaged
+  @threads number of segments to read at a time (default: up to 4)
+output:
+  --json    an object per segment, partition and log dir, with its findings
+  @decoding
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "verify", _HELP, run)
-    add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("checks")
-    depth = what.add_mutually_exclusive_group()
-    depth.add_argument(
-        "--indexes-only", action="store_true", help="compare indexes with batch headers only, without checksums"
-    )
-    depth.add_argument(
-        "--deep", action="store_true", help="also decode every record, and compare it with the batch header"
-    )
-    what.add_argument(
-        "--values",
-        action="store_true",
-        help="also decode keys or values; report per topic how many do not decode, the first one, and the reason",
-    )
-    add_index_interval(what, "; an index with far fewer entries is damaged")
-    add_threads(what, "number of segments to read at a time (default: up to 4)")
-    how = parser.add_argument_group("output")
-    how.add_argument(
-        "--json", action="store_true", help="an object per segment, partition and log dir, with its findings"
-    )
-    add_decoding(parser)
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_threads, add_topics, chosen
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import iso_seconds
 
@@ -21,7 +21,7 @@ _PATHS: Final = (
 DIRs are log dirs of one or more brokers (values of log.dirs, or copies of them), or single topic-partition directories.
 Outputs of kafkalog load, convert, salvage, merge and tiered restore also work. Files are only read, never written.""",
 )
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Build a directory on which a stock broker starts and serves all partitions with their offsets. Use it if the cluster's
 metadata or quorum is lost.
@@ -45,95 +45,45 @@ only voter, after a backup.""",
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
+    options="""
+  --json    the report as a JSON object, as in report.json
+  @limits
+output (one of these, or --rescue-quorum):
+  | -o --output DIR    write to this new directory, outside of any log dir
+  | --dry-run          verify, show the result, and write nothing
+what:
+  @topics
+the new cluster:
+  --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)
+  --nodes N                number of nodes, each a broker and a controller (default: 1)
+  --node-id N              id of the first node (default: 1)
+  --cluster-id ID          default: a new one, so that no old node can join. With it, the ids of the DIRs may differ
+  --listeners HOST:PORT,...    one for each node, or HOST:PORT:CONTROLLER_PORT (default: 127.0.0.1, from 9092 on)
+instead, a quorum of which one controller survives:
+  --rescue-quorum    make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or
+                     --dry-run
+  --backup DIR       a new directory for the file that is replaced
+facts that the directories lack:
+  --metadata DIR    a log dir with a copy of __cluster_metadata-0
+  --settings:settings_file FILE    the topics as they were: JSON lines of kafkalog metadata --show topics --json, or one
+                                   JSON object such as {"orders": {"cleanup.policy": "compact"}}
+  --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable
+  --topic-id:topic_ids TOPIC=ID*      the id of a topic; repeatable
+  --retention keep|as-was|TOPIC=MS[,...]    keep: off for each topic (default); as-was: carried over; or retention.ms of
+                                         topics, others keep all
+  --groups keep|none|FILE    committed offsets: those of __consumer_offsets (default), none, or those of a file of
+                             kafkalog groups -o (JSON lines, or CSV)
+  --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
+                                       begin at 0, or are refused
+  --best            where copies differ, take the one with the latest epoch, then the longest
+  --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
+how:
+  --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);
+                                         hardlink shares sealed segments
+  @threads segments to read at a time (default: one per CPU, up to 4)
+""",
+    paths=_PATHS,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "boot", _HELP, run, paths=_PATHS)
-    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="verify, show the result, and write nothing")
-    add_topics(parser.add_argument_group("what"))
-    cluster = parser.add_argument_group("the new cluster")
-    cluster.add_argument(
-        "--for",
-        dest="release",
-        metavar="RELEASE",
-        help="the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)",
-    )
-    cluster.add_argument(
-        "--nodes", metavar="N", type=int, help="number of nodes, each a broker and a controller (default: 1)"
-    )
-    cluster.add_argument("--node-id", metavar="ID", type=int, help="id of the first node (default: 1)")
-    cluster.add_argument(
-        "--cluster-id",
-        metavar="ID",
-        help="default: a new one, so that no old node can join. With it, the ids of the DIRs may differ",
-    )
-    cluster.add_argument(
-        "--listeners",
-        metavar="HOST:PORT,...",
-        help="one for each node, or HOST:PORT:CONTROLLER_PORT (default: 127.0.0.1, from 9092 on)",
-    )
-    rescue = parser.add_argument_group("instead, a quorum of which one controller survives")
-    rescue.add_argument(
-        "--rescue-quorum",
-        action="store_true",
-        help="make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or --dry-run",
-    )
-    rescue.add_argument("--backup", metavar="DIR", help="a new directory for the file that is replaced")
-    facts = parser.add_argument_group("facts that the directories lack")
-    facts.add_argument("--metadata", metavar="DIR", help="a log dir with a copy of __cluster_metadata-0")
-    facts.add_argument(
-        "--settings",
-        dest="settings_file",
-        metavar="FILE",
-        help="the topics as they were: JSON lines of kafkalog metadata --show topics --json, or one JSON object such as"
-        ' {"orders": {"cleanup.policy": "compact"}}',
-    )
-    facts.add_argument(
-        "--set",
-        dest="settings",
-        metavar="TOPIC:NAME=VALUE",
-        action="append",
-        help="a setting of topics, by name or glob; without VALUE it is removed; repeatable",
-    )
-    facts.add_argument(
-        "--topic-id", dest="topic_ids", metavar="TOPIC=ID", action="append", help="the id of a topic; repeatable"
-    )
-    facts.add_argument(
-        "--retention",
-        metavar="keep|as-was|TOPIC=MS,...",
-        help="keep: off for each topic (default); as-was: carried over; or retention.ms of topics, others keep all",
-    )
-    facts.add_argument(
-        "--groups",
-        metavar="keep|none|FILE",
-        help="committed offsets: those of __consumer_offsets (default), none, or those of a file of kafkalog groups -o"
-        " (JSON lines, or CSV)",
-    )
-    facts.add_argument(
-        "--missing",
-        choices=("continue", "empty", "refuse"),
-        help="partitions that no DIR has: continue at the highest known offset (default), begin at 0, or are refused",
-    )
-    facts.add_argument(
-        "--best", action="store_true", help="where copies differ, take the one with the latest epoch, then the longest"
-    )
-    facts.add_argument(
-        "--include-stray",
-        action="store_true",
-        help="take partitions that a broker has renamed, such as orders-0.ID-stray",
-    )
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--copy",
-        choices=("auto", "reflink", "hardlink", "copy"),
-        help="auto shares blocks with the source where the file system can (default); hardlink shares sealed segments",
-    )
-    add_threads(how, "segments to read at a time (default: one per CPU, up to 4)")
-    parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in report.json")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -147,11 +97,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("-o DIR names the directory to make; or use --dry-run")
     from kafkalog.booting.boot import boot
 
-    names = ("release", "topics", "nodes", "node_id", "cluster_id", "metadata", "groups", "missing", "copy", "threads")
-    given = chosen(args, *names, "settings_file", "limits")
-    options = {name: value for name, value in given.items() if value is not None}
-    if args.listeners is not None:
-        options["listeners"] = args.listeners.split(",")
+    options = {name: value for name, value in chosen(args, boot).items() if value is not None}
     if args.retention is not None:
         options["retention"] = _retention(args.retention)
     if args.settings:
@@ -162,10 +108,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         report = boot(
             args.paths,
             # a dry run writes nothing, and needs a name only for what would be written
-            "kafkalog-boot" if args.output is None else args.output,
-            best=args.best,
-            include_stray=args.include_stray,
-            dry_run=args.dry_run,
+            options.pop("output", "kafkalog-boot"),
             on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
             progress=lambda n_bytes: console.progress.advance(n_bytes),
             **options,

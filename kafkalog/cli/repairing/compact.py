@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_threads, add_topics, chosen, log_time
-from kafkalog.cli.repairing.cutting import add_shared, show_notes
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.repairing.cutting import show_notes
 from kafkalog.cli.repairing.output_options import PATH, output_options
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Compact a partition, or each compacted topic of a log dir, as a broker's log cleaner does: keep only the last record of
 each key. Stop the broker first.
@@ -25,16 +25,18 @@ name it with -t, or name its partition directory.""",
   kafkalog compact /var/lib/kafka --in-place
   kafkalog compact /var/lib/kafka --topics users --in-place --backup /other/disk/before
   kafkalog compact /mnt/disk/users-0 -o /new/disk/users-0""",
+    options="""
+  @topics
+  --now TIME       the cleaner's clock (default: now)
+  --config FILE    the broker's server.properties, for its defaults
+  @threads partitions to compact at a time (default: one per CPU, up to 4)
+  --json           an object per partition
+  @limits
+  @output --backup is optional
+""",
+    paths=PATH,
+    n_paths=1,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "compact", _HELP, run, paths=PATH, n_paths=1)
-    add_topics(parser)
-    parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
-    parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")
-    add_threads(parser, "partitions to compact at a time (default: one per CPU, up to 4)")
-    add_shared(parser, backup="--backup is optional")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -42,8 +44,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.compacting.compact import compact
     from kafkalog.repair.compacting.report import CompactedPartition
 
-    options = output_options(args, needs_backup=False)
-    options |= chosen(args, "topics", "now", "config", "threads", "limits")
+    options = chosen(args, compact) | output_options(args, needs_backup=False)
     with usage_errors():
         report = compact(
             args.paths[0],

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import add_limits, chosen
-from kafkalog.cli.repairing.output_options import add_output_options, output_options
+from kafkalog.cli.options import chosen
+from kafkalog.cli.repairing.output_options import output_options
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
@@ -16,29 +16,15 @@ if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
 
 
-def add_shared(parser: argparse.ArgumentParser, **help: str) -> None:
-    """Add the options after the place of the cut; `help` is for `add_output_options`."""
-    add_output_options(parser, **help)
-    parser.add_argument("--json", action="store_true", help="an object per partition")
-    add_limits(parser)
-
-
 def run_cut(
     cut: Callable[..., RecoveryReport],
-    places: tuple[str, ...],
     args: argparse.Namespace,
     console: Console,
     *,
     needs_backup: bool = True,
 ) -> None:
-    """Run `truncate` or `trim`, and print what became of each partition.
-
-    Parameters
-    ----------
-    places : tuple of str
-        The parameters for the place of the cut.
-    """
-    options = output_options(args, needs_backup=needs_backup) | chosen(args, *places, "limits")
+    """Run `truncate` or `trim`, and print what became of each partition."""
+    options = chosen(args, cut) | output_options(args, needs_backup=needs_backup)
     with usage_errors():
         report = cut(args.paths[0], **options)
     _show(report, args, console)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits
+from kafkalog.cli.options import Command
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _PATHS: Final = (
     "two partition directories",
     "The two DIRs are directories of the same partition from two brokers.",
 )
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Compare two replicas of a partition batch by batch. Print the first batch in which they differ, and which replica would
 truncate to which offset. Leader epochs decide, as between brokers. Other segment boundaries, log starts and log ends
@@ -27,13 +27,13 @@ A damaged replica is an error; run 'kafkalog salvage' on it first. The exit code
     examples="""\
   kafkalog diff /mnt/broker-1/orders-0 /mnt/broker-2/orders-0
   kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0""",
+    options="""
+  --json    the result as a JSON object
+  @limits
+""",
+    paths=_PATHS,
+    n_paths=2,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "diff", _HELP, run, paths=_PATHS, n_paths=2)
-    parser.add_argument("--json", action="store_true", help="the result as a JSON object")
-    add_limits(parser)
 
 
 def _same(found: ReplicaDiff) -> str:

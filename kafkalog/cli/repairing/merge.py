@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, selected_bytes
+from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.repairing.salvage import show_report
 
 _PATHS: Final = (
@@ -14,7 +14,7 @@ _PATHS: Final = (
     "partition directory or log dir",
     "REPLICAs are directories of one partition from several brokers, or log dirs with all their partitions.",
 )
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Merge the copies of a partition from several disks into one partition that a broker starts on.
 
@@ -29,17 +29,17 @@ although their leader epochs agree.""",
   kafkalog merge /mnt/broker-1/orders-0 /mnt/broker-2/orders-0 -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 --dry-run --json""",
+    options="""
+  --json    the report as one JSON object, as in merge.json
+  @limits
+output (one is required):
+  | -o --output DIR    write to this new directory, outside of any log dir
+  | --dry-run          show the sources and write nothing
+which partitions:
+  @selection
+""",
+    paths=_PATHS,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "merge", _HELP, run, paths=_PATHS)
-    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="show the sources and write nothing")
-    add_selection(parser.add_argument_group("which partitions"))
-    parser.add_argument("--json", action="store_true", help="the report as one JSON object, as in merge.json")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -49,6 +49,5 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     opened = [open_path(path, limits=args.limits) for path in args.paths]
     console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
-    options = chosen(args, "output", "topics", "partitions", "dry_run", "limits")
-    report = merge(opened, **options, progress=console.progress.advance)  # type: ignore[arg-type]
+    report = merge(opened, **chosen(args, merge), progress=console.progress.advance)  # type: ignore[arg-type]
     show_report(report, args, console)

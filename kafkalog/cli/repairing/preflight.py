@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_index_interval,
-    add_limits,
-    add_selection,
-    add_threads,
+    Command,
     chosen,
 )
 from kafkalog.cli.text import counted
@@ -22,7 +17,14 @@ if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import Preflight
     from kafkalog.survey.startup import PartitionPlan
 
-_HELP: Final = HelpText(
+_DIRS: Final = (
+    "DIR",
+    "log dirs of a broker, or partition directories",
+    "DIR is a log dir (a directory from a broker's log.dirs, or a copy of one), or a partition directory in it.",
+)
+
+
+COMMAND: Final = Command(
     description="""\
 Show what a broker would do with its log dirs at its next start. The output lists segments that it would recover, cut or
 delete, indexes to rebuild, files that would stop it, and the time of recovery. Name all log dirs of the broker. The
@@ -43,31 +45,21 @@ The exit code is 1 if anything is lost or the broker does not start.""",
   kafkalog preflight /var/lib/kafka --unclean -t orders
   kafkalog preflight /disk1/kafka /disk2/kafka --config /etc/kafka/server.properties
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
+    options="""
+  --json    one object with the whole result
+  @limits
+which partitions:
+  @selection
+how:
+  | --clean      assume a clean shutdown
+  | --unclean    assume a crash
+  @index_interval  (default: from the cluster's metadata, else from existing indexes)
+  --config FILE    the broker's server.properties, for retention, index settings and log.dirs (topic settings override
+                   it)
+  @threads partitions to read at a time (default: up to 4)
+""",
+    paths=_DIRS,
 )
-
-_DIRS: Final = (
-    "DIR",
-    "log dirs of a broker, or partition directories",
-    "DIR is a log dir (a directory from a broker's log.dirs, or a copy of one), or a partition directory in it.",
-)
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "preflight", _HELP, run, paths=_DIRS)
-    add_selection(parser.add_argument_group("which partitions"))
-    how = parser.add_argument_group("how")
-    state = how.add_mutually_exclusive_group()
-    state.add_argument("--clean", dest="clean", action="store_true", default=None, help="assume a clean shutdown")
-    state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="assume a crash")
-    add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
-    how.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the broker's server.properties, for retention, index settings and log.dirs (topic settings override it)",
-    )
-    add_threads(how, "partitions to read at a time (default: up to 4)")
-    parser.add_argument("--json", action="store_true", help="one object with the whole result")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -80,9 +72,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if not args.json and (is_told or args.verbose):
             console.lines(row.lines())
 
+    args.clean = True if args.clean else False if args.unclean else None
     result = preflight(
         args.paths,
-        **chosen(args, "topics", "partitions", "clean", "index_interval_bytes", "config", "threads", "limits"),
+        **chosen(args, preflight),
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
         on_partition=show,

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_index_interval,
-    add_limits,
-    add_threads,
+    Command,
     chosen,
     timestamp,
 )
-from kafkalog.cli.repairing.output_options import PATH, add_output_options, output_options
+from kafkalog.cli.repairing.output_options import PATH, output_options
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
     from kafkalog.survey.startup import PartitionPlan
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Do a broker's recovery offline, with several segments at a time and a progress bar. The broker then starts without
 recovery. Run it with --dry-run first.
@@ -41,25 +37,20 @@ recovered, it stays unchanged or is left out of the copy, and recover writes no 
   kafkalog recover /var/lib/kafka --in-place --backup /var/tmp/kafka-before
   kafkalog recover /mnt/disk -o /new/disk/kafka
   kafkalog recover /mnt/disk/orders-0 -o /tmp/orders-0 --all --json""",
+    options="""
+  --json    an object per partition
+  @limits
+  @output needs --backup
+how:
+  --all    recover all segments, not only those after the recovery point
+  @index_interval  (default: from the cluster's metadata, else from existing indexes)
+  @threads segments to read at a time (default: one per CPU, up to 4)
+  @expire
+""",
+    types={"now": timestamp},
+    paths=PATH,
+    n_paths=1,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "recover", _HELP, run, paths=PATH, n_paths=1)
-    add_output_options(parser)
-    how = parser.add_argument_group("how")
-    how.add_argument("--all", action="store_true", help="recover all segments, not only those after the recovery point")
-    add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
-    add_threads(how, "segments to read at a time (default: one per CPU, up to 4)")
-    how.add_argument(
-        "--now",
-        metavar="TIME",
-        type=timestamp,
-        help="remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an"
-        " offset (default: keep all)",
-    )
-    parser.add_argument("--json", action="store_true", help="an object per partition")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

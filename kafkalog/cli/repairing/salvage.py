@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_selection,
-    add_threads,
+    Command,
     chosen,
     selected_bytes,
 )
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.repair.merging.report import MergeReport
     from kafkalog.repair.salvaging.report import SalvageReport
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Save every intact record batch of a damaged log with its offsets, as partitions that a broker starts on. Run salvage
 before a broker touches the disk: a broker cuts a log at the first damage and deletes all later segments.
@@ -43,19 +39,17 @@ salvage prints the report. The exit code is 1 if something is lost.""",
   kafkalog salvage /mnt/disk/kafka -t orders -o /new/salvaged
   kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json
   kafkalog salvage orders-0/00000000000000000000.log -o salvaged""",
+    options="""
+  --threads N [1]    segments to read at a time (default: 1)
+  --json    the report as one JSON object, as in salvage.json
+  @limits
+output (one is required):
+  | -o --output DIR    write to this new directory, outside of any log dir
+  | --dry-run          report what would be kept and lost, and write nothing
+what to save:
+  @selection
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "salvage", _HELP, run)
-    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="report what would be kept and lost, and write nothing")
-    what = parser.add_argument_group("what to save")
-    add_selection(what)
-    add_threads(parser, "segments to read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="the report as one JSON object, as in salvage.json")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -65,8 +59,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "bytes")
-    options = chosen(args, "output", "topics", "partitions", "threads", "dry_run", "limits")
-    report = salvage(opened, **options, progress=console.progress.advance)
+    report = salvage(opened, **chosen(args, salvage), progress=console.progress.advance)
     show_report(report, args, console)
 
 

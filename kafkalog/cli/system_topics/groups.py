@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
-from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.system_topics.state_options import AS_OF, print_history
 from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
     from kafkalog.system_topics.groups import Group, Groups
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List consumer groups, from __consumer_offsets and __share_group_state: a line per group, then its committed offsets with
 the lag of each partition.
@@ -32,23 +32,17 @@ __cluster_metadata. Each broker has only some partitions of __consumer_offsets, 
   kafkalog groups /var/lib/kafka --history | jq -c 'select(.key.group == "billing") | [.offset, .type, .value]'
   kafkalog groups /var/lib/kafka -o offsets.jsonl
   kafkalog groups /var/lib/kafka --json | jq -c 'select(.lag > 1000) | [.group, .lag]'""",
+    options="""
+  @limits
+which groups:
+  -g --groups G,...    only these groups: names or globs such as 'billing-*'; repeatable
+  @as_of
+output:
+  --members           also print members with their assignments, and deliveries of share groups
+  -o --output FILE    write the committed offsets to this file
+  --json              an object per group, with members
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "groups", _HELP, run)
-    what = parser.add_argument_group("which groups")
-    add_names(what, "-g", "--groups", what="groups", such="billing-*")
-    add_as_of(what)
-    how = parser.add_argument_group("output")
-    how.add_argument(
-        "--members",
-        action="store_true",
-        help="also print members with their assignments, and deliveries of share groups",
-    )
-    how.add_argument("-o", "--output", metavar="FILE", help="write the committed offsets to this file")
-    how.add_argument("--json", action="store_true", help="an object per group, with members")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

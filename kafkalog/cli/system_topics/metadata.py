@@ -6,13 +6,13 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import Distinct, HelpText, add_command, add_limits, add_names, chosen, names
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.system_topics.state_options import AS_OF, print_history
 from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import METADATA_TOPIC
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List the content of a KRaft cluster's metadata log (__cluster_metadata-0 with its .checkpoint snapshots): brokers,
 features and topics, or the tables of --show.
@@ -26,38 +26,20 @@ Values of settings that may be secrets are hidden. SCRAM credentials show user a
   kafkalog metadata /backup/kafka --show acls,quotas,scram --end-timestamp 2026-11-21T08:00Z
   kafkalog metadata /backup/kafka --json | jq -r 'select(.kind == "topics") | [.topic, .topic_id] | @tsv'
   kafkalog metadata /backup/kafka --history | jq -c 'select(.type == "RemoveTopic")'""",
+    options="""
+  @limits
+which tables:
+  --show {topics,partitions,configs,brokers,voters,features,acls,quotas,scram,tokens},...
+                         any of topics, partitions, configs, brokers, voters, features, acls, quotas, scram, tokens
+                         (default: brokers, features, topics; with --json all)
+  -t --topics T,...      only these topics: names or globs such as 'orders-*'; repeatable
+  @as_of
+output:
+  --json    an object per line; "kind" is the table, or "gaps" for missing records; times in ms
+""",
 )
 _SHOWN: Final = ("brokers", "features", "topics")
 _ALL: Final = ("topics", "partitions", "configs", "brokers", "voters", "features", "acls", "quotas", "scram", "tokens")
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "metadata", _HELP, run)
-    what = parser.add_argument_group("which tables")
-    what.add_argument(
-        "--show",
-        metavar="TABLE,...",
-        action=Distinct,
-        type=_tables,
-        help=f"any of {', '.join(_ALL)} (default: {', '.join(_SHOWN)}; with --json all)",
-    )
-    add_names(what, "-t", "--topics", what="topics", such="orders-*")
-    add_as_of(what)
-    how = parser.add_argument_group("output")
-    how.add_argument(
-        "--json",
-        action="store_true",
-        help='an object per line; "kind" is the table, or "gaps" for missing records; times in ms',
-    )
-    add_limits(parser)
-
-
-def _tables(text: str) -> list[str]:
-    found = names(text)
-    for name in found:
-        if name not in _ALL:
-            raise argparse.ArgumentTypeError(f"expected one of {', '.join(_ALL)}, not {name!r}")
-    return found
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
-from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.system_topics.state_options import AS_OF, print_history
 from kafkalog.cli.text import iso_seconds, table
-from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.system_topics.schemas import Schema
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List the schemas of a Confluent Schema Registry from its topic _schemas: a line per subject and version, with id, type
 and references.
@@ -30,29 +29,20 @@ ones. --text also prints each schema. --output writes schemas, and those that th
   kafkalog schemas /backup/kafka/_schemas-0 --text -s orders-value
   kafkalog schemas /backup/kafka -o schemas  # schemas/7.avsc and so on
   kafkalog schemas /backup/kafka --json --end-timestamp 2026-11-21T08:00Z >schemas.jsonl""",
+    options="""
+  @limits
+which schemas:
+  -s --subjects S,...    only these subjects: names or globs such as 'orders-*'; repeatable
+  --deleted              also list deleted versions that are still in the files
+  --topic TOPIC [_schemas]    the registry's topic (default: _schemas)
+  @as_of
+output:
+  --text             also print the text of each schema
+  -o --output DIR    write to this new directory: a file per schema (7.avsc, 7.proto, 7.json), and manifest.json with
+                     subjects, versions, references and settings
+  --json             an object per version, with its text
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "schemas", _HELP, run)
-    what = parser.add_argument_group("which schemas")
-    add_names(what, "-s", "--subjects", what="subjects", such="orders-*")
-    what.add_argument("--deleted", action="store_true", help="also list deleted versions that are still in the files")
-    what.add_argument(
-        "--topic", metavar="TOPIC", default=SCHEMAS_TOPIC, help="the registry's topic (default: _schemas)"
-    )
-    add_as_of(what)
-    how = parser.add_argument_group("output")
-    how.add_argument("--text", action="store_true", help="also print the text of each schema")
-    how.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        help="write to this new directory: a file per schema (7.avsc, 7.proto, 7.json), and manifest.json with"
-        " subjects, versions, references and settings",
-    )
-    how.add_argument("--json", action="store_true", help="an object per version, with its text")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import chosen, log_time, offset
+from kafkalog.cli.options import chosen
 from kafkalog.format import SCHEMAS_TOPIC
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
 """The options that all functions of `kafkalog.system_topics` have."""
-
-
-def add_as_of(group: Any) -> None:
-    """Add ``--end-offset``, ``--end-timestamp`` and ``--history``."""
-    group.add_argument(
-        "--end-offset", metavar="N", type=offset, help="the state right before this offset of the topic's partition"
-    )
-    group.add_argument(
-        "--end-timestamp",
-        metavar="T",
-        type=log_time,
-        help="the state right before this time: ms, ISO 8601, -1h, or end-1h: before the latest timestamp of the topic",
-    )
-    group.add_argument(
-        "--history",
-        action="store_true",
-        help="print every record in the files, decoded, as JSON lines; of the other options only --end-offset and"
-        " --end-timestamp apply",
-    )
 
 
 def print_history(

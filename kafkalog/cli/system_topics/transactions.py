@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, add_transaction_ages, chosen
-from kafkalog.cli.system_topics.state_options import add_as_of, print_history
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.system_topics.state_options import print_history
 from kafkalog.cli.text import counted, duration, iso_seconds, table
 from kafkalog.format import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from kafkalog.system_topics.transactions import OpenTransaction, Transaction
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 List transactions, a line per transactional id: its coordinator's state from __transaction_state, and the partitions in
 which it is open.
@@ -33,21 +33,19 @@ __transaction_state.""",
   kafkalog transactions /backup/kafka --end-timestamp 2026-11-21T08:00Z
   kafkalog transactions /backup/kafka --history | jq -c 'select(.key.transactionalId == "billing-1") | .value'
   kafkalog transactions /var/lib/kafka --json | jq -r '.open[].abort_command // empty'""",
+    options="""
+  @limits
+which transactions:
+  -i --transactional-ids ID,...    only these ids: names or globs such as 'billing-*'; repeatable
+  --open                 only open transactions
+  --hanging              only transactions that hang in a partition
+  --coordinators-only    do not search partitions for open transactions
+  @ages
+  @as_of
+output:
+  --json    an object per transactional id; times in ms
+""",
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "transactions", _HELP, run)
-    what = parser.add_argument_group("which transactions")
-    add_names(what, "-i", "--transactional-ids", what="ids", such="billing-*", metavar="ID")
-    what.add_argument("--open", action="store_true", help="only open transactions")
-    what.add_argument("--hanging", action="store_true", help="only transactions that hang in a partition")
-    what.add_argument("--coordinators-only", action="store_true", help="do not search partitions for open transactions")
-    add_transaction_ages(what)
-    add_as_of(what)
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per transactional id; times in ms")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     FILTER_HELP,
-    HelpText,
-    add_command,
-    add_config,
-    add_filters,
-    add_internal,
-    add_limits,
-    add_selection,
+    Command,
     chosen,
-    n_bytes,
     selected_bytes,
 )
-from kafkalog.cli.scan_options import add_on_corruption, check_names, hint_at_skip, path_of, settings_of, usage_errors
+from kafkalog.cli.scan_options import check_names, hint_at_skip, path_of, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.state.log_config import LogConfig
 
-_HELP: Final = HelpText(
+_PATHS: Final = (
+    "SRC",
+    "log dir, partition directory or .log file",
+    "SRC is a log dir, a partition directory or a single .log file. You can name several.",
+)
+
+
+def _redaction(text: str) -> tuple[str, str]:
+    target, equals, action = text.rpartition("=")
+    if not equals or not target.strip():
+        raise argparse.ArgumentTypeError(f"expected PART=HOW such as value=null, not {text!r}")
+    return target.strip(), action.strip()
+
+
+COMMAND: Final = Command(
     description=f"""\
 Copy a log to a new place, and rewrite its batches on the way. Offsets, timestamps, headers, transactions, producers and
 the log end offset are kept. Without options, convert copies v2 batches byte for byte and rewrites v0 and v1 messages as
@@ -56,75 +63,33 @@ record without a key.""",
   kafkalog convert orders-0 -o copy/orders-0 --drop 'key in user-42,user-43' --dry-run
   kafkalog convert orders-0 -o copy/orders-0 --redact key=hash --redact-secret-file secret --redact headers.email=null
   kafkalog convert orders-0 -o copy/orders-0 --filter 'timestamp >= 2026-11-01T00:00Z' --segment-bytes 100M""",
-)
-_PATHS: Final = (
-    "SRC",
-    "log dir, partition directory or .log file",
-    "SRC is a log dir, a partition directory or a single .log file. You can name several.",
-)
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "convert", _HELP, run, paths=_PATHS)
-    parser.add_argument("-o", "--output", metavar="DST", required=True, help="new directory")
-    what = parser.add_argument_group("which records")
-    add_selection(what)
-    add_filters(what, help="keep only matching records; if repeated, all must match")
-    help = "leave out matching records; if repeated, those that match all"
-    add_filters(what, "--drop", "drop", help=help)
-    what.add_argument(
-        "--redact",
-        metavar="PART=HOW",
-        action="append",
-        default=[],
-        type=_redaction,
-        help="PART is key, value, headers or headers.NAME; HOW is null or hash (SHA-256 in hex)",
-    )
-    help = "redact only matching records; if repeated, all must match"
-    add_filters(what, "--redact-where", "redact_where", help=help)
-    what.add_argument(
-        "--redact-secret-file",
-        metavar="FILE",
-        help="hash with HMAC-SHA-256 and the secret in this file; without a secret, anyone can find a value by hashing"
-        " likely ones",
-    )
-    add_internal(what)
-    how = parser.add_argument_group("how to write")
-    how.add_argument(
-        "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: keep that of each batch)"
-    )
-    how.add_argument("--compression-level", metavar="N", type=int, help="level of the codec, in Kafka's range")
-    how.add_argument(
-        "--batch-size",
-        metavar="BYTES",
-        type=n_bytes,
-        help="build batches of this uncompressed size, with K or M (default: keep batches, and group single v0 and v1"
-        " messages to 16K)",
-    )
-    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="roll new segments at this size")
-    add_config(
-        how,
-        help="roll new segments with this topic setting, such as segment.ms=3600000 or index.interval.bytes=1024;"
-        " repeatable",
-    )
-    reading = parser.add_argument_group("reading and reporting")
-    add_on_corruption(reading, default="raise")
-    reading.add_argument("--threads", metavar="N", type=int, help="number of threads (default: one per CPU)")
-    reading.add_argument("--dry-run", action="store_true", help="show the result and write nothing")
-    reading.add_argument("--json", action="store_true", help="an object per partition")
-    add_limits(reading)
-
-
-def _redaction(text: str) -> tuple[str, str]:
-    target, equals, action = text.rpartition("=")
-    if not equals or not target.strip():
-        raise argparse.ArgumentTypeError(f"expected PART=HOW such as value=null, not {text!r}")
-    return target.strip(), action.strip()
-
-
-_OPTIONS: Final = (
-    *("topics", "partitions", "filters", "drop", "redact_where", "include_deleted", "internal", "on_corruption"),
-    *("compression", "compression_level", "batch_size", "threads", "dry_run", "limits"),
+    options="""
+  -o --output DST!    new directory
+which records:
+  @selection
+  --filter:filters 'COLUMN OP VALUE'*    keep only matching records; if repeated, all must match
+  --drop 'COLUMN OP VALUE'*    leave out matching records; if repeated, those that match all
+  --redact PART=HOW*           PART is key, value, headers or headers.NAME; HOW is null or hash (SHA-256 in hex)
+  --redact-where 'COLUMN OP VALUE'*    redact only matching records; if repeated, all must match
+  --redact-secret-file FILE    hash with HMAC-SHA-256 and the secret in this file; without a secret, anyone can find a
+                               value by hashing likely ones
+  @internal
+how to write:
+  --compression CODEC        none, gzip, snappy, lz4 or zstd (default: keep that of each batch)
+  --compression-level N      level of the codec, in Kafka's range
+  --batch-size BYTES         build batches of this uncompressed size, with K or M (default: keep batches, and group
+                             single v0 and v1 messages to 16K)
+  --segment-bytes BYTES      roll new segments at this size
+  @config roll new segments with this topic setting, such as segment.ms=3600000 or index.interval.bytes=1024; repeatable
+reading and reporting:
+  @on_corruption raise
+  @threads number of threads (default: one per CPU)
+  --dry-run    show the result and write nothing
+  --json       an object per partition
+  @limits
+""",
+    types={"redact": _redaction},
+    paths=_PATHS,
 )
 
 
@@ -134,14 +99,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.converting.convert import convert
 
     opened = open_path(path_of(args), limits=args.limits)
-    config = _config(args)
+    config, redact = _config(args), dict(args.redact or ()) or None
     secret = None
     if args.redact_secret_file is not None:
         # editors and `echo` end a file with a newline, which is not meant
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
         if not secret:
             raise UsageError(f"{args.redact_secret_file} is empty; expected a secret")
-    if secret is None and any(action == "hash" for _, action in args.redact):
+    if secret is None and redact and "hash" in redact.values():
         console.note(
             "without a secret, anyone can find the redacted values by hashing likely ones; use --redact-secret-file"
         )
@@ -149,11 +114,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors(), hint_at_skip("convert what is intact"):
         report = convert(
             opened,
-            args.output,
-            **chosen(args, *_OPTIONS),
-            redact=dict(args.redact) or None,
+            **{**chosen(args, convert), "redact": redact, "config": config},
             redact_secret=secret,
-            config=config,
             progress=console.progress.advance,
         )
     console.progress.close()
@@ -163,7 +125,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _config(args: argparse.Namespace) -> LogConfig | None:
-    properties = dict(args.config)
+    properties = dict(args.config or ())
     check_names(properties)
     if args.segment_bytes is not None:
         properties["segment.bytes"] = str(args.segment_bytes)

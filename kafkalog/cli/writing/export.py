@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
-from kafkalog.cli.options import HelpText, add_columns, add_command, add_encoding, chosen, names
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import (
-    add_decoding,
-    add_scan_reading,
-    add_scan_selection,
     note_if_nothing_matches,
     path_of,
     record_columns_of,
@@ -27,7 +24,7 @@ from kafkalog.errors import OutputExistsError
 if TYPE_CHECKING:
     from kafkalog.operations.exporting.export import Exporter
 
-_HELP: Final = HelpText(
+COMMAND: Final = Command(
     description="""\
 Write records to a Parquet, Arrow, CSV or JSON lines file, to a partitioned directory, or to a Delta or Iceberg table.
 
@@ -70,76 +67,38 @@ that.""",
   kafkalog export /backup/kafka -t orders -o tables/orders --format delta --resume
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
+    options="""
+where to:
+  -o --output TO!       new file or directory, or a URL; - for stdout
+  --overwrite           replace an existing file, or a directory from an earlier export
+  --resume              add the new records of each partition since the last export with --resume, exactly once
+  --accept-recreated    with --resume: export a topic from its start if it was deleted and created again (default: an
+                        error)
+  --format {parquet,arrow,arrows,csv,jsonl,delta,iceberg}    default: from the file name; parquet for a directory;
+                                                             delta and iceberg need --resume
+  --partition-by KEY,...    write a directory, partitioned by any of topic, partition, date in this order
+  --compression {none,snappy,gzip,lz4,zstd,brotli}    default: zstd for Parquet, else none; Arrow takes lz4 and zstd,
+                                                      CSV and JSON lines gzip and zstd
+  --row-group-rows N    maximum rows of a Parquet row group (default: 1048576, and 64 MiB) or of an Arrow record batch
+  --columns C,...       only these columns, in this order; see 'kafkalog cat --help'
+  --encoding {base64,utf8,hex}    encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes
+                                  become {"base64": ...} in JSON, and are an error in CSV
+  --null TEXT           the text for null in CSV (default: empty)
+  --escape-formulas     in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes
+                        such values
+  @scan_selection
+  @decoding
+  @scan_reading
+""",
 )
 
 _STREAMS: Final = ("arrows", "csv", "jsonl")
-_OPTIONS: Final = (
-    *("format", "partition_by", "compression", "row_group_rows", "encoding", "null", "escape_formulas"),
-    *("overwrite", "resume", "accept_recreated"),
-)
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "export", _HELP, run)
-    where = parser.add_argument_group("where to")
-    where.add_argument(
-        "-o", "--output", metavar="TO", required=True, help="new file or directory, or a URL; - for stdout"
-    )
-    where.add_argument(
-        "--overwrite", action="store_true", help="replace an existing file, or a directory from an earlier export"
-    )
-    where.add_argument(
-        "--resume",
-        action="store_true",
-        help="add the new records of each partition since the last export with --resume, exactly once",
-    )
-    where.add_argument(
-        "--accept-recreated",
-        action="store_true",
-        help="with --resume: export a topic from its start if it was deleted and created again (default: an error)",
-    )
-    where.add_argument(
-        "--format",
-        choices=("parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"),
-        help="default: from the file name; parquet for a directory; delta and iceberg need --resume",
-    )
-    where.add_argument(
-        "--partition-by",
-        metavar="KEY,...",
-        type=names,
-        default=(),
-        help="write a directory, partitioned by any of topic, partition, date in this order",
-    )
-    where.add_argument(
-        "--compression",
-        choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
-        help="default: zstd for Parquet, else none; Arrow takes lz4 and zstd, CSV and JSON lines gzip and zstd",
-    )
-    where.add_argument(
-        "--row-group-rows",
-        metavar="N",
-        type=int,
-        help="maximum rows of a Parquet row group (default: 1048576, and 64 MiB) or of an Arrow record batch",
-    )
-    add_columns(where, "only these columns, in this order; see 'kafkalog cat --help'")
-    add_encoding(
-        where,
-        help="encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes become"
-        ' {"base64": ...} in JSON, and are an error in CSV',
-    )
-    where.add_argument("--null", metavar="TEXT", help="the text for null in CSV (default: empty)")
-    where.add_argument(
-        "--escape-formulas",
-        action="store_true",
-        help="in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes such values",
-    )
-    add_scan_selection(parser)
-    add_decoding(parser)
-    add_scan_reading(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
+    from kafkalog.operations.exporting.export import OutputOptions
+
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
         options, columns = scan_options(args), record_columns_of(args)
@@ -147,7 +106,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
             options["columns"] = columns
         if args.storage_options:
             options["storage_options"] = dict(args.storage_options)
-        exporter = _exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
+        args.partition_by = args.partition_by or ()
+        exporter = _exporter(path_of(args), to, **chosen(args, OutputOptions), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    Distinct,
-    HelpText,
-    add_command,
-    add_config,
-    add_encoding,
-    add_limits,
+    Command,
     chosen,
     n_bytes,
-    names,
 )
 from kafkalog.cli.scan_options import check_names, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
@@ -40,7 +34,10 @@ as 'kafkalog export --partition-by topic,partition' writes them. So do the file 
 orders+3+0000000000.json.""",
 )
 
-_HELP: Final = HelpText(
+_ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
+_ROLE_OPTIONS: Final = "\n".join(f"  --{role}-column C    the {role}'s column (default: {role})" for role in _ROLES)
+
+COMMAND: Final = Command(
     description="""\
 Write records as partitions of a log dir that a broker serves, with segments, indexes, producer snapshots and leader
 epochs.
@@ -76,131 +73,51 @@ broker: the partitions get its topic ids and replace empty ones.""",
   kafkalog load /lake/kafka -o copy    # a directory from 'kafkalog export --partition-by topic,date'
   kafkalog load orders.parquet -o /var/lib/kafka --topic orders --install --dry-run
   kafkalog load a.jsonl -o /tmp/log --topic t --config segment.bytes=104857600 --config segment.ms=3600000 --json""",
+    options=f"""
+  @limits
+where to:
+  -o --output LOG_DIR!      log dir; created if it does not exist
+  --topic T                 topic of all records (default: the column topic)
+  --partitions N            distribute records over N partitions by key
+  --topic-id ID             topic id for partition.metadata: 22 characters, as Kafka prints it
+  --install                 LOG_DIR is that of a stopped broker with these topics
+  --replace                 with --install: also replace partitions that have records
+  --metadata-log-dir DIR    with --install: the broker's metadata.log.dir (default: LOG_DIR)
+  --dry-run                 read everything and write nothing
+  --stage-in DIR            directory for temporary files, on the same file system (default: next to LOG_DIR)
+input:
+  --only-topics T,...    only records whose topic matches one of these names or globs; repeatable
+  --internal             include internal topics (__consumer_offsets, ...); default: only if --only-topics names them
+  --format {{parquet,arrow,arrows,avro,csv,jsonl}}    format of the INPUTs (default: from their names)
+{_ROLE_OPTIONS}
+  --ignore-columns C,...          leave out these columns; '*' for all unknown ones
+  --timezone:naive_timezone TZ    zone of times without one: UTC, Europe/Berlin, ...
+  --truncate-timestamps           truncate times to milliseconds
+  --[no-]keep-offsets             keep offsets of the input (default: yes, unless --partitions)
+  @encoding encoding of keys, values and headers in CSV and JSON lines (default: base64 for an export; for rows utf8)
+  --null TEXT []                  the text for null in CSV (default: empty)
+rows with any columns:
+  --value-format {{json,avro,protobuf,utf8,short,int,long,float,double}}    encode the column value, or all columns
+                              except key, timestamp, headers, offset, partition and topic
+  --key-format {{json,utf8,short,int,long,float,double}}    encode keys, as an export with this option decoded them
+  --schema FILE               the Avro or Protobuf schema of values
+  --message NAME              the message of a Protobuf schema (default: the first one)
+  --schema-id N               write values in Confluent's wire format with this schema id
+  --header-columns C,...      columns that become headers
+how to write:
+  --compression {{none,gzip,snappy,lz4,zstd}}    default: the topic's compression.type, else none
+  --compression-level N        default: the topic's, else Kafka's
+  --batch-size N [16K]         uncompressed bytes per batch (default: 16K)
+  --max-records-per-batch N    default: as many as fit
+  @config a topic setting, such as segment.bytes=104857600; repeatable
+  --config-file FILE           a properties file with settings, such as server.properties
+  --timestamp-type {{CreateTime,LogAppendTime}}    default: the topic's, else CreateTime
+  --leader-epoch N [0]         leader epoch of the batches (default: 0)
+  --json                       an object per partition
+""",
+    types={"batch_size": partial(n_bytes, least=1, most=2**31 - 1)},
+    paths=_INPUTS,
 )
-
-_ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", "topic")
-
-_OPTIONS: Final = (
-    *("topic", "partitions", "topic_id", "install", "replace", "metadata_log_dir", "dry_run", "stage_in"),
-    *(
-        "only_topics",
-        "internal",
-        "format",
-        "naive_timezone",
-        "truncate_timestamps",
-        "keep_offsets",
-        "encoding",
-        "null",
-    ),
-    *("compression", "compression_level", "batch_size", "max_records_per_batch", "timestamp_type", "leader_epoch"),
-    *("value_format", "key_format", "schema", "message", "schema_id", "header_columns"),
-    "limits",
-)
-
-_FORMATS: Final = ("json", "avro", "protobuf", "utf8", "short", "int", "long", "float", "double")
-
-_batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "load", _HELP, run, paths=_INPUTS)
-    where = parser.add_argument_group("where to")
-    where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; created if it does not exist")
-    where.add_argument("--topic", metavar="T", help="topic of all records (default: the column topic)")
-    where.add_argument("--partitions", metavar="N", type=int, help="distribute records over N partitions by key")
-    where.add_argument(
-        "--topic-id", metavar="ID", help="topic id for partition.metadata: 22 characters, as Kafka prints it"
-    )
-    where.add_argument("--install", action="store_true", help="LOG_DIR is that of a stopped broker with these topics")
-    where.add_argument(
-        "--replace", action="store_true", help="with --install: also replace partitions that have records"
-    )
-    where.add_argument(
-        "--metadata-log-dir", metavar="DIR", help="with --install: the broker's metadata.log.dir (default: LOG_DIR)"
-    )
-    where.add_argument("--dry-run", action="store_true", help="read everything and write nothing")
-    where.add_argument(
-        "--stage-in",
-        metavar="DIR",
-        help="directory for temporary files, on the same file system (default: next to LOG_DIR)",
-    )
-    what = parser.add_argument_group("input")
-    what.add_argument(
-        "--only-topics",
-        metavar="T,...",
-        type=names,
-        action=Distinct,
-        help="only records whose topic matches one of these names or globs; repeatable",
-    )
-    what.add_argument(
-        "--internal",
-        action="store_true",
-        help="include internal topics (__consumer_offsets, ...); default: only if --only-topics names them",
-    )
-    what.add_argument(
-        "--format",
-        choices=("parquet", "arrow", "arrows", "avro", "csv", "jsonl"),
-        help="format of the INPUTs (default: from their names)",
-    )
-    for role in _ROLES:
-        what.add_argument(f"--{role}-column", metavar="C", help=f"the {role}'s column (default: {role})")
-    what.add_argument("--ignore-columns", metavar="C,...", help="leave out these columns; '*' for all unknown ones")
-    what.add_argument(
-        "--timezone", dest="naive_timezone", metavar="TZ", help="zone of times without one: UTC, Europe/Berlin, ..."
-    )
-    what.add_argument("--truncate-timestamps", action="store_true", help="truncate times to milliseconds")
-    what.add_argument(
-        "--keep-offsets",
-        action=argparse.BooleanOptionalAction,
-        help="keep offsets of the input (default: yes, unless --partitions)",
-    )
-    add_encoding(
-        what,
-        "encoding of keys, values and headers in CSV and JSON lines (default: base64 for an export; for rows utf8)",
-    )
-    what.add_argument("--null", metavar="TEXT", default="", help="the text for null in CSV (default: empty)")
-    rows = parser.add_argument_group("rows with any columns")
-    rows.add_argument(
-        "--value-format",
-        choices=_FORMATS,
-        help="encode the column value, or all columns except key, timestamp, headers, offset, partition and topic",
-    )
-    rows.add_argument(
-        "--key-format",
-        choices=[one for one in _FORMATS if one not in ("avro", "protobuf")],
-        help="encode keys, as an export with this option decoded them",
-    )
-    rows.add_argument("--schema", metavar="FILE", help="the Avro or Protobuf schema of values")
-    rows.add_argument("--message", metavar="NAME", help="the message of a Protobuf schema (default: the first one)")
-    rows.add_argument(
-        "--schema-id", metavar="N", type=int, help="write values in Confluent's wire format with this schema id"
-    )
-    rows.add_argument("--header-columns", metavar="C,...", type=names, default=(), help="columns that become headers")
-    how = parser.add_argument_group("how to write")
-    how.add_argument(
-        "--compression",
-        choices=("none", "gzip", "snappy", "lz4", "zstd"),
-        help="default: the topic's compression.type, else none",
-    )
-    how.add_argument("--compression-level", metavar="N", type=int, help="default: the topic's, else Kafka's")
-    how.add_argument(
-        "--batch-size",
-        metavar="N",
-        type=_batch_size,
-        default=16_384,
-        help="uncompressed bytes per batch (default: 16K)",
-    )
-    how.add_argument("--max-records-per-batch", metavar="N", type=int, help="default: as many as fit")
-    add_config(how, "a topic setting, such as segment.bytes=104857600; repeatable")
-    how.add_argument("--config-file", metavar="FILE", help="a properties file with settings, such as server.properties")
-    how.add_argument(
-        "--timestamp-type", choices=("CreateTime", "LogAppendTime"), help="default: the topic's, else CreateTime"
-    )
-    how.add_argument(
-        "--leader-epoch", metavar="N", type=int, default=0, help="leader epoch of the batches (default: 0)"
-    )
-    how.add_argument("--json", action="store_true", help="an object per partition")
-    add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -211,19 +128,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--metadata-log-dir needs --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin must be the only INPUT, and needs --format csv, jsonl or arrows")
-    from kafkalog.operations.loading.load import load
+    from kafkalog.operations.loading.load import LoadOptions, load
 
+    args.ignore_columns = args.ignore_columns == ["*"] or args.ignore_columns or ()
+    args.header_columns = args.header_columns or ()
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
     config = _config(args)
     console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
     with usage_errors():
         result = load(
             inputs,
-            args.output,
-            **chosen(args, *_OPTIONS),
-            config=config,
+            **{**chosen(args, load, LoadOptions), "config": config},
             columns={role: name for role in _ROLES if (name := getattr(args, f"{role}_column")) is not None},
-            ignore_columns=_ignored(args.ignore_columns),
             progress=console.progress.reach,
         )
     console.progress.close()
@@ -238,16 +154,10 @@ def _config(args: argparse.Namespace) -> LogConfig | None:
         return None
     with usage_errors():
         given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
-    named = dict(args.config)
+    named = dict(args.config or ())
     # those of a file are not checked: it may have a broker's own settings
     check_names(named)
     return settings_of({**given, **named})
-
-
-def _ignored(text: str | None) -> list[str] | bool:
-    if text is None:
-        return []
-    return True if text.strip() == "*" else [name.strip() for name in text.split(",")]
 
 
 def _size_of(path: str, format: str | None) -> int:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    HelpText,
-    add_command,
-    add_limits,
-    add_selection,
-    add_threads,
+    Command,
     chosen,
     index_interval,
-    names,
     selected_bytes,
     timestamp,
 )
@@ -27,9 +22,12 @@ if TYPE_CHECKING:
     from kafkalog.operations.rebuilding.report import RebuildReport
     from kafkalog.survey.startup import RebuiltFile
 
-_KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
-_HELP: Final = HelpText(
+def _interval(text: str) -> int | None:
+    return None if text == "auto" else index_interval(text)
+
+
+COMMAND: Final = Command(
     description="""\
 Rebuild indexes from .log files alone. The new files have the same bytes as after a broker's own recovery. One of -o
 DIR, --in-place and --dry-run is required.
@@ -58,67 +56,28 @@ prints a line for each new, changed or removed file.""",
   kafkalog reindex orders-0 --in-place --damaged cut --kinds offset,time,txn,snapshot
   kafkalog reindex /backup/kafka --kinds offset,time,txn,snapshot,epochs --output /tmp/indexes --threads 4
   kafkalog reindex --dry-run --json orders-0/00000000000000000000.log --kinds offset --index-interval-bytes 1024""",
+    options="""
+  --json    an object per file, also for unchanged ones
+  @limits
+output (one is required):
+  | -o --output DIR    write to this new directory, with a directory per partition
+  | --in-place         replace the files next to the .log files
+  | --dry-run          show the changes of --in-place and write nothing
+what to rebuild:
+  --kinds {offset,time,txn,snapshot,epochs},... [offset,time,txn]
+                       any of offset, time, txn, snapshot, epochs (default: offset,time,txn)
+  @selection
+how:
+  --damaged {keep,cut} [keep]    for a damaged .log: keep its index files (keep, the default), or write indexes that end
+                                 before the damage (cut)
+  --[no-]backup        with --in-place: keep old files as NAME.kafkalog-backup (the default)
+  --index-interval-bytes N    the topics' index.interval.bytes, with K or M; auto, the default: see above
+  @expire
+  --threads N [1]    segments to read at a time (default: 1)
+""",
+    types={"index_interval_bytes": _interval, "now": timestamp},
+    writes=True,
 )
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "reindex", _HELP, run, writes=True)
-    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "-o", "--output", metavar="DIR", help="write to this new directory, with a directory per partition"
-    )
-    where.add_argument("--in-place", action="store_true", help="replace the files next to the .log files")
-    where.add_argument("--dry-run", action="store_true", help="show the changes of --in-place and write nothing")
-    what = parser.add_argument_group("what to rebuild")
-    what.add_argument(
-        "--kinds",
-        metavar="K,...",
-        type=_kinds,
-        default=list(_KINDS[:3]),
-        help="any of offset, time, txn, snapshot, epochs (default: offset,time,txn)",
-    )
-    add_selection(what)
-    how = parser.add_argument_group("how")
-    how.add_argument(
-        "--damaged",
-        choices=("keep", "cut"),
-        default="keep",
-        help="for a damaged .log: keep its index files (keep, the default), or write indexes that end before the"
-        " damage (cut)",
-    )
-    how.add_argument(
-        "--backup",
-        action=argparse.BooleanOptionalAction,
-        help="with --in-place: keep old files as NAME.kafkalog-backup (the default)",
-    )
-    how.add_argument(
-        "--index-interval-bytes",
-        metavar="N",
-        type=_interval,
-        help="the topics' index.interval.bytes, with K or M; auto, the default: see above",
-    )
-    how.add_argument(
-        "--now",
-        metavar="TIME",
-        type=timestamp,
-        help="remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an"
-        " offset (default: keep all)",
-    )
-    add_threads(how, "segments to read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="an object per file, also for unchanged ones")
-    add_limits(parser)
-
-
-def _kinds(text: str) -> list[str]:
-    found = names(text)
-    for name in found:
-        if name not in _KINDS:
-            raise argparse.ArgumentTypeError(f"expected one of {', '.join(_KINDS)}, not {name!r}")
-    return found
-
-
-def _interval(text: str) -> int | None:
-    return None if text == "auto" else index_interval(text)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -132,9 +91,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(selected_bytes(opened, args), "indexes")
 
     on_file: UntilBroken[RebuiltFile] = UntilBroken(lambda file: _show_file(file, args, console))
-    names = ("kinds", "output", "in_place", "backup", "damaged", "index_interval_bytes", "dry_run", "now")
-    options = chosen(args, *names, "topics", "partitions", "threads", "limits")
-    report = reindex(opened, **options, progress=console.progress.advance, on_file=on_file)
+    report = reindex(opened, **chosen(args, reindex), progress=console.progress.advance, on_file=on_file)
     console.progress.close()
     on_file.finish()
     console.all_findings(report.findings)
