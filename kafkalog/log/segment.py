@@ -157,9 +157,8 @@ class Segment(ReadMethods):
         LimitExceededError
             The file is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
-        moved_to = kf.moved_names(str(self.path)) if self._was_there else ()
         memory_map = False if self.memory_map == "auto" and self.is_last else self.memory_map
-        source = open_source(self.path, memory_map=memory_map, moved_to=moved_to, identity=self.directory)
+        source = open_source(self.path, memory_map=memory_map, was_there=self._was_there, identity=self.directory)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(

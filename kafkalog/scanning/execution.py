@@ -43,7 +43,7 @@ from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
-from kafkalog.records.readers.record_windows import ALL_OFFSETS, BatchFields, WindowOptions
+from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
@@ -102,7 +102,9 @@ class Pass:
 
     def __init__(self, query: Query, progress: Callable[[int], object] | None = None) -> None:
         self.query = query
-        self.progress = progress or (lambda n_bytes: None)
+        self.progress = progress
+        self.path = ""
+        """For messages: of the segment of what was read last."""
         self.findings = Findings(query.limits.max_findings)
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
@@ -180,7 +182,8 @@ class Pass:
                         self.report(self._up_to_end(ended, event.finding))
                     del event
         finally:
-            self._report_failures()
+            if self._failures:
+                self._report_failures()
 
     def _plan(self, pool: OrderedPool, names: Sequence[str] | None, form: Form) -> Iterator[_Event]:
         """Tasks and findings in order; ends after an error. With None for names, nothing will be decoded."""
@@ -312,17 +315,12 @@ class Pass:
     ) -> BatchReader | None:
         """The reader of a segment; None if each batch has to be looked at."""
         query, selection = self.query, selections[segment]
-        # the checksums of control batches, and of those without records, are compared even if nothing is decoded
-        needed = _without_records if names is None else selection.batch_mask
-        stop_at = kf.CONTROL_BIT if query.check_crcs and not selection.include_control else 0
-        headers = HeaderReader(needed, limits=query.limits, stop_at=stop_at)
+        has_timestamps = selection.has_timestamps
         is_committed = query.isolation_level == "read_committed"
-        if is_committed:
-            headers.stop()  # its consumers compare the checksums of all batches
         # of bytes in memory only the pages of headers are looked at
-        is_by_header = segment.is_in_memory and selection.has_timestamps
+        is_by_header = has_timestamps and segment.is_in_memory
         if not names or not selection.is_range or selection.include_control or is_by_header:
-            return headers
+            return self._header_reader(selection, has_names=names is not None)
         first, stop = ALL_OFFSETS
         if selection.start_offset is not None:
             first = selection.start_offset
@@ -330,7 +328,10 @@ class Pass:
             stop = max(selection.end_offset - 1, ALL_OFFSETS[0])  # the batch that ends there ends the reading, too
         # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
         n_ahead = query.threads if query.threads > 1 else 0
-        fields = None if is_committed else self._batch_fields(selection, partition, segment)
+        fields, is_plain = None, not (is_committed or has_timestamps) and query.limit is None and query.check_crcs
+        # record batches are made at once if nobody has to look at their records
+        if self._schema is not None and is_plain and query.latest is None and query.residual is None:
+            fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
         if fields is not None and not self._is_kept and form != "views":
             window_bytes = _RUN_BYTES
         elif n_ahead:
@@ -338,7 +339,7 @@ class Pass:
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         else:
             window_bytes = _ALONE_BYTES
-        if selection.has_timestamps:
+        if has_timestamps:
             names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
         options = WindowOptions(
             names=names,
@@ -360,22 +361,27 @@ class Pass:
         )
         if query.limit is not None:
             records.restart()  # few records may be wanted
-        if not selection.has_timestamps:
+        if not has_timestamps:
             return records
+        headers = self._header_reader(selection, has_names=True)
         return RangeReader(selection, headers, records, limits=query.limits)
 
-    def _batch_fields(self, selection: Selection, partition: Partition, segment: Segment) -> BatchFields | None:
-        """What record batches have whose records nobody has to look at; None if somebody does."""
+    def _header_reader(self, selection: Selection, *, has_names: bool) -> HeaderReader:
+        """A reader of headers, which gives the bytes of the batches that are decoded, or whose checksum is compared."""
         query = self.query
-        is_plain = query.limit is None and query.latest is None and query.residual is None and query.check_crcs
-        if self._schema is None or not is_plain or selection.has_timestamps:
-            return None
-        return batch_fields(self._schema, partition.topic_partition, segment.path.name)
+        # the checksums of control batches, and of those without records, are compared even if nothing is decoded
+        needed = selection.batch_mask if has_names else _without_records
+        stop_at = kf.CONTROL_BIT if query.check_crcs and not selection.include_control else 0
+        headers = HeaderReader(needed, limits=query.limits, stop_at=stop_at)
+        if query.isolation_level == "read_committed":
+            headers.stop()  # its consumers compare the checksums of all batches
+        return headers
 
     def _leave(self, window: SegmentWindow) -> None:
         """Release a window and report progress."""
         window.release()
-        self.progress(window.n_bytes)
+        if self.progress is not None:
+            self.progress(window.n_bytes)
 
     def _decode(
         self, window: SegmentWindow, selection: Selection, names: Sequence[str], form: Form, first: int, stop: int
@@ -409,13 +415,15 @@ class Pass:
                 n_records += batch.num_rows
                 yield task, batch
                 del batch  # its memory can be reused for the next one
-                progress(run.end_position - position)
+                if progress is not None:
+                    progress(run.end_position - position)
                 position = run.end_position
         finally:
             counts.n_records = (counts.n_records or 0) + n_records
             counts.n_records_selected = (counts.n_records_selected or 0) + n_records
             self._reached[id(task.partition)] = max(reached, run.end_offset - 1)
-            progress(run.end_position - position)
+            if progress is not None:
+                progress(run.end_position - position)
 
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
         """The columns that a task decodes, until it is done or damage ends its partition."""

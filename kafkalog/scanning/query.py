@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
+from typing import Any, Final, Literal, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import (
-    Time,
     TopicPatterns,
     check_partitions,
     hint,
@@ -46,7 +45,11 @@ from kafkalog.text import near
 
 _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
+_OFFSETS: Final = ("start_offset", "end_offset")
 _TIMES: Final = ("start_timestamp", "end_timestamp")
+_FLAGS: Final = ("include_control", "include_deleted", "internal", "check_crcs", "use_time_index")
+_WORDS: Final = {"on_corruption": get_args(OnCorruption), "isolation_level": get_args(IsolationLevel)}
+_OPTIONAL: Final = ("topics", "partitions", *_OFFSETS, *_TIMES, "latest", "limit", "max_disorder")
 
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
@@ -114,25 +117,25 @@ class Query:
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
         """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`."""
-        if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
-            raise TypeError(_unknown_option(unknown[0]))
-        to_end = {name: value for name, value in options.items() if name in _TIMES and is_to_end(value)}
-        options = cast(ScanOptions, {name: value for name, value in options.items() if name not in to_end})
-        checked = check_options(**options)
+        if unknown := options.keys() - ScanOptions.__annotations__.keys():
+            raise TypeError(_unknown_option(min(unknown)))
+        given = cast(dict[str, Any], options)
+        to_end = {}
+        for name in _TIMES:
+            if name in given and is_to_end(given[name]):
+                to_end[name] = given.pop(name)
+        checked = {"internal": False, "threads": os.cpu_count() or 1, **check_options(**given)}
         target, limits = _opened(path, options)
-        functions = options.get("extract")
+        functions, where, filters = given.get("extract"), given.get("where"), given.get("filters")
         extract = Extract(functions) if functions else None
         derived = {} if extract is None else extract.dtypes
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
-        query = cls(
-            target,
-            where=_check_where(options.get("where")),
-            extract=extract,
-            limits=limits,
-            **{"internal": False, "threads": os.cpu_count() or 1, **checked},
-        )
+        if isinstance(where, str) and " " in where:
+            raise TypeError(f"where is a function to compile; did you mean filters={where!r}?")
+        where = None if where is None else Where(where)
+        query = cls(target, where=where, extract=extract, limits=limits, **checked)
         if query.latest is not None and query.include_control:
             raise ValueError("latest='key' excludes include_control")
 
@@ -141,15 +144,22 @@ class Query:
             query._check_names()
             return latest_of(query.iter_partitions())
 
-        condition, residual = conditions_of(options.get("filters"), derived, end_ms)
+        condition, residual = None, None
+        if filters is not None:
+            condition, residual = conditions_of(filters, derived, end_ms)
         query._check_names()
         if query.max_disorder is not None and options.get("end_timestamp", to_end.get("end_timestamp")) is None:
             raise ValueError("max_disorder is about the end of a range of times: give end_timestamp, too")
-        times: dict[str, Any] = {name: parse_milliseconds(name, one, end_ms=end_ms) for name, one in to_end.items()}
-        return replace(query, filter=condition, residual=residual, **times)
+        for name, value in to_end.items():
+            to_end[name] = parse_milliseconds(name, value, end_ms=end_ms)
+        return replace(query, filter=condition, residual=residual, **to_end)
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""
+        starts = self.start_offset if isinstance(self.start_offset, Mapping) else {}
+        ends = self.end_offset if isinstance(self.end_offset, Mapping) else {}
+        if self.topics is None and self.partitions is None and not starts and not ends:
+            return
         if isinstance(self.target, (Partition, Segment)):
             known = set() if self.target.topic_partition is None else {self.target.topic_partition}
         elif isinstance(self.target, LogDir):
@@ -160,10 +170,9 @@ class Query:
         patterns = TopicPatterns(self.topics)
         patterns.check(topics)
         check_partitions(self.partitions, (key.partition for key in known if patterns.wants(key.topic)))
-        for offsets in (self.start_offset, self.end_offset):
-            for key in offsets if isinstance(offsets, Mapping) else ():
-                if key not in known:
-                    raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(known))}")
+        for key in (*starts, *ends):
+            if key not in known:
+                raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(known))}")
 
     @property
     def n_partitions(self) -> int:
@@ -187,8 +196,8 @@ class Query:
         """
         key = partition.topic_partition
         topic, number = key or (None, None)
-        possible, condition = _bind(self.filter, topic=topic, partition=number)
-        if not possible:
+        condition = True if self.filter is None else self.filter.bind({"topic": topic, "partition": number})
+        if condition is None:
             return None
         selection = Selection(
             offset_of(self.start_offset, key),
@@ -199,23 +208,34 @@ class Query:
             derivation=self.extract,
         )
         selection = partition.effective(selection, include_deleted=self.include_deleted)
+        whole = self._narrowed(selection, condition)
+        if condition is True:
+            return whole, dict.fromkeys(partition.segments, whole)
         mine = {}
         for segment in partition.segments:
-            possible, rest = _bind(condition, segment=segment.path.name)
-            if possible:
+            rest = condition.bind({"segment": segment.path.name})
+            if rest is not None:
                 mine[segment] = self._narrowed(selection, rest)
-        return self._narrowed(selection, condition), mine
+        return whole, mine
 
-    def _narrowed(self, selection: Selection, condition: Filter | None) -> Selection:
+    def _narrowed(self, selection: Selection, condition: Filter | Literal[True]) -> Selection:
         """The selection of the records for which a filter holds, too; what it says of bounds becomes bounds."""
-        bounds = {} if condition is None else condition.bounds()
+        rest = None if condition is True else condition.within_bounds()
+        predicates: list[Predicate] = [] if rest is None else [*rest.split()]
+        if self.latest is not None:
+            predicates.insert(0, _STATE)
+        if self.where is not None:
+            predicates.append(self.where)
+        bounds = {} if condition is True else condition.bounds()
+        if not predicates and not bounds:
+            return selection
         return replace(
             selection,
             start_offset=larger(selection.start_offset, bounds.get("start_offset")),
             end_offset=smaller(selection.end_offset, bounds.get("end_offset")),
             start_timestamp=larger(selection.start_timestamp, bounds.get("start_timestamp")),
             end_timestamp=smaller(selection.end_timestamp, bounds.get("end_timestamp")),
-            predicates=self._predicates(None if condition is None else condition.within_bounds()),
+            predicates=tuple(predicates),
         )
 
     def assumed_end(self, partition: Partition) -> int | None:
@@ -236,11 +256,6 @@ class Query:
         """The position of a batch of a segment before which no record of the selection is."""
         timestamp = selection.start_timestamp
         return position_of_younger(segment, timestamp) if self.use_time_index and timestamp is not None else 0
-
-    def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
-        parts = () if condition is None else condition.split()
-        parts = parts if self.latest is None else (_STATE, *parts)
-        return (*parts, *(() if self.where is None else (self.where,)))
 
     def selected_partitions(self) -> list[str]:
         """The topics and partitions that were asked for, as text."""
@@ -322,14 +337,6 @@ _STATE: Final = Filter(((Term.of("key", "is not null"), Term.of("value", "is not
 """Records that say what the state of their key is: one without a value says that there is none."""
 
 
-def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
-    """Whether any record there can match, and the filter that remains; see `Filter.bind`."""
-    if condition is None:
-        return True, None
-    bound = condition.bind(where)
-    return bound is not None, None if bound is True else bound
-
-
 def larger(one: int | None, other: int | None) -> int | None:
     """The larger of two bounds, of which each may be missing."""
     if one is None or other is None:
@@ -365,7 +372,31 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
 
 def check_options(**options: Any) -> dict[str, Any]:
     """Check options of a scan, and convert them to the values of a `Query`; leaves out those that need more."""
-    return {name: CHECKS[name](name, value) for name, value in options.items() if name in CHECKS}
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in _FLAGS:
+            checked[name] = bool(value)
+        elif name in _WORDS:
+            checked[name] = one_of(name, value, _WORDS[name])
+        elif name == "threads":
+            checked[name] = optional_integer(name, value, 1) or os.cpu_count() or 1
+        elif name not in _OPTIONAL:
+            continue
+        elif value is None:
+            checked[name] = None
+        elif name == "topics":
+            checked[name] = _check_topics(value)
+        elif name == "partitions":
+            checked[name] = _check_partitions(value)
+        elif name in _OFFSETS:
+            checked[name] = _check_offsets(name, value)
+        elif name in _TIMES:
+            checked[name] = parse_milliseconds(name, value)
+        elif name == "latest":
+            checked[name] = one_of(name, value, ("key",))
+        else:
+            checked[name] = integer(name, value, 0)
+    return checked
 
 
 def check_columns(
@@ -392,29 +423,11 @@ def check_columns(
     return names
 
 
-def check_on_corruption(name: str, value: str) -> str:
-    """See `kafkalog.scan`."""
-    return one_of(name, value, get_args(OnCorruption))
-
-
-def check_isolation_level(name: str, value: str) -> str:
-    """See `kafkalog.scan`."""
-    return one_of(name, value, get_args(IsolationLevel))
-
-
 def _unknown_option(name: str) -> str:
     return f"a scan has no option {name!r}; {hint(name, [*ScanOptions.__annotations__])}"
 
 
-def _check_where(where: Callable[..., Any] | None) -> Where | None:
-    if isinstance(where, str) and " " in where:
-        raise TypeError(f"where is a function to compile; did you mean filters={where!r}?")
-    return None if where is None else Where(where)
-
-
-def _check_topics(name: str, topics: str | Sequence[str] | None) -> list[str] | None:
-    if topics is None:
-        return None
+def _check_topics(topics: str | Sequence[str]) -> list[str]:
     if isinstance(topics, (bytes, Mapping)) or not isinstance(topics, Iterable):
         raise TypeError(f"topics must be a name or a list of names, not {topics!r}")
     found = [topics] if isinstance(topics, str) else list(topics)
@@ -422,9 +435,7 @@ def _check_topics(name: str, topics: str | Sequence[str] | None) -> list[str] | 
     return found
 
 
-def _check_partitions(name: str, partitions: Sequence[int] | int | None) -> list[int] | None:
-    if partitions is None:
-        return None
+def _check_partitions(partitions: Sequence[int] | int) -> list[int]:
     if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
         return [int(partitions)]
     if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
@@ -432,9 +443,7 @@ def _check_partitions(name: str, partitions: Sequence[int] | int | None) -> list
     return [integer("partitions", number) for number in partitions]
 
 
-def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
-    if value is None:
-        return None
+def _check_offsets(name: str, value: Offsets) -> int | dict[kf.TopicPartition, int]:
     # offsets have 64 bits; the end is exclusive
     least, most = -(2**63), 2**63 - (name != "end_offset")
     if isinstance(value, Mapping):
@@ -447,33 +456,3 @@ def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicParti
             offsets[kf.TopicPartition(*key)] = integer(name, offset, least, most)
         return offsets
     return integer(name, value, least, most)
-
-
-def _milliseconds(name: str, value: Time | None) -> int | None:
-    return None if value is None else parse_milliseconds(name, value)
-
-
-def _flag(name: str, value: object) -> bool:
-    return bool(value)
-
-
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "on_corruption": check_on_corruption,
-    "isolation_level": check_isolation_level,
-    "topics": _check_topics,
-    "partitions": _check_partitions,
-    "start_offset": _check_offsets,
-    "end_offset": _check_offsets,
-    "start_timestamp": _milliseconds,
-    "end_timestamp": _milliseconds,
-    "include_control": _flag,
-    "include_deleted": _flag,
-    "internal": _flag,
-    "check_crcs": _flag,
-    "use_time_index": _flag,
-    "limit": lambda name, value: optional_integer(name, value, 0),
-    "max_disorder": lambda name, value: optional_integer(name, value, 0),
-    "latest": lambda name, value: None if value is None else one_of(name, value, ("key",)),
-    "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
-}
-"""Functions that check an option and convert it to the value of a `Query`."""

@@ -45,8 +45,9 @@ from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, Target, check_columns, offset_of
-from kafkalog.values.conditions import ArrowCondition
+from kafkalog.values.conditions import ArrowCondition, Conditions
 from kafkalog.values.decoding import DecodeWarning, Decoding
+from kafkalog.values.options import ColumnFormat
 from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import in_context
 
@@ -60,6 +61,7 @@ MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
+_OF_DECODING: Final = frozenset({"decode", "schemas", "schema_context", "filters"})
 _MOST_CHARACTERS: Final = 200
 _JOINED: Final = 256
 
@@ -84,14 +86,17 @@ class Scan(ArrowStream):
         columns = options.get("columns")
         if columns is not None and not columns and not options.get("extract"):
             raise ValueError("columns is empty; count_rows() counts records without any")
-        formats, options, after = divide_options(options)
+        formats: dict[str, ColumnFormat] = {}
+        after: Conditions | None = None
+        if not _OF_DECODING.isdisjoint(options):
+            formats, options, after = divide_options(options)
         self._query = query = Query.of(path, **options)
-        after = resolved(after, query)
         self._decoding: Decoding | None = None
         self._limit: int | None = None  # with conditions on decoded columns, the limit that counts after them
         derived = {} if query.extract is None else query.extract.dtypes
         has_headers = not isinstance(columns, str) and any(str(name).startswith(HEADER_FIELD) for name in columns or ())
         if formats or after is not None or has_headers:
+            after = resolved(after, query)
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
             source = in_context(source, options.get("schema_context"))
             self._decoding = Decoding(formats, source, columns, after, derived)
@@ -106,23 +111,18 @@ class Scan(ArrowStream):
         self._binary_type = check_binary_type(options.get("binary_type"))
         self._records = record_schema(columns, self._binary_type)
         self._raw_schema = extend_schema(self._records, derived)
-        batch_size = options.get("batch_size")
-        self._batch_size = optional_integer("batch_size", batch_size, 1)
+        self._batch_size = optional_integer("batch_size", options.get("batch_size"), 1)
         self.progress: Callable[[int], object] | None = None
-        self._last = Pass(query)
+        self._last: Pass | None = None
 
     def __copy__(self) -> Scan:
         """The same scan with its `progress`, which a pickle leaves out; nothing has been read with it yet."""
         one = type(self).__new__(type(self))
-        one.__setstate__(self.__dict__)
-        one.progress = self.progress
+        one.__dict__.update(self.__dict__, _last=None)
         return one
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("progress", "_last")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, progress=None, _last=Pass(state["_query"]))
+        return {**self.__dict__, "progress": None, "_last": None}
 
     def __repr__(self) -> str:
         after = None if self._decoding is None else self._decoding.conditions
@@ -146,17 +146,17 @@ class Scan(ArrowStream):
     @property
     def findings(self) -> list[Finding]:
         """The findings of the last pass: damage, partial last batches, header keys that are not UTF-8 and others."""
-        return list(self._last.findings.rows)
+        return [] if self._last is None else list(self._last.findings.rows)
 
     @property
     def losses(self) -> dict[str, Loss]:
         """Data lost in the last pass, by partition directory. Partitions without loss have no entry."""
-        return dict(self._last.findings.losses)
+        return {} if self._last is None else dict(self._last.findings.losses)
 
     @property
     def n_damage(self) -> int:
         """How many findings of the last pass are damage, those beyond `Limits.max_findings` included."""
-        return self._last.findings.n_damage
+        return 0 if self._last is None else self._last.findings.n_damage
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches as they are read, in bounded memory.
@@ -167,31 +167,27 @@ class Scan(ArrowStream):
             On damage, with `on_corruption="raise"`. The batches before the damage are yielded first.
         """
         if self._decoding is not None:
-            yield from self._decoded_batches(self._decoding)
-            return
-        for _, batch in self._raw_batches(self._pass()):
-            yield batch
-            del batch  # its memory can be reused for the next one
+            return self._decoded_batches(self._decoding)
+        return self._raw_batches(self._pass())
 
     def to_table(self) -> pa.Table:
         """All rows as a `pyarrow.Table`."""
         if self._decoding is not None:
             return super().to_table()
-        batches = (batch for _, batch in self._raw_batches(self._pass(), is_kept=True))
-        return pa.Table.from_batches(batches, self.schema)
+        return pa.Table.from_batches(self._raw_batches(self._pass(), is_kept=True), self.schema)
 
-    def _raw_batches(self, one: Pass, *, is_kept: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Record batches before anything is decoded, with the path of the segment."""
+    def _raw_batches(self, one: Pass, *, is_kept: bool = False) -> Iterator[pa.RecordBatch]:
+        """Record batches before anything is decoded; `one.path` is that of their segment."""
         writer: ArrowWriter | None = None
         segment: Segment | None = None
         whole = self._raw_schema if self._batch_size is None else None
         form = form_needed(self._records)
         for task, columns in one.run(columns_needed(self._records), form, schema=whole, is_kept=is_kept):
+            one.path = str(task.window.segment.path)
             if isinstance(columns, pa.RecordBatch):
-                path = str(task.window.segment.path)
                 del task
-                yield path, columns
-                del columns
+                yield columns
+                del columns  # its memory can be reused for the next one
                 continue
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
@@ -199,7 +195,7 @@ class Scan(ArrowStream):
                 writer = ArrowWriter(self._raw_schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
-                yield str(segment.path), writer.batch(part)
+                yield writer.batch(part)
         _report_header_keys(one, writer, segment)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
@@ -285,7 +281,7 @@ class Scan(ArrowStream):
         n = min(n, 2**62)  # Arrow's lengths are int64
         if self._decoding is None or self._decoding.conditions is None:
             limit = n if self._query.limit is None else min(n, self._query.limit)
-            one = self._over(self._query.target, limit=limit)  # a limit reads no more than it needs
+            one = self._with(limit=limit)  # a limit reads no more than it needs
             one._decoding = copy(self._decoding)
             table = one.to_table()
             self._last = one._last
@@ -348,7 +344,7 @@ class Scan(ArrowStream):
         while True:
             start = begin if end is None or end - reach <= max(begin, least) else end - reach
             # not up to `end`: a compressed message of offset 0 ends the log at 1, whatever it holds
-            one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=until)
+            one = self._with(target=partition, topics=None, partitions=None, start_offset=start, end_offset=until)
             table = one.to_table()
             if len(table) >= n or start == begin:
                 for finding in one.findings:
@@ -454,7 +450,7 @@ class Scan(ArrowStream):
         for finding in planned.findings:
             self._last.report(finding)
         whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
-        return [self._over(PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+        return [self._with(target=PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
 
     def to_dataset(self) -> pa.dataset.Dataset:
         """The records as a `pyarrow.dataset.Dataset`, to which an engine hands the columns and filters of a query.
@@ -496,7 +492,7 @@ class Scan(ArrowStream):
             else:
                 derived = {} if query.extract is None else query.extract.dtypes
                 condition, residual = narrowed(query.filter, query.residual, expression, derived)
-                one._query = replace(query, filter=condition, residual=residual)
+                one = self._with(filter=condition, residual=residual)
         if columns is not None:
             names = [name for name in columns if name not in self._derived]
             one.columns = check_columns(names, self.columns, (), self._derived)
@@ -505,36 +501,31 @@ class Scan(ArrowStream):
             else:
                 one._records = pa.schema([self._records.field(name) for name in names])
                 one._raw_schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
-        one._last = Pass(one._query)
         return one
 
     def without_ruled_out(self, expression: pc.Expression) -> Scan:
         """This scan without records that an expression rules out before they are decoded; others may not match it."""
         if self._decoding is None or self._query.limit is not None or self._limit is not None:
             return self
-        one = copy(self)
-        one._query = replace(self._query, filter=implied_filter(expression, self._decoding.decoded, self._query.filter))
-        one._last = Pass(one._query)
-        return one
+        return self._with(filter=implied_filter(expression, self._decoding.decoded, self._query.filter))
 
-    def _over(self, target: Target, **changes: Any) -> Scan:
-        """The same scan of something else."""
+    def _with(self, **changes: Any) -> Scan:
+        """This scan with changes of its query."""
         one = copy(self)
-        one._query = replace(self._query, target=target, **changes)
-        one._last = Pass(one._query)
+        one._query = replace(self._query, **changes)
         return one
 
     def _pass(self) -> Pass:
-        self._last = Pass(self._query, self.progress)
-        return self._last
+        self._last = one = Pass(self._query, self.progress)
+        return one
 
     def _decoded_batches(self, decoding: Decoding) -> Iterator[pa.RecordBatch]:
         """Record batches with decoded columns."""
         schema, left = self.schema, self._limit
         one = self._pass()
         try:
-            for path, raw in self._raw_batches(one):
-                batch = decoding.decode(raw, path, schema)
+            for raw in self._raw_batches(one):
+                batch = decoding.decode(raw, one.path, schema)
                 if left is not None:
                     batch = batch[:left]
                     left -= len(batch)
@@ -558,7 +549,7 @@ class Scan(ArrowStream):
             warnings.simplefilter("ignore", CorruptionWarning)  # of which the pass after this one warns
             on_corruption = "stop" if self._query.on_corruption == "raise" else self._query.on_corruption
             query = replace(self._query, on_corruption=on_corruption)
-            decoding.learn(lambda: (batch for _, batch in self._raw_batches(Pass(query))))
+            decoding.learn(lambda: self._raw_batches(Pass(query)))
 
     def _decoded_tail(self, decoding: Decoding, n: int) -> pa.Table:
         """The last records, with the types that they have themselves: not all of the log is read for them."""

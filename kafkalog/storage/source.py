@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -26,6 +25,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels.buffer_pool import populate
 from kafkalog.errors import FileChangedError, ReadError, Reason
+from kafkalog.format import moved_names
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.location import Location, stat_of
 from kafkalog.storage.removals import DirectoryIdentity, removed_directory, removed_error, was_replaced
@@ -70,6 +70,8 @@ class ByteSource(ABC):
     """Whether windows are the bytes themselves: they cost nothing until they are touched."""
     fetches_ranges: bool = False
     """Whether each window is a request that takes time, as in an object store (`RangeSource`)."""
+    descriptor: int | None = None
+    """File descriptor that compiled code may `pread` from; None if windows have to be used."""
 
     @abstractmethod
     def window(self, start: int, stop: int) -> Bytes:
@@ -78,11 +80,6 @@ class ByteSource(ABC):
         Raises FileChangedError if the file shrank, or its content changed, since it was opened; ReadError if it is
         unreadable.
         """
-
-    @property
-    def descriptor(self) -> int | None:
-        """File descriptor that compiled code may `pread` from; None if windows have to be used."""
-        return None
 
     def next_data(self, position: int) -> int:
         """Where bytes begin, at or after a position, that are not in a hole of a sparse file, which reads as zeros."""
@@ -178,18 +175,9 @@ class FileSource(ByteSource):
         self.path = os.fspath(path)
         self._memory_map = memory_map
         self._mapping: Bytes | None = None
-        try:
-            self._descriptor = os.open(self.path, _FLAGS)
-        except OSError as error:
-            raise ReadError.of(error, self.path) from error
-        try:
-            status = os.fstat(self._descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=self.path)
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-        self.identity = _identity(status)
+        self._descriptor, status = _open_regular(self.path)
+        self.descriptor = self._descriptor if _HAS_PREAD else None
+        self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         self.size = status.st_size
         # sparse, as `setLength` leaves it; Windows does not tell
         self.is_preallocated = getattr(status, "st_blocks", status.st_size) * _BLOCK < status.st_size
@@ -197,10 +185,6 @@ class FileSource(ByteSource):
         self._lock = threading.Lock()
         self._closed = False
         self._ends_in_zeros = not self.is_preallocated and self._zeros_at_end()
-
-    @property
-    def descriptor(self) -> int | None:
-        return self._descriptor if _HAS_PREAD else None
 
     def check_unchanged(self) -> None:
         if self._closed:
@@ -335,33 +319,41 @@ class FileSource(ByteSource):
         """See `ByteSource.mapping`. A preallocated file is not mapped, since its broker cuts it."""
         if not self._memory_map or self.is_preallocated or (for_views and self._memory_map == "auto"):
             return None
+        if self._mapping is None and (self.size >= _LEAST_MAPPED or self._memory_map is True):
+            with contextlib.suppress(OSError, ValueError):
+                mapped = np.frombuffer(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ), np.uint8)
+                # systems that cannot populate would end the process
+                self._mapping = mapped if populate(mapped[:1]) else None
         if self._mapping is None:
-            self._mapping = self._map()
-            self._memory_map = self._memory_map if self._mapping is not None else False
+            self._memory_map = False
         return self._mapping
 
-    def _map(self) -> Bytes | None:
-        if self.size < _LEAST_MAPPED and self._memory_map == "auto":
-            return None
-        try:
-            mapped: Bytes = np.frombuffer(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ), np.uint8)
-        except (OSError, ValueError):
-            return None
-        return mapped if populate(mapped[:1]) else None  # systems without this would end the process
+
+def _open_regular(path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file; raises ReadError."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        raise ReadError.of(error, path) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=path)
+    return descriptor, status
 
 
 def open_source(
     path: str | os.PathLike[str],
     *,
     memory_map: bool | str,
-    moved_to: Iterable[str | os.PathLike[str]] = (),
+    was_there: bool = False,
     identity: DirectoryIdentity | None = None,
 ) -> ByteSource:
     """Open a regular file; for `memory_map` see `FileSource`.
 
-    If there is no file at the path, the first of `moved_to` that there is is opened, and `path` of the source tells
-    which. `identity` is that of the directory when it was listed: a file in another one that has its name now is not
-    opened.
+    A file that `was_there` when its directory was listed may have another name now, since a running broker renames
+    files to delete them: `path` of the source is that name. `identity` is that of the directory when it was listed: a
+    file in another one that has its name now is not opened.
     """
     if isinstance(path, Location):
         opened: ByteSource = path.open()
@@ -369,16 +361,16 @@ def open_source(
     try:
         source = FileSource(path, memory_map=memory_map)
     except ReadError:
-        if os.path.lexists(path):
+        if not was_there or os.path.lexists(path):
             raise
-        for name in moved_to:
+        for name in moved_names(os.fspath(path)):
             with contextlib.suppress(ReadError):
                 return FileSource(name, memory_map=memory_map)
-        if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
+        if removed := removed_directory(_parent(path), identity=identity):
             raise removed from None
         raise
     # after it was opened: it may be replaced at any time
-    if was_replaced(_parent(path), identity):
+    if identity is not None and was_replaced(_parent(path), identity):
         source.close()
         raise removed_error(_parent(path))
     return source
@@ -390,29 +382,42 @@ def _parent(path: str | os.PathLike[str]) -> str:
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
     """Read a small file whole; raises ReadError if that fails, or if it is larger than `max_bytes`."""
-    with open_source(path, memory_map=False) as source:
-        if source.size > max_bytes:
-            raise ReadError(
-                Reason.FILE_UNREADABLE, f"has {source.size} bytes, more than {max_bytes}", path=os.fspath(path)
-            )
-        return source.window(0, source.size).tobytes()
+    if isinstance(path, Location):
+        with open_source(path, memory_map=False) as source:
+            _check_size(path, source.size, max_bytes)
+            return source.window(0, source.size).tobytes()
+    name = os.fspath(path)
+    descriptor, status = _open_regular(name)
+    with open(descriptor, "rb") as file:
+        _check_size(path, status.st_size, max_bytes)
+        try:
+            data = file.read(status.st_size)
+        except OSError as error:
+            raise ReadError.of(error, name, 0) from error
+    if len(data) < status.st_size:
+        detail = f"ends at byte {len(data)}, but had {status.st_size} bytes"
+        raise FileChangedError(Reason.FILE_CHANGED, detail, path=name)
+    return data
+
+
+def _check_size(path: str | os.PathLike[str], size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise ReadError(Reason.FILE_UNREADABLE, f"has {size} bytes, more than {max_bytes}", path=os.fspath(path))
 
 
 def file_status(
-    path: str | os.PathLike[str], moved_to: Iterable[str] = (), identity: DirectoryIdentity | None = None
+    path: str | os.PathLike[str], *, was_there: bool = False, identity: DirectoryIdentity | None = None
 ) -> Any:
-    """`os.stat` of a file, symbolic links followed; of the first of `moved_to` that there is, if there is none.
-
-    For `identity` see `open_source`. Raises ReadError.
-    """
+    """`os.stat` of a file, symbolic links followed; raises ReadError. For the options see `open_source`."""
     try:
         return stat_of(path)
     except OSError as error:
-        for name in moved_to:
-            with contextlib.suppress(OSError):
-                return os.stat(name)
-        if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
-            raise removed from None
+        if was_there and not isinstance(path, Location):
+            for name in moved_names(os.fspath(path)):
+                with contextlib.suppress(OSError):
+                    return os.stat(name)
+            if removed := removed_directory(_parent(path), identity=identity):
+                raise removed from None
         raise ReadError.of(error, os.fspath(path)) from error
 
 
@@ -426,7 +431,3 @@ def size_of(path: str | os.PathLike[str]) -> int:
     except OSError:
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
-
-
-def _identity(status: os.stat_result) -> FileIdentity:
-    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

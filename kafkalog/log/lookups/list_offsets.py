@@ -290,7 +290,7 @@ def _modified(segment: Segment) -> int:
 
 def _status(segment: Segment) -> Any:
     # a running broker may have renamed it since, to delete it
-    return file_status(segment.path, kf.moved_names(str(segment.path)), segment.directory)
+    return file_status(segment.path, was_there=True, identity=segment.directory)
 
 
 def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int, int]:

@@ -140,7 +140,7 @@ class PartitionSink(Sink):
         """Append batches of a source segment; the output keeps the modification time that retention may use."""
         # a running broker may have deleted it while it was read: the time that was last seen stands in
         with contextlib.suppress(ReadError):
-            status = file_status(segment.path, kf.moved_names(str(segment.path)))
+            status = file_status(segment.path, was_there=True)
             self._modified_ms = status.st_mtime_ns // 10**6
         self._writer.append_batches(window, modified_ms=self._modified_ms)
 

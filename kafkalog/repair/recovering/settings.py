@@ -143,7 +143,7 @@ def newest_timestamps(segment: Segment, is_read: bool) -> tuple[int, int]:
         right = _newest_in_batches(segment)
         told = right if is_read else told
     if told < 0:
-        return (file_status(segment.path, kf.moved_names(str(segment.path))).st_mtime_ns // 10**6,) * 2
+        return (file_status(segment.path, was_there=True).st_mtime_ns // 10**6,) * 2
     return told, max(told, right)
 
 
