@@ -30,9 +30,8 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import CheckpointedOffsets, Partition
 from kafkalog.log.segment_files import open_segment
-from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
@@ -49,7 +48,7 @@ class PartitionPath:
     path: Path
     segments: tuple[Path, ...] | None = None
     """The `.log` files that the caller named; None for the whole directory."""
-    known: Known | None = None
+    checkpointed: CheckpointedOffsets | None = None
     """None if the checkpoints were not read."""
 
 
@@ -134,10 +133,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def _open(self, found: PartitionPath) -> Partition:
         # a .log that the caller named is read whole: no log start offset applies to it
         start = None if found.segments is None else 0
+        options = {**self._options, "log_start_offset": start, "checkpointed": found.checkpointed}
         try:
-            return Partition(
-                found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
-            )
+            return Partition(found.path, segments=found.segments, **options)
         except ReadError as error:
             raise removed_directory(found.path) or error from None
 
@@ -339,8 +337,10 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
         directory = kf.parse_partition_directory(path.name or path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
-        known = None if starts is None or watermarks is None else Known(starts.get(key), watermarks.get(key))
-        found = PartitionPath(path, segments, known)
+        checkpointed = None
+        if starts is not None and watermarks is not None:
+            checkpointed = CheckpointedOffsets(starts.get(key), watermarks.get(key))
+        found = PartitionPath(path, segments, checkpointed)
         if key in self._found:
             first = self._found[key].path
             brokers = {self.broker_of(one.absolute().parent) for one in (first, path)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, overlapping
+from kafkalog.log.segment_reader import PlannedPart, SegmentBatches, SegmentReader, overlapping
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
@@ -33,6 +33,13 @@ from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncatio
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.location import Location, as_path, parent_of
 from kafkalog.text import counted
+
+
+class CheckpointedOffsets(NamedTuple):
+    """Offsets of a partition in the checkpoints of its log dir; None where these have none."""
+
+    log_start: int | None = None
+    high_watermark: int | None = None
 
 
 class Partition(ReadMethods):
@@ -46,12 +53,14 @@ class Partition(ReadMethods):
         Only these `.log` files of the directory.
     entries : sequence of os.DirEntry, optional
         What is in the directory, if it has just been listed.
-    log_start_offset, high_watermark : int, optional
-        Default: from the checkpoints in the parent directory.
+    log_start_offset : int, optional
+        Default: from the checkpoint in the parent directory.
+    checkpointed : CheckpointedOffsets, optional
+        What the checkpoints in the parent directory have, if they were read.
     memory_map : {"auto", True, False}
     limits : Limits
-    known : Known, optional
-        Replaces the two offsets and, if it has segments, the listing of the directory.
+    planned : PlannedPart, optional
+        The part that a plan chose. Nothing is looked up in the directory then.
 
     Attributes
     ----------
@@ -80,10 +89,10 @@ class Partition(ReadMethods):
         segments: Sequence[str | os.PathLike[str]] | None = None,
         entries: Sequence[os.DirEntry[str]] | None = None,
         log_start_offset: int | None = None,
-        high_watermark: int | None = None,
+        checkpointed: CheckpointedOffsets | None = None,
         memory_map: bool | str = "auto",
         limits: Limits = DEFAULT_LIMITS,
-        known: Known | None = None,
+        planned: PlannedPart | None = None,
     ) -> None:
         self.path = as_path(path)
         directory = kf.parse_partition_directory(self.path.name or self.path.absolute().name)
@@ -91,23 +100,25 @@ class Partition(ReadMethods):
         self.kind = directory.kind if directory else None
         self.limits = limits
         self.findings: list[Finding] = []
-        self._given_start, self._given_high_watermark, self._known = log_start_offset, high_watermark, known
-        if known is not None and known.segments is not None:
-            self.segments = list(known.segments)
-            self.is_whole = known.is_planned
+        self._given_start, self._checkpointed, self._planned = log_start_offset, checkpointed, planned
+        self.is_whole = segments is None
+        if planned is not None:
+            self.segments = planned.segments
             return
         listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
         self.segments = listing.load(segments, entries)
         self.findings += listing.findings
         if isinstance(self.path, Location):
             self.findings += self.path.findings()
-        self.is_whole = segments is None
 
     @classmethod
     def of_segment(cls, segment: Segment) -> Partition:
         """A partition of this one segment, from log start offset 0. Other files of the directory are ignored."""
-        partition = cls(segment.path.parent, limits=segment.limits, known=Known(segments=(segment,)))
+        partition = cls.__new__(cls)
+        partition.path, partition.limits = segment.path.parent, segment.limits
         partition.topic_partition, partition.kind, partition.log_start_offset = segment.topic_partition, None, 0
+        partition.segments, partition.findings, partition.is_whole = [segment], [], False
+        partition._given_start, partition._checkpointed, partition._planned = 0, CheckpointedOffsets(), None
         return partition
 
     def __repr__(self) -> str:
@@ -133,11 +144,13 @@ class Partition(ReadMethods):
     @cached_property
     def log_start_offset(self) -> int:
         """First offset that is not deleted: the larger of the checkpointed one and the first segment's base offset."""
-        given = self._given_start if self._known is None else self._known.log_start_offset
-        if given is None and self._known is None:
+        if self._planned is not None:
+            return self._planned.log_start_offset
+        given = self._given_start
+        if given is None and self._checkpointed is not None:
+            given = self._checkpointed.log_start
+        elif given is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
-        if given is not None and self._known is not None and self._known.is_planned:
-            return given  # of the whole partition: a part may hold records below the name of its first segment
         if given is not None:
             self.findings += start_findings(str(self.path), given, self.segments)
         # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
@@ -146,8 +159,9 @@ class Partition(ReadMethods):
     @cached_property
     def high_watermark(self) -> int | None:
         """High watermark from the log dir's checkpoint, which may be stale; None if the checkpoint has none."""
-        given = self._given_high_watermark if self._known is None else self._known.high_watermark
-        return given if given is not None or self._known else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
+        if self._checkpointed is not None:
+            return self._checkpointed.high_watermark
+        return None if self._planned is not None else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
 
     @cached_property
     def log_end_offset(self) -> int:
@@ -327,9 +341,9 @@ class Partition(ReadMethods):
     @cached_property
     def _densities(self) -> Sequence[Density]:
         # a plan has only some of the segments
-        whole = Partition(self.path, limits=self.limits) if self._known is not None and self._known.is_planned else self
+        whole = self if self._planned is None else Partition(self.path, limits=self.limits)
         reader = SegmentReader(
-            whole.segments, known=None, gap_between=lambda *gap: None, behind_end=lambda end: None, limits=self.limits
+            whole.segments, planned=None, gap_between=lambda *gap: None, behind_end=lambda end: None, limits=self.limits
         )
         meters = [GapMeter(segment.base_offset) for segment in whole.segments]
         lasts = [segment.base_offset - 1 for segment in whole.segments]
@@ -351,17 +365,15 @@ class Partition(ReadMethods):
 
         It is restricted to the offsets of a plan as well.
         """
-        known = self._known or Known()
-        starts = [
-            selection.start_offset,
-            known.start_offset,
-            None if include_deleted else self.log_start_offset or None,
-        ]
-        return replace(
-            selection,
-            start_offset=max((one for one in starts if one is not None), default=None),
-            end_offset=min((one for one in (selection.end_offset, known.end_offset) if one is not None), default=None),
-        )
+        start, end, planned = selection.start_offset, selection.end_offset, self._planned
+        if not include_deleted and self.log_start_offset > max(start or 0, 0):
+            start = self.log_start_offset
+        if planned is not None:
+            if planned.start_offset is not None:
+                start = planned.start_offset if start is None else max(start, planned.start_offset)
+            if planned.end_offset is not None:
+                end = planned.end_offset if end is None else min(end, planned.end_offset)
+        return replace(selection, start_offset=start, end_offset=end)
 
     @cached_property
     def last_stable_offset(self) -> int:
@@ -422,8 +434,8 @@ class Partition(ReadMethods):
     def reader(self) -> SegmentReader:
         """A reader over the segments."""
         behind = partial(missing_end, self.path, self.topic_partition if self.is_whole and self.kind is None else None)
-        between, known, limits = self.gap_between, self._known, self.limits
-        return SegmentReader(self.segments, known=known, gap_between=between, behind_end=behind, limits=limits)
+        between, planned, limits = self.gap_between, self._planned, self.limits
+        return SegmentReader(self.segments, planned=planned, gap_between=between, behind_end=behind, limits=limits)
 
     def iter_batches(
         self,

@@ -21,52 +21,20 @@ from kafkalog import format as kf
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
-    FileChangedError,
     Finding,
     KafkalogError,
     Limits,
     OnCorruption,
     Reason,
-    TruncatedTailError,
 )
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import MOST_EARLIER, Known
-from kafkalog.records.batch_table import Window
+from kafkalog.log.segment_reader import MOST_EARLIER, PlannedPart
+from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.location import Entry, Location, as_path
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
-from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRange:
-    """Bytes of a segment, from one batch up to another."""
-
-    name: str
-    """Name of the `.log`."""
-    size_in_bytes: int
-    """Size of the file when the read was planned."""
-    start: int
-    stop: int
-    """Positions in the file. `stop` is where the next part starts, or the size of the file."""
-    first_offset: int
-    """Base offset of the batch at `start`; the segment's base offset if `start` is 0."""
-    is_last: bool = False
-    """Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal."""
-    is_preallocated: bool = False
-    """Whether a roll may cut zeros from the end of the file."""
-    etag: str | None = None
-    """Version of an object in a store, when the read was planned."""
-
-    @classmethod
-    def of(cls, segment: Segment, *, is_last: bool) -> SegmentRange:
-        """All bytes of a segment."""
-        size, path = segment.size_in_bytes, segment.path
-        entry = path.status() if isinstance(path, Location) else None
-        etag = None if entry is None else entry.etag
-        return cls(path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated, etag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +61,7 @@ class PartitionRange:
     directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
     """Identity of the directory when the read was planned."""
     earlier: tuple[SegmentRange, ...] = field(default=(), repr=False, compare=False)
-    """The last segments before these, as `Known` has them."""
+    """The last segments before these, which other parts read."""
 
     @property
     def n_bytes(self) -> int:
@@ -138,38 +106,39 @@ class PartitionRange:
         identity = None if self.directory is None else directory_identity(directory)
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
-        options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition, "identity": identity}
-        segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
+        open_segment = partial(_open_segment, directory, self.topic_partition, identity, limits)
         earlier = []
         for one in self.earlier:
             with contextlib.suppress(KafkalogError):  # other readers report that it cannot be read
-                earlier.append(RangedSegment(directory, one, memory_map=memory_map, **options))
+                earlier.append(open_segment(memory_map, one))
         next_base_offset = self.unread_offset
         if self.following is not None:
             next_base_offset = self.following.first_offset if self.following.start == 0 else None
-        known = Known(
-            self.log_start_offset,
-            segments=segments,
-            is_planned=True,
+        planned = PlannedPart(
+            segments=[open_segment(memory_map, one) for one in self.segments],
+            log_start_offset=self.log_start_offset,
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
             outcomes=self.outcomes,
             earlier=tuple(earlier),
             next_base_offset=next_base_offset,
-            at_end=partial(self._check_following, options),
-            start_offset=self.start_offset,
-            end_offset=self.end_offset,
+            at_end=partial(self._check_following, partial(open_segment, False)),
         )
-        return Partition(directory, limits=limits, known=known)
+        return Partition(directory, limits=limits, planned=planned)
 
     def _check_following(
-        self, options: dict[str, Any], last: int, on_corruption: OnCorruption, report: Callable[[Finding], None]
+        self,
+        open_segment: Callable[[SegmentRange], Segment],
+        last: int,
+        on_corruption: OnCorruption,
+        report: Callable[[Finding], None],
     ) -> None:
         """Report what a reader that continued would report: the next batch begins at or below the last offset."""
         # Offsets that go back across the border of two parts are seen by neither part's reader alone.
         following = self.following
         if following is None or last < following.first_offset:
             return
-        whole = replace(following, stop=following.size_in_bytes)
-        segment = RangedSegment(as_path(self.path), whole, memory_map=False, **options)
+        segment = open_segment(replace(following, stop=following.size_in_bytes))
         with segment.open() as source:
             try:
                 windows = segment.iter_windows(
@@ -211,68 +180,27 @@ class PartitionRanges:
             yield part.open(limits=self.limits)
 
 
-class RangedSegment(Segment):
-    """A part of a segment."""
+def range_of(segment: Segment, *, is_last: bool) -> SegmentRange:
+    """All bytes of a segment."""
+    size, path = segment.size_in_bytes, segment.path
+    entry = path.status() if isinstance(path, Location) else None
+    etag = None if entry is None else entry.etag
+    return SegmentRange(path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated, etag)
 
-    def __init__(
-        self,
-        directory: Path,
-        of: SegmentRange,
-        *,
-        memory_map: bool | str,
-        limits: Limits,
-        topic_partition: kf.TopicPartition | None,
-        identity: DirectoryIdentity | None,
-    ) -> None:
-        self._range, self.directory = of, identity
-        self.first_position = of.start
-        path = directory / of.name
-        if isinstance(path, Location):
-            path.remember(Entry(of.name, of.size_in_bytes, of.etag))
-        super().__init__(
-            path,
-            memory_map=memory_map,
-            limits=limits,
-            is_last=of.is_last and of.stop == of.size_in_bytes,
-            topic_partition=topic_partition,
-        )
 
-    def open(self) -> ByteSource:
-        """The bytes of the `.log`, as if the file ended where the part does.
-
-        Raises FileChangedError if the size of the file has changed since the part was planned.
-        """
-        source = super().open()
-        planned = self._range
-        # Only the last segment may grow. It may also shrink if it was preallocated: a roll cuts the zeros off.
-        least = planned.start if planned.is_preallocated else planned.stop
-        if source.size < least if planned.is_last else source.size != planned.size_in_bytes:
-            detail = f"has {source.size} bytes, but had {planned.size_in_bytes} when the read was planned; plan again"
-            source.close()
-            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
-        source.size = min(source.size, planned.stop)
-        return source
-
-    def position_for(self, source: ByteSource, offset: int) -> int:
-        """See `Segment.position_for`; never before the start of the part."""
-        if offset <= self._range.first_offset:
-            return self.first_position
-        return max(super().position_for(source, offset), self.first_position)
-
-    def check_start(self, window: Window) -> None:
-        """See `Segment.check_start`."""
-        if window.start == self.first_position > 0 and window.batches.first_offset != self._range.first_offset:
-            detail = f"a batch of offset {self._range.first_offset} was here when the read was planned; plan again"
-            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=window.start)
-
-    def explain(self, error: KafkalogError) -> KafkalogError:
-        """See `Segment.explain`. A batch cut by the end of the part is damage: an intact one begins there."""
-        error = super().explain(error)
-        is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
-        if not is_cut or self._range.stop == self._range.size_in_bytes:
-            return error
-        detail = f"the batch here would reach beyond position {self._range.stop}, where an intact one begins"
-        return CorruptionError.about(error, detail, reason=Reason.SIZE_EXCEEDS_FILE)
+def _open_segment(
+    directory: Path,
+    topic_partition: kf.TopicPartition | None,
+    identity: DirectoryIdentity | None,
+    limits: Limits,
+    memory_map: bool | str,
+    part: SegmentRange,
+) -> Segment:
+    path = directory / part.name
+    if isinstance(path, Location):
+        path.remember(Entry(part.name, part.size_in_bytes, part.etag))
+    options: dict[str, Any] = {"memory_map": memory_map, "limits": limits, "topic_partition": topic_partition}
+    return Segment(path, part=part, directory=identity, **options)
 
 
 def log_position_of(number: int, position: int) -> int:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import (
     DEFAULT_LIMITS,
-    CorruptionError,
+    FileChangedError,
     Finding,
     KafkalogError,
     LimitExceededError,
@@ -32,7 +32,7 @@ from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.searching.odd_offsets import Witnesses
-from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.log.segment_stream import SegmentRange, SegmentStream
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
@@ -68,6 +68,10 @@ class Segment(ReadMethods):
         Default: from the name of the directory.
     must_open : bool
         Whether to open the file now, and to raise if that fails. Otherwise it is opened when it is needed.
+    part : SegmentRange, optional
+        Read these bytes of the file only, as if it ended where they do.
+    directory : DirectoryIdentity, optional
+        Identity of its directory when that was listed; a file of another directory of that name is not opened.
 
     Attributes
     ----------
@@ -78,11 +82,6 @@ class Segment(ReadMethods):
         Findings of the last walk that are not raised, such as a partial last batch.
     """
 
-    first_position = 0
-    """Position of the first batch to read."""
-    directory: DirectoryIdentity | None = None
-    """Identity of its directory when that was listed; None if the file was named."""
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -92,19 +91,24 @@ class Segment(ReadMethods):
         is_last: bool | None = None,
         topic_partition: kf.TopicPartition | None = None,
         must_open: bool = True,
+        part: SegmentRange | None = None,
+        directory: DirectoryIdentity | None = None,
     ) -> None:
         if memory_map not in ("auto", True, False):
             raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
         self.path = as_path(path)
         self.memory_map = memory_map
-        self.limits = limits
+        self.limits, self.part, self.directory = limits, part, directory
         offset = kf.parse_base_offset(self.path.name)
         self.has_base_offset = offset is not None
         self.base_offset = offset or 0
-        self.is_last = _is_last(self.path, offset) if is_last is None else is_last
+        if part is not None:
+            self.is_last = part.is_last and part.stop == part.size_in_bytes
+        else:
+            self.is_last = _is_last(self.path, offset) if is_last is None else is_last
         if topic_partition is None:
-            directory = kf.parse_partition_directory(self.path.absolute().parent.name)
-            topic_partition = directory.topic_partition if directory else None
+            name = kf.parse_partition_directory(self.path.absolute().parent.name)
+            topic_partition = name.topic_partition if name else None
         self.topic_partition = topic_partition
         self.findings: list[Finding] = []
         self._was_there = not must_open  # what a listing named was
@@ -156,6 +160,8 @@ class Segment(ReadMethods):
             The file cannot be opened.
         LimitExceededError
             The file is larger than `limits.max_segment_bytes`: no broker wrote it.
+        FileChangedError
+            The size of the file has changed since a `part` of it was planned.
         """
         memory_map = False if self.memory_map == "auto" and self.is_last else self.memory_map
         source = open_source(self.path, memory_map=memory_map, was_there=self._was_there, identity=self.directory)
@@ -167,7 +173,18 @@ class Segment(ReadMethods):
                 path=self.path,
                 length=source.size,
             )
+        if self.part is not None:
+            self._end_at(self.part, source)
         return source
+
+    def _end_at(self, part: SegmentRange, source: ByteSource) -> None:
+        # Only the last segment may grow. It may also shrink if it was preallocated: a roll cuts the zeros off.
+        least = part.start if part.is_preallocated else part.stop
+        if source.size < least if part.is_last else source.size != part.size_in_bytes:
+            detail = f"has {source.size} bytes, but had {part.size_in_bytes} when the read was planned; plan again"
+            source.close()
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
+        source.size = min(source.size, part.stop)
 
     def reopened(self) -> Segment:
         """The whole segment, if this is a part of one."""
@@ -183,17 +200,6 @@ class Segment(ReadMethods):
     ) -> Iterator[Window]:
         """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`."""
         return SegmentStream(self, source, previous_offset, **options).windows(start)
-
-    def check_start(self, window: Window) -> None:
-        """Raise if a window at the start does not begin with the expected batch."""
-
-    def explain(self, error: KafkalogError) -> KafkalogError:
-        """Return the error with what is known about the segment."""
-        is_below = (error.base_offset or 0) < self.base_offset
-        if isinstance(error, CorruptionError) and error.reason is Reason.OFFSET_ORDER and is_below:
-            error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
-            error.detail = f"the segment begins at offset {self.base_offset}"
-        return error
 
     def witnesses(self) -> Witnesses:
         """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
@@ -356,10 +362,13 @@ class Segment(ReadMethods):
         return last + 1
 
     def position_for(self, source: ByteSource, offset: int) -> int:
-        """Position of a batch at or before the one that holds an offset, from a checked index entry; else 0."""
+        """Position of a batch at or before the one that holds an offset, from a checked index entry; else the first."""
+        first = 0 if self.part is None else self.part.start
+        if self.part is not None and offset <= self.part.first_offset:
+            return first
         entry = self.believed_entry(source, offset)
         index = self.offset_hint
-        return 0 if entry < 0 or index is None else int(index.position[entry])
+        return first if entry < 0 or index is None else max(int(index.position[entry]), first)
 
     def believed_entry(self, source: ByteSource, offset: int) -> int:
         """Number of the entry of the offset index from which to look for an offset; -1 for none.

@@ -100,28 +100,24 @@ class SegmentBatches(NamedTuple):
     batches: BatchTable
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a partition in advance, and is not looked up in its directory or its log dir."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPart:
+    """The part of a partition that a plan gives to one reader. A file that has disappeared since raises."""
 
-    log_start_offset: int | None = None
-    high_watermark: int | None = None
-    """Offsets from the log dir's checkpoints; None if the checkpoints have none."""
-    segments: tuple[Segment, ...] | None = None
-    """The segments to read; None for those in the directory."""
-    is_planned: bool = False
-    """Whether a plan chose and opened the segments. Then a file that has disappeared since raises."""
-    outcomes: TransactionOutcomes | None = None
+    segments: list[Segment]
+    log_start_offset: int
+    """Of the whole partition: a part may hold records below the name of its first segment."""
+    start_offset: int | None
+    end_offset: int | None
+    """Offsets that the plan is for, half-open; others are not read."""
+    outcomes: TransactionOutcomes | None
     """How the transactions of the segments ended."""
-    earlier: tuple[Segment, ...] = ()
+    earlier: tuple[Segment, ...]
     """The last segments before these, which other readers read: originals of copied batches may be there."""
-    next_base_offset: int | None = None
+    next_base_offset: int | None
     """Base offset of the segment after these, which another reader reads."""
-    at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
+    at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None]
     """``at_end(last_offset, on_corruption, report)`` is called when all windows have been read."""
-    start_offset: int | None = None
-    end_offset: int | None = None
-    """Offsets that a plan is for, half-open; others are not read."""
 
 
 class SegmentReader:
@@ -135,12 +131,12 @@ class SegmentReader:
         self,
         segments: Sequence[Segment],
         *,
-        known: Known | None,
+        planned: PlannedPart | None,
         gap_between: Callable[[int, int], Finding | None],
         behind_end: Callable[[int], Finding | None],
         limits: Limits,
     ) -> None:
-        self._segments, self._known, self._gap_between = segments, known or Known(), gap_between
+        self._segments, self._planned, self._gap_between = segments, planned, gap_between
         self._behind_end = behind_end
         self._limits = limits
 
@@ -164,7 +160,8 @@ class SegmentReader:
         the reader of the good batches of a segment (see `walk_with`); None for windows alone. `once` leaves out batches
         after skipped damage if an earlier segment also has them.
         """
-        counts = ScanStatistics() if statistics is None else statistics
+        counts, planned = ScanStatistics() if statistics is None else statistics, self._planned
+        earlier = () if planned is None else planned.earlier
         counts.n_segments += len(self._segments)
         start, stop = selection.start_offset, selection.end_offset
         last_offset = -1
@@ -185,11 +182,12 @@ class SegmentReader:
                 # where a segment that is not read ends is not known, so the next one is compared with nothing
                 previous = reached = None
                 continue
-            self._report_gap(reached, segment.base_offset, report)
+            if reached is not None:
+                self._report_gap(reached, segment.base_offset, report)
             reached = None
             if previous is None:
                 previous = segment.base_offset - 1
-            position = segment.first_position
+            position = 0 if segment.part is None else segment.part.start
             lost_to = 0
 
             def noted(finding: Finding) -> None:
@@ -217,7 +215,7 @@ class SegmentReader:
                         report=noted,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
-                        earlier=(*self._known.earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
+                        earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
                     )
                     for window in stream.windows(position):
                         run = window.run
@@ -247,14 +245,14 @@ class SegmentReader:
                 counts.n_bytes += segment.size_in_bytes if stream is None else 0
                 # a plan promised these files: leaving one out would lose records that another process counts on
                 is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
-                note = None if self._known.is_planned else retired(segment, error)
-                if not self._known.is_planned and stream is None and _was_merged(segment, error, previous):
+                note = retired(segment, error) if planned is None else None
+                if planned is None and stream is None and _was_merged(segment, error, previous):
                     continue
                 if note is not None:
                     report(note)
                     previous = None
                     continue
-                if on_corruption == "raise" or self._known.is_planned or is_removed:
+                if on_corruption == "raise" or planned is not None or is_removed:
                     raise
                 report(_passed_over(error, segment, position, on_corruption))
                 is_end |= on_corruption == "stop"
@@ -263,25 +261,22 @@ class SegmentReader:
                 previous, reached = stream.previous, stream.end_offset
                 # records in damage at the end of the segment are already reported as lost
                 reached = None if reached is None else max(reached, lost_to)
-        if self._known.next_base_offset is not None and not is_end:
-            self._report_gap(reached, self._known.next_base_offset, report)
-        elif reached is not None and not is_end and self._segments[-1].is_last:
-            missing = self._behind_end(reached)
-            if missing is not None:
+        if reached is not None and not is_end:
+            if planned is not None and planned.next_base_offset is not None:
+                self._report_gap(reached, planned.next_base_offset, report)
+            elif self._segments[-1].is_last and (missing := self._behind_end(reached)) is not None:
                 report(missing)
-        if self._known.at_end is not None:
-            self._known.at_end(last_offset, on_corruption, report)
+        if planned is not None:
+            planned.at_end(last_offset, on_corruption, report)
 
     def missing_end(self, end: int) -> Finding | None:
         """The note about offsets past the log end that other files know of."""
         return self._behind_end(end)
 
-    def _report_gap(self, reached: int | None, base_offset: int, report: Callable[[Finding], None]) -> None:
-        """Report offsets that are missing between two segments; `reached` is None if damage hides where one ends."""
-        if reached is not None and reached < base_offset:
-            gap = self._gap_between(reached, base_offset)
-            if gap is not None:
-                report(gap)
+    def _report_gap(self, reached: int, base_offset: int, report: Callable[[Finding], None]) -> None:
+        """Report offsets that are missing between two segments."""
+        if reached < base_offset and (gap := self._gap_between(reached, base_offset)) is not None:
+            report(gap)
 
     def committed_windows(
         self,
@@ -362,7 +357,7 @@ class SegmentReader:
 
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         """The selector of batches that a `read_committed` consumer gets."""
-        known = self._known.outcomes
+        known = None if self._planned is None else self._planned.outcomes
         return ReadCommitted(known or self._learner(on_corruption, check_crcs), check_crcs=check_crcs)
 
     def learn_outcomes(
@@ -434,9 +429,9 @@ class SegmentReader:
                         del window
                     previous = stream.previous
             except (ReadError, LimitExceededError) as error:
-                if retired(segment, error) is not None and not self._known.is_planned:
+                if self._planned is None and retired(segment, error) is not None:
                     continue
-                if self._known.is_planned or on_corruption == "raise":
+                if self._planned is not None or on_corruption == "raise":
                     raise
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
+from kafkalog.errors import (
+    Certainty,
+    CorruptionError,
+    FileChangedError,
+    Finding,
+    KafkalogError,
+    Limits,
+    OnCorruption,
+    Reason,
+    TruncatedTailError,
+)
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
@@ -27,12 +37,47 @@ from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, wal
 from kafkalog.storage.source import ByteSource
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """Bytes of a segment, from one batch up to another."""
+
+    name: str
+    """Name of the `.log`."""
+    size_in_bytes: int
+    """Size of the file when the read was planned."""
+    start: int
+    stop: int
+    """Positions in the file. `stop` is where the next part starts, or the size of the file."""
+    first_offset: int
+    """Base offset of the batch at `start`; the segment's base offset if `start` is 0."""
+    is_last: bool = False
+    """Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal."""
+    is_preallocated: bool = False
+    """Whether a roll may cut zeros from the end of the file."""
+    etag: str | None = None
+    """Version of an object in a store, when the read was planned."""
+
+    def check_start(self, window: Window, path: Path) -> None:
+        """Raise if a window at the start does not begin with the batch that was there when the read was planned."""
+        if window.start == self.start > 0 and window.batches.first_offset != self.first_offset:
+            detail = f"a batch of offset {self.first_offset} was here when the read was planned; plan again"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=path, position=window.start)
+
+    def explain(self, error: KafkalogError) -> KafkalogError:
+        """The error; a batch that is cut by the end of the part is damage, since an intact one begins there."""
+        is_cut = isinstance(error, TruncatedTailError) or error.reason is Reason.SIZE_EXCEEDS_FILE
+        if not is_cut or self.stop == self.size_in_bytes:
+            return error
+        detail = f"the batch here would reach beyond position {self.stop}, where an intact one begins"
+        return CorruptionError.about(error, detail, reason=Reason.SIZE_EXCEEDS_FILE)
+
+
 class SegmentFile(Protocol):
     """The part of `Segment` that a stream uses."""
 
     path: Path
     base_offset: int
-    first_position: int
+    part: SegmentRange | None
     is_last: bool
     limits: Limits
     findings: list[Finding]
@@ -46,8 +91,6 @@ class SegmentFile(Protocol):
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
     def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> SegmentFile: ...
-    def check_start(self, window: Window) -> None: ...
-    def explain(self, error: KafkalogError) -> KafkalogError: ...
 
 
 class SegmentStream:
@@ -100,7 +143,7 @@ class SegmentStream:
         segment, source, limits = self.segment, self.source, self.segment.limits
         witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         segment.findings = []
-        self._start = max(start, segment.first_position)
+        self._start = start if segment.part is None else max(start, segment.part.start)
         if source.fetches_ranges and self._reads_all and self._first_window_bytes is None:
             source.plan(self._start, source.size)
         position: int | None = self._start
@@ -118,7 +161,8 @@ class SegmentStream:
                     limits=limits,
                 ):
                     if window.run is not None:  # its ends were compared during the read
-                        segment.check_start(window)
+                        if segment.part is not None:
+                            segment.part.check_start(window, segment.path)
                         yield window
                         self.previous = before = window.run.end_offset - 1
                         self._last_position = window.run.last_position
@@ -137,7 +181,8 @@ class SegmentStream:
                         if len(window.batches) == 1:
                             raise odd
                         window = self._first(window, len(window.batches) - 1)
-                    segment.check_start(window)
+                    if segment.part is not None:
+                        segment.part.check_start(window, segment.path)
                     is_behind_damage = before is None and position > self._start
                     window = Window(*window[:-1], HIDDEN if is_behind_damage else before)
                     self.previous = before = window.batches.end_offset - 1
@@ -152,7 +197,7 @@ class SegmentStream:
                     segment.findings = [found.to_finding(damage=False)]
                     self.report(segment.findings[0])
                     break
-                error = segment.explain(found)
+                error = self._explained(found)
                 if self._on_corruption == "raise" or error.position is None:
                     if error is found:
                         raise
@@ -163,6 +208,14 @@ class SegmentStream:
                 # continue in small windows: more damage is likely nearby
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
+
+    def _explained(self, error: KafkalogError) -> KafkalogError:
+        """The error with what is known about the segment."""
+        base_offset, part = self.segment.base_offset, self.segment.part
+        if error.reason is Reason.OFFSET_ORDER and (error.base_offset or 0) < base_offset:
+            error.reason = Reason.OFFSET_OUTSIDE_SEGMENT
+            error.detail = f"the segment begins at offset {base_offset}"
+        return error if part is None else part.explain(error)
 
     def _first(self, window: Window, n: int) -> Window:
         """The first batches of a window. Records that were read with them are decoded again from the bytes."""

@@ -23,11 +23,10 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange
+from kafkalog.log.partition import CheckpointedOffsets, Partition
+from kafkalog.log.ranges import PartitionRange
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import Known
-from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.log.segment_stream import SegmentRange, SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
@@ -156,8 +155,8 @@ class LogTail:
                     if topic_id is not None and self._topic_ids.setdefault(key, topic_id) != topic_id:
                         self._replaced.add(key)  # it was gone for a while, or is in another log dir now
                         self._topic_ids[key] = topic_id
-                checkpointed = listed.known or Known()
-                tail.checkpointed_start = checkpointed.log_start_offset or 0
+                checkpointed = listed.checkpointed or CheckpointedOffsets()
+                tail.checkpointed_start = checkpointed.log_start or 0
                 tail.watermark = (checkpointed.high_watermark or 0) if self._follows_checkpoint else None
                 found[key] = tail
         self._partitions = found

@@ -30,10 +30,11 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of, missing_behind
+from kafkalog.log.ranges import PartitionRange, join_outside, log_position_of, missing_behind, range_of
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER
+from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.read_methods import Offsets
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
@@ -246,7 +247,7 @@ class _Planner:
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
-        ranges = [SegmentRange.of(one, is_last=one is segments[-1]) for one in segments]
+        ranges = [range_of(one, is_last=one is segments[-1]) for one in segments]
         lost, unread = [number for number, one in enumerate(segments) if one.error is not None], None
         if self.on_corruption == "stop":
             first = sum(one.base_offset <= (start or 0) for one in segments[1:])  # the segment of the start

@@ -134,8 +134,8 @@ class Query:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
         if isinstance(where, str) and " " in where:
             raise TypeError(f"where is a function to compile; did you mean filters={where!r}?")
-        where = None if where is None else Where(where)
-        query = cls(target, where=where, extract=extract, limits=limits, **checked)
+        compiled = None if where is None else Where(cast(Any, where))
+        query = cls(target, where=compiled, extract=extract, limits=limits, **checked)
         if query.latest is not None and query.include_control:
             raise ValueError("latest='key' excludes include_control")
 

@@ -556,12 +556,12 @@ class Scan(ArrowStream):
         one = copy(self)
         one._decoding = None
         batches = one.tail(n).to_batches()
-        self._last = one._last
+        self._last = found = cast(Pass, one._last)
         decoding.learn(lambda: batches)
         schema = decoding.schema(self._binary_type)
         path = str(self.target.path if isinstance(self.target, (Partition, Segment)) else self.target.paths[0])
         table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)
-        self._report_undecoded(decoding, self._last)
+        self._report_undecoded(decoding, found)
         return table
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
