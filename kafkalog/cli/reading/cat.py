@@ -14,10 +14,8 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, Command
 from kafkalog.cli.scan_options import (
     ScanReporter,
-    is_quarantine,
     note_if_nothing_matches,
     path_of,
-    quarantined_scans,
     record_columns_of,
     reported,
     scan_options,
@@ -104,14 +102,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
     if args.follow:
         _follow(args, [*shown, *beside], record_format, console)
-        return
-    if is_quarantine(args):
-        if args.explain or args.tail is not None:
-            raise UsageError("of quarantine files all records are printed, or the first ones (-n)")
-        with usage_errors():
-            for scan in quarantined_scans(args, [*shown, *beside]):
-                with reported(scan, console) as reporter:
-                    _print(scan, record_format, None, reporter, console)
         return
     with usage_errors():
         from kafkalog.scanning.scan import Scan
