@@ -8,6 +8,7 @@ no file, and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,11 +34,11 @@ class Tally:
     def __bool__(self) -> bool:
         return bool(self._kinds)
 
-    def add(self, reason: Reason, consequence: str, n: int, first: str) -> None:
-        """Count `n` entries; `first` describes the first of them."""
-        if n:
-            before, kept = self._kinds.get((reason, consequence), (0, first))
-            self._kinds[reason, consequence] = before + int(n), kept
+    def add(self, reason: Reason, consequence: str, wrong: Sequence[Any] | npt.NDArray[Any], describe: Any) -> None:
+        """Count wrong entries; `describe` returns the text of the first of them."""
+        if len(wrong):
+            before, kept = self._kinds.get((reason, consequence), (0, ""))
+            self._kinds[reason, consequence] = before + len(wrong), kept or describe(wrong[0])
 
     def findings(self, path: str | None, base_offset: int) -> list[Finding]:
         """One finding per kind of fault."""
@@ -111,8 +112,8 @@ class OffsetIndexCheck:
         self._tally.add(
             Reason.INDEX_POSITION,
             "no batch begins there: a broker that follows it fails, or reads from the middle of a batch",
-            int((~begins).sum()),
-            self._describe(numbers[np.argmin(begins)]),
+            numbers[~begins],
+            self._describe,
         )
         numbers, row, position, offset = numbers[begins], row[begins], position[begins], offset[begins]
         if not numbers.size:
@@ -123,8 +124,8 @@ class OffsetIndexCheck:
         self._tally.add(
             Reason.INDEX_MISLEADS,
             "earlier batches reach that offset, so a broker that follows it skips records",
-            int(passes.sum()),
-            self._describe(numbers[np.argmax(passes)]),
+            numbers[passes],
+            self._describe,
         )
         # a compressed v0 or v1 message hides its first offset: it is at least the one after the batch before
         base = batches.base_offset[row]
@@ -140,8 +141,8 @@ class OffsetIndexCheck:
         self._tally.add(
             Reason.INDEX_OFFSET,
             "no broker writes that offset for that position: the index may belong to another log",
-            wrong.size,
-            self._describe(wrong[0]) if wrong.size else "",
+            wrong,
+            self._describe,
         )
         # the gap after an entry for several batches does not tell the interval: their whole append lies in it
         single = offset == batches.last_offset[row]
@@ -160,16 +161,12 @@ class OffsetIndexCheck:
         """
         size = self._end if size_in_bytes is None else size_in_bytes
         self._skip(size)
-        n_left = len(self._index) - self._next
-        self._tally.add(
-            Reason.INDEX_POSITION,
-            f"the .log ends at {size}, so a broker that follows it finds nothing",
-            n_left,
-            self._describe(self._number(self._next)) if n_left else "",
-        )
+        left = range(self._next, len(self._index))
+        consequence = f"the .log ends at {size}, so a broker that follows it finds nothing"
+        self._tally.add(Reason.INDEX_POSITION, consequence, left, lambda row: self._describe(self._number(row)))
         is_whole = self._end == size
         if self._before is not None and is_whole and self._before[1] > self._last_offset:
-            self._tally.add(Reason.INDEX_OFFSET, "the log ends before that offset", 1, self._describe(self._before[0]))
+            self._tally.add(Reason.INDEX_OFFSET, "the log ends before that offset", self._before[:1], self._describe)
         findings = self._tally.findings(self._index.path, self._index.base_offset)
         if is_whole and not self._is_holed and not findings and (sparse := self._why_sparse()):
             findings.append(
@@ -231,12 +228,7 @@ class OffsetIndexCheck:
         """Skip the entries that point into bytes that were not fed: they cannot be checked."""
         numbers, position, _ = self._entries_before(end)
         inside = position < self._end  # entries come in order of position: only a negative position can be left here
-        self._tally.add(
-            Reason.INDEX_POSITION,
-            "no batch begins there",
-            int(inside.sum()),
-            self._describe(numbers[np.argmax(inside)]) if numbers.size else "",
-        )
+        self._tally.add(Reason.INDEX_POSITION, "no batch begins there", numbers[inside], self._describe)
 
     def _describe(self, number: Any) -> str:
         entry = self._index.entries[int(number)]
@@ -319,16 +311,16 @@ class TimeIndexCheck:
         self._tally.add(
             Reason.INDEX_MISLEADS,
             "earlier batches already have that timestamp, and a broker that searches for it skips them",
-            int(passes.sum()),
-            self._describe(first + int(np.argmax(passes))),
+            first + np.flatnonzero(passes),
+            self._describe,
         )
         other = ~passes & (batches.max_timestamp[row] != timestamp)
         self._tally.add(
             Reason.INDEX_TIMESTAMP,
             "not the largest timestamp of the batch with that offset: a broker searches for times in the wrong place,"
             " or keeps or deletes the segment at the wrong time",
-            int(other.sum()),
-            self._describe(first + int(np.argmax(other))),
+            first + np.flatnonzero(other),
+            self._describe,
         )
 
     def _match(self, largest: npt.NDArray[np.int64], last_offset: npt.NDArray[np.int64]) -> None:
@@ -356,8 +348,8 @@ class TimeIndexCheck:
             Reason.INDEX_SPARSE,
             "it lacks timestamps that belong to entries of the .index: a broker that accepts it may skip the segment,"
             " or delete it too early",
-            int(missing.sum()),
-            f"no entry for timestamp {iso_milliseconds(int(wanted[np.argmax(missing)]))}",
+            wanted[missing],
+            lambda timestamp: f"no entry for timestamp {iso_milliseconds(int(timestamp))}",
         )
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
@@ -365,13 +357,8 @@ class TimeIndexCheck:
         is_whole = not self._has_holes and size_in_bytes in (None, self._end)
         entries = self._index.entries
         if is_whole and self._is_ordered:
-            n_left = entries.size - self._next
-            self._tally.add(
-                Reason.INDEX_OFFSET,
-                f"the log ends at offset {self._last_offset}, so a broker that follows it finds nothing",
-                n_left,
-                self._describe(self._next) if n_left else "",
-            )
+            consequence = f"the log ends at offset {self._last_offset}, so a broker that follows it finds nothing"
+            self._tally.add(Reason.INDEX_OFFSET, consequence, range(self._next, entries.size), self._describe)
         said = int(entries["timestamp"][-1]) if entries.size else (0 if self.starts_with_zeros else -1)
         if is_whole and not self._is_last and said < self._largest and not self._tally:
             what = f"its last timestamp is {iso_milliseconds(said)}" if said >= 0 else "it has no entry"
@@ -380,8 +367,8 @@ class TimeIndexCheck:
                 Reason.INDEX_TIMESTAMP,
                 f"{what}, but the largest in the batches is {largest}: a broker skips the segment for later times, and"
                 " retention uses the wrong time",
-                1,
-                "the largest timestamp",
+                ["the largest timestamp"],
+                str,
             )
         return self._tally.findings(self._index.path, self._index.base_offset)
 
@@ -434,13 +421,13 @@ def _check_order(
         tally.add(
             Reason.INDEX_ORDER,
             "not larger than the previous entry: a broker's binary search misses entries, or its next append fails",
-            int(behind.sum()),
-            describe(first + int(np.argmax(behind))),
+            first + np.flatnonzero(behind),
+            describe,
         )
         tally.add(
             Reason.INDEX_ORDER,
             "its offset, position or timestamp is negative",
-            int(negative.sum()),
-            describe(first + int(np.argmax(negative))),
+            first + np.flatnonzero(negative),
+            describe,
         )
     return np.argsort(entries[name].astype(np.int64), kind="stable")

@@ -57,12 +57,8 @@ class TransactionIndexCheck:
         self._missing_markers: list[int] = []
         last = entries["last_offset"].astype(np.int64)
         behind = np.flatnonzero(last[1:] <= last[:-1]) + 1
-        self._tally.add(
-            Reason.INDEX_ORDER,
-            "not larger than the previous one, so a broker may stop its search too early",
-            behind.size,
-            self._describe(int(behind[0])) if behind.size else "",
-        )
+        consequence = "not larger than the previous one, so a broker may stop its search too early"
+        self._tally.add(Reason.INDEX_ORDER, consequence, behind, self._describe)
         if behind.size:
             self._entries = entries[np.argsort(last, kind="stable")]
         self._last = self._entries["last_offset"].astype(np.int64)
@@ -80,9 +76,7 @@ class TransactionIndexCheck:
             (odd, "its offsets contradict each other"),
             (outside, f"the segment begins at {self._base_offset}; a broker rebuilds all its indexes"),
         ):
-            self._tally.add(
-                Reason.INDEX_TRANSACTION, consequence, rows.size, self._describe(int(rows[0])) if rows.size else ""
-            )
+            self._tally.add(Reason.INDEX_TRANSACTION, consequence, rows, self._describe)
         self._next = int(np.searchsorted(self._last, self._base_offset))
 
     def skip_to(self, next_offset: int) -> None:
@@ -108,11 +102,11 @@ class TransactionIndexCheck:
         self._tally.add(
             Reason.INDEX_TRANSACTION,
             "not in the index, so a broker returns its records to read_committed consumers",
-            missing.size,
-            f"the aborted transaction of producer {missing[0]['producer_id']} from offset {missing[0]['first_offset']}"
-            f" to {missing[0]['last_offset']}"
-            if missing.size
-            else "",
+            missing,
+            lambda one: (
+                f"the aborted transaction of producer {one['producer_id']} from offset {one['first_offset']}"
+                f" to {one['last_offset']}"
+            ),
         )
         if not entries.size:
             return
@@ -123,7 +117,8 @@ class TransactionIndexCheck:
         kind = batches.control_type[row]
         # markers of other types end no aborted transaction, but one that cannot be read may have been an abort
         is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
-        self._add_wrong(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
+        consequence = "there is no abort marker of that producer at its last offset"
+        self._tally.add(Reason.INDEX_TRANSACTION, consequence, numbers[covered & ~is_marker], self._describe)
         has_records = ~covered & self._have_records(np.flatnonzero(~covered), producer_id, first, last)
         self._missing_markers += numbers[has_records].tolist()
         # check the first offset and the last stable offset, if batches of the transaction are left
@@ -134,17 +129,14 @@ class TransactionIndexCheck:
         stable = np.where(known, ended["last_stable_offset"][place] if ended.size else 0, last + 1)
         there = self._is_there[np.searchsorted(self._wanted, first)] & (first >= self._doubtful)
         wrong = (known & ((first > begun) | ((first < begun) & there))) | (~known & there)
-        self._add_wrong(
-            numbers,
-            wrong & is_marker,
+        consequence = (
             "the transaction does not begin at its first offset: read_committed consumers get records of aborted"
-            " transactions, or miss others",
         )
-        self._add_wrong(
-            numbers,
-            known & (entries["last_stable_offset"].astype(np.int64) > stable) & (first >= self._doubtful),
-            "its last stable offset is too high, so a broker may stop its search too early",
-        )
+        consequence += " transactions, or miss others"
+        self._tally.add(Reason.INDEX_TRANSACTION, consequence, numbers[wrong & is_marker], self._describe)
+        is_high = known & (entries["last_stable_offset"].astype(np.int64) > stable) & (first >= self._doubtful)
+        consequence = "its last stable offset is too high, so a broker may stop its search too early"
+        self._tally.add(Reason.INDEX_TRANSACTION, consequence, numbers[is_high], self._describe)
 
     def _find_first_offsets(self, batches: BatchTable) -> None:
         """Record which of the entries' first offsets still have a batch."""
@@ -161,13 +153,12 @@ class TransactionIndexCheck:
         It is damage of the `.log`: where a broker rebuilds the index, nothing tells of the abort any more.
         """
         tally = Tally()
-        numbers = self._missing_markers
         tally.add(
             Reason.INDEX_TRANSACTION,
             "its abort marker is missing, but its records exist: a broker that recovers the segment returns them to"
             " read_committed consumers once the producer commits again",
-            len(numbers),
-            self._describe(numbers[0]) if numbers else "",
+            self._missing_markers,
+            self._describe,
         )
         return tally.findings(self._path, self._base_offset)
 
@@ -205,22 +196,12 @@ class TransactionIndexCheck:
             has_records = self._have_records(np.arange(left.size), producer_id, first, self._last[left])
             self._missing_markers += left[has_records].tolist()
             left = left[~has_records]
-            self._tally.add(
-                Reason.INDEX_TRANSACTION,
-                "its segment ends before its last offset",
-                left.size,
-                self._describe(int(left[0])) if left.size else "",
-            )
+            consequence = "its segment ends before its last offset"
+            self._tally.add(Reason.INDEX_TRANSACTION, consequence, left, self._describe)
         return self._tally.findings(self._path, self._base_offset)
 
-    def _add_wrong(self, numbers: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], consequence: str) -> None:
-        n = int(mask.sum())
-        self._tally.add(
-            Reason.INDEX_TRANSACTION, consequence, n, self._describe(int(numbers[np.argmax(mask)])) if n else ""
-        )
-
     def _describe(self, number: int) -> str:
-        entry = self._entries[number]
+        entry = self._entries[int(number)]
         return (
             f"entry {number} (producer {entry['producer_id']}, offsets {entry['first_offset']}.."
             f"{int(entry['last_offset']) + 1}, last stable offset {entry['last_stable_offset']})"
