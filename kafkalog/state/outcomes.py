@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,28 +40,46 @@ class Reached(NamedTuple):
     """Last offset and log position of that batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionOutcomes:
-    """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
+    """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs, or those known so far.
 
     Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
-    not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
-    """ENDED_DTYPE[n]. Transactions that were aborted, or whose outcome is unknown."""
+    parts: list[npt.NDArray[np.void]] = field(default_factory=list)
+    """ENDED_DTYPE[n] each. Transactions that were aborted, or whose outcome is unknown."""
     causes: dict[int, Finding] = field(default_factory=dict)
     """Why an outcome is unknown, by the log position where the transaction began."""
     end: OpenTransaction | None = None
     """Reading ends where this transaction begins."""
-    findings: tuple[Finding, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
     """Findings to report there."""
     error: KafkalogError | None = None
     """Error to raise there."""
-    notes: tuple[tuple[int, Finding], ...] = ()
+    notes: list[tuple[int, Finding]] = field(default_factory=list)
     """Markers that are missing, each with the log position from which on the note is to be reported."""
     is_by_offset: bool = False
     """Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
     the cleaner may have rewritten segments in the meantime."""
+
+    @property
+    def not_committed(self) -> npt.NDArray[np.void]:
+        """ENDED_DTYPE[n]: all parts as one."""
+        if len(self.parts) != 1:
+            self.parts = [np.concatenate([*self.parts, np.empty(0, ENDED_DTYPE)])]
+        return self.parts[0]
+
+    def copy(self) -> TransactionOutcomes:
+        """A copy for a reader, which removes what it has reported."""
+        lists = {"parts": [*self.parts], "findings": [*self.findings], "notes": [*self.notes]}
+        return replace(self, causes=dict(self.causes), **lists)  # type: ignore[arg-type]
+
+    def notes_before(self, log_position: int) -> list[Finding]:
+        """Take the notes that are to be reported below a log position."""
+        found = [note for at, note in self.notes if at < log_position]
+        self.notes = [(at, note) for at, note in self.notes if at >= log_position]
+        return found
 
     def or_raise(self) -> TransactionOutcomes:
         """Return this object, or raise `error` if there is one."""
@@ -84,48 +102,8 @@ class TransactionOutcomes:
         mine["end_position"] -= shift
         started = set(mine["start_position"].tolist())
         causes = {at - shift: cause for at, cause in self.causes.items() if at - shift in started}
-        notes = tuple((at - shift, note) for at, note in self.notes if begin <= at < stop)
+        notes = [(at - shift, note) for at, note in self.notes if begin <= at < stop]
         if self.end is None or self.end.log_position >= stop:
-            return TransactionOutcomes(mine, causes, notes=notes)
+            return TransactionOutcomes([mine], causes, notes=notes)
         end = self.end._replace(log_position=self.end.log_position - shift)
-        return TransactionOutcomes(mine, causes, end, self.findings, self.error, notes)
-
-
-@dataclass(slots=True)
-class LearnedOutcomes:
-    """The outcomes known so far, as they are learned and used up; attributes as in `TransactionOutcomes`."""
-
-    not_committed: list[npt.NDArray[np.void]] = field(default_factory=list)
-    causes: dict[int, Finding] = field(default_factory=dict)
-    damaged: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    """Log positions of batches with a wrong checksum, which are left to the decoder to report."""
-    end: OpenTransaction | None = None
-    findings: list[Finding] = field(default_factory=list)
-    error: KafkalogError | None = None
-    notes: list[tuple[int, Finding]] = field(default_factory=list)
-    is_by_offset: bool = False
-
-    @classmethod
-    def of(cls, known: TransactionOutcomes) -> LearnedOutcomes:
-        """Outcomes that another reader has learned."""
-        not_committed = [known.not_committed] if known.not_committed.size else []
-        return cls(
-            not_committed=not_committed,
-            causes=dict(known.causes),
-            end=known.end,
-            findings=list(known.findings),
-            error=known.error,
-            notes=list(known.notes),
-            is_by_offset=known.is_by_offset,
-        )
-
-    def notes_before(self, log_position: int) -> list[Finding]:
-        """Take the notes that are to be reported below a log position."""
-        found = [note for at, note in self.notes if at < log_position]
-        if found:
-            self.notes = [(at, note) for at, note in self.notes if at >= log_position]
-        return found
-
-    def all_not_committed(self) -> npt.NDArray[np.void]:
-        """ENDED_DTYPE[n]: the transactions that were aborted, or whose outcome is unknown."""
-        return np.concatenate([*self.not_committed, np.empty(0, ENDED_DTYPE)])
+        return TransactionOutcomes([mine], causes, end, self.findings, self.error, notes)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.records.batch_table import BatchTable, valid_crcs
-from kafkalog.state.outcomes import POSITION_BITS, LearnedOutcomes, ReplayWindow, TransactionOutcomes
+from kafkalog.state.outcomes import POSITION_BITS, ReplayWindow, TransactionOutcomes
 from kafkalog.state.transaction_outcomes import OutcomeLearner, unknown_outcome
 from kafkalog.state.transactions import Outcome, rows_of_transactions
 
@@ -44,7 +44,8 @@ class ReadCommitted:
 
     def __init__(self, outcomes: OutcomeLearner | TransactionOutcomes, *, check_crcs: bool = True) -> None:
         self._learner = outcomes if isinstance(outcomes, OutcomeLearner) else None
-        self._known = LearnedOutcomes.of(outcomes) if isinstance(outcomes, TransactionOutcomes) else outcomes.outcomes
+        self._known = outcomes.copy() if isinstance(outcomes, TransactionOutcomes) else outcomes.outcomes
+        self._damaged = [] if isinstance(outcomes, TransactionOutcomes) else outcomes.damaged
         self._check_crcs = check_crcs
 
     def close(self) -> None:
@@ -63,9 +64,9 @@ class ReadCommitted:
         first, n = _wanted_rows(batches, start_offset, end_offset)
         if self._learner is not None:
             self._learner.follow(replay, first, n)
-        elif self._known.not_committed and self._check_crcs and rows_of_transactions(batches).size:
+        elif self._check_crcs and self._known.not_committed.size and rows_of_transactions(batches).size:
             damaged = np.flatnonzero(~valid_crcs(replay.window, batches))
-            self._known.damaged.append(batches.position[damaged] + replay.segment_start)
+            self._damaged.append(batches.position[damaged] + replay.segment_start)
         return self._committed(replay, first, n)
 
     def _committed(self, replay: ReplayWindow, first: int, n: int) -> CommittedWindow:
@@ -77,8 +78,7 @@ class ReadCommitted:
             n_stable = int(np.searchsorted(batches.position, end))
             committed.is_end = n_stable < n
             n = min(n, n_stable)
-        find = self._unwanted_by_offset if self._known.is_by_offset else self._unwanted
-        unwanted = find(batches, first, n, replay.segment_start, committed.findings)
+        unwanted = self._unwanted(batches, first, n, replay.segment_start, committed.findings)
         if self._known.notes and n:
             committed.findings += self._known.notes_before(replay.segment_start + int(batches.next_position[n - 1]))
         if unwanted.size or n < len(batches):
@@ -98,37 +98,27 @@ class ReadCommitted:
         if first >= stop:
             return np.empty(0, np.int64)
         begin, end = log_position + int(batches.position[0]), log_position + int(batches.next_position[stop - 1])
-        damaged = np.concatenate([*self._known.damaged, np.empty(0, np.int64)])
+        damaged = np.concatenate([*self._damaged, np.empty(0, np.int64)])
         damaged = damaged[damaged >= begin]
-        self._known.damaged = [damaged] if damaged.size else []
-        if not self._known.not_committed:
+        self._damaged[:] = [damaged] if damaged.size else []
+        ranges = self._known.not_committed
+        if not self._known.is_by_offset:
+            # transactions that ended before this window do not affect later ones
+            ranges = ranges[ranges["end_position"] > begin]
+            self._known.parts[:] = [ranges] if ranges.size else []
+            ranges = ranges[ranges["start_position"] < end]
+        if not ranges.size:
             return np.empty(0, np.int64)
-        ranges = np.concatenate(self._known.not_committed)
-        # transactions that ended before this window do not affect later ones
-        ranges = ranges[ranges["end_position"] > begin]
-        self._known.not_committed = [ranges] if ranges.size else []
-        ranges = ranges[ranges["start_position"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
         # keep damaged batches: their header may be wrong, and decoding reports them
         rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
-        if not ranges.size or not rows.size:
+        if not rows.size:
             return np.empty(0, np.int64)
-        producer_ids = np.unique(ranges["producer_id"])
-        number = np.minimum(np.searchsorted(producer_ids, batches.producer_id[rows]), producer_ids.size - 1)
-        known = producer_ids[number] == batches.producer_id[rows]
-        rows, number = rows[known], number[known]
-        # Producer and position in one number, for one binary search: transactions of a producer do not overlap
-        starts = np.clip(ranges["start_position"] - begin, 0, None)
-        starts |= np.searchsorted(producer_ids, ranges["producer_id"]) << POSITION_BITS
-        order = np.argsort(starts)
-        at = batches.position[rows] + (log_position - begin)
-        within = np.searchsorted(starts[order], at | number << POSITION_BITS, side="right") - 1
-        candidate = ranges[order[within]]
-        is_in = (within >= 0) & (candidate["producer_id"] == batches.producer_id[rows])
-        is_in &= candidate["end_position"] > at + begin
+        find = _in_ranges_by_offset if self._known.is_by_offset else _in_ranges
+        is_in, met = find(ranges, batches, rows, log_position, begin)
         if self._known.causes:
-            met = candidate[is_in & (candidate["outcome"] == Outcome.UNKNOWN)]
+            met = met[met["outcome"] == Outcome.UNKNOWN]
             _, at_first = np.unique(met["start_position"], return_index=True)
             for one in met[at_first]:
                 # each unknown outcome is reported once, where its first batch is left out
@@ -138,29 +128,38 @@ class ReadCommitted:
         unwanted: npt.NDArray[np.int64] = rows[is_in]
         return unwanted
 
-    def _unwanted_by_offset(
-        self, batches: BatchTable, first: int, stop: int, log_position: int, findings: list[Finding]
-    ) -> npt.NDArray[np.int64]:
-        """Like `_unwanted`, where offsets tell which transaction a batch belongs to."""
-        damaged = np.concatenate([*self._known.damaged, np.empty(0, np.int64)])
-        self._known.damaged = []
-        rows = rows_of_transactions(batches[first:stop]) + first
-        rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
-        if not self._known.not_committed or not rows.size:
-            return np.empty(0, np.int64)
-        offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
-        (ranges,) = self._known.not_committed
-        ranges = ranges[(ranges["last_offset"] >= offset.min()) & (ranges["first_offset"] <= offset.max())]
-        unwanted = np.zeros(rows.size, np.bool_)
-        for one in ranges:
-            mine = (producer_id == one["producer_id"]) & (offset >= one["first_offset"]) & (offset < one["last_offset"])
-            unwanted |= mine
-            cause = self._known.causes.pop(int(one["start_position"]), None) if mine.any() else None
-            if cause is not None:
-                findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))
-        found: npt.NDArray[np.int64] = rows[unwanted]
-        return found
+
+def _in_ranges(
+    ranges: npt.NDArray[np.void], batches: BatchTable, rows: npt.NDArray[np.int64], log_position: int, begin: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.void]]:
+    """Whether each row belongs to one of the transactions, by position, and the transactions that have rows."""
+    producer_ids = np.unique(ranges["producer_id"])
+    number = np.minimum(np.searchsorted(producer_ids, batches.producer_id[rows]), producer_ids.size - 1)
+    # Producer and position in one number, for one binary search: transactions of a producer do not overlap
+    starts = np.clip(ranges["start_position"] - begin, 0, None)
+    starts |= np.searchsorted(producer_ids, ranges["producer_id"]) << POSITION_BITS
+    order = np.argsort(starts)
+    at = batches.position[rows] + (log_position - begin)
+    within = np.searchsorted(starts[order], at | number << POSITION_BITS, side="right") - 1
+    candidate = ranges[order[within]]
+    is_in = (within >= 0) & (candidate["producer_id"] == batches.producer_id[rows])
+    is_in &= candidate["end_position"] > at + begin
+    return is_in, candidate[is_in]
+
+
+def _in_ranges_by_offset(
+    ranges: npt.NDArray[np.void], batches: BatchTable, rows: npt.NDArray[np.int64], log_position: int, begin: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.void]]:
+    """Like `_in_ranges`, where offsets tell which transaction a batch belongs to."""
+    offset, producer_id = batches.base_offset[rows], batches.producer_id[rows]
+    ranges = ranges[(ranges["last_offset"] >= offset.min()) & (ranges["first_offset"] <= offset.max())]
+    is_in = np.zeros(rows.size, np.bool_)
+    has_rows = np.zeros(ranges.size, np.bool_)
+    for number, one in enumerate(ranges):
+        mine = (producer_id == one["producer_id"]) & (offset >= one["first_offset"]) & (offset < one["last_offset"])
+        is_in |= mine
+        has_rows[number] = mine.any()
+    return is_in, ranges[has_rows]
 
 
 def _wanted_rows(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.spans import batch_error
-from kafkalog.state.outcomes import POSITION_BITS, LearnedOutcomes, Reached, ReplayWindow, TransactionOutcomes
+from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.producers import read_markers
 from kafkalog.state.transactions import (
     OpenTransaction,
@@ -56,7 +56,8 @@ class OutcomeLearner:
 
     ``ahead(reached)`` yields the windows of the partition after the position reached, and skips damage. `is_whole` is
     whether the log ends where the last segment does. `indexed` returns the entries of the transaction index of a
-    segment, by its number. `outcomes` has everything known so far.
+    segment, by its number. `outcomes` has everything known so far, and `damaged` the log positions of batches with a
+    wrong checksum, which are left to the decoder to report.
 
     Damaged bytes may have contained a marker. So the outcome of a transaction that is open there is unknown, unless the
     damage is one batch that is larger than any marker and fills the gap in the offsets by itself. If an outcome is
@@ -82,7 +83,8 @@ class OutcomeLearner:
     ) -> None:
         self._paths, self._open_ahead, self._is_whole = paths, ahead, is_whole
         self._on_corruption, self._check_crcs, self._limits = on_corruption, check_crcs, limits
-        self.outcomes = LearnedOutcomes()
+        self.outcomes = TransactionOutcomes()
+        self.damaged: list[npt.NDArray[np.int64]] = []
         self._replay = TransactionReplay(limits=limits)
         self._epochs = TransactionEpochs()
         self._indexed = indexed
@@ -110,15 +112,7 @@ class OutcomeLearner:
                 self._resolve(2**63 - 1)
         finally:
             self.close()
-        known = self.outcomes
-        return TransactionOutcomes(
-            known.all_not_committed(),
-            dict(known.causes),
-            known.end,
-            tuple(known.findings),
-            known.error,
-            tuple(known.notes),
-        )
+        return self.outcomes.copy()
 
     def learn_more(self) -> None:
         """Learn from the batches that were added to the log since the last call;
@@ -139,14 +133,14 @@ class OutcomeLearner:
 
     def known(self) -> TransactionOutcomes:
         """The outcomes known so far, without those removed by `discard_below`, to be matched by offset."""
-        return TransactionOutcomes(self.outcomes.all_not_committed(), dict(self.outcomes.causes), is_by_offset=True)
+        return TransactionOutcomes([*self.outcomes.parts], dict(self.outcomes.causes), is_by_offset=True)
 
     def discard_below(self, offset: int) -> None:
         """Remove transactions that ended below an offset."""
-        not_committed = self.outcomes.all_not_committed()
+        not_committed = self.outcomes.not_committed
         not_committed = not_committed[not_committed["last_offset"] >= offset]
-        self.outcomes.not_committed = [not_committed] if not_committed.size else []
-        self.outcomes.damaged.clear()
+        self.outcomes.parts = [not_committed]
+        self.damaged.clear()
         started = set(not_committed["start_position"].tolist())
         self.outcomes.causes = {at: cause for at, cause in self.outcomes.causes.items() if at in started}
 
@@ -283,7 +277,7 @@ class OutcomeLearner:
             damaged = np.flatnonzero(~valid_crcs(replay.window, batches))
         log_position = batches.position + replay.segment_start
         if damaged.size:
-            self.outcomes.damaged.append(log_position[damaged])
+            self.damaged.append(log_position[damaged])
             rows = rows[~np.isin(rows, damaged)]
         batches = self._with_control_types(replay.window, batches, rows)
         causes = self._possibly_lost_markers(replay, batches, damaged, damage)
@@ -409,7 +403,7 @@ class OutcomeLearner:
                 first = self._replay.first_open
                 self._end_at(begun if first is None or begun.log_position < first.log_position else first, cause)
         if not_committed.size and self._is_in_range:
-            self.outcomes.not_committed.append(not_committed)
+            self.outcomes.parts.append(not_committed)
 
     def _handle_lost_marker(self, cause: Finding, offset: int, log_position: int) -> None:
         """Handle damage that may have contained a marker: give the open transactions up, or end at the first one."""
@@ -417,7 +411,7 @@ class OutcomeLearner:
             given_up = self._replay.give_up(offset, log_position)
             self._epochs.end()
             if self._is_in_range:
-                self.outcomes.not_committed.append(given_up)
+                self.outcomes.parts.append(given_up)
                 self.outcomes.causes.update(dict.fromkeys(given_up["start_position"].tolist(), cause))
         elif (first := self._replay.first_open) is not None:
             self._end_at(first, cause)
