@@ -26,6 +26,7 @@ from kafkalog.storage.source import read_file
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _SPACE: Final = re.compile(r"[ \t\n\x0b\f\r]+")
+_COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
 
 Pathish = str | os.PathLike[str]
 
@@ -146,18 +147,28 @@ def node_id_of(properties: Mapping[str, str]) -> str:
 
 
 def read_topic_id(directory: Pathish) -> str | None:
-    """Read the topic id from the `partition.metadata` of a partition directory;
+    """Read the topic id from the `partition.metadata` of a partition directory, as a broker does; None without the
+    file.
 
-    None if the file does not exist. Raises SidecarError if the file cannot be parsed, or has no valid topic id.
+    Raises SidecarError if the file cannot be parsed, or has no valid topic id. Source:
+    PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.
     """
     path = as_path(directory) / kf.PARTITION_METADATA
-    properties = read_properties(path)
-    if properties is None:
+    if not exists(path):
         return None
+    lines, values = checkpoint_lines(path), []
+    for number in range(2):
+        words = java_fields(lines[number], _COLON) if number < len(lines) else []
+        if len(words) != 2:
+            raise _bad(path, number + 1, "no name and value")
+        values.append(words[1])
+    version = java_number(values[0], 31)
+    if version is None or version < 0:
+        raise _bad(path, 1, f"version {values[0][:40]!r}")
     try:
-        return parse_topic_id(properties.get("topic_id", ""))
+        return parse_topic_id(values[1])
     except ValueError as error:
-        raise SidecarError(Reason.CHECKPOINT_SYNTAX, str(error), path=path) from error
+        raise _bad(path, 2, str(error)) from error
 
 
 def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
 
 from kafkalog import format as kf
@@ -65,68 +65,45 @@ _LISTS: Final = {
 """Fields of `AssignedPartition` that are lists, and their names in records."""
 
 
+@dataclass(eq=False)
 class ClusterMetadata:
-    """The state of a cluster.
+    """The state of a cluster. Registrations, ACLs and tokens have the fields of Kafka's records."""
 
-    Parameters
-    ----------
-    with_credentials : bool
-        Whether `credentials` are kept.
+    with_credentials: InitVar[bool] = False
+    settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    """Settings changed by an administrator, by resource type (`TOPIC`, `BROKER` and so on) and name. The name is empty
+    for the defaults of all brokers."""
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    brokers: dict[int, Fields] = field(default_factory=dict)
+    controllers: dict[int, Fields] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    """Finalized levels, ``metadata.version`` and ``kraft.version`` among them."""
+    acls: dict[str, Fields] = field(default_factory=dict)
+    quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    """By the entity, pairs of type and name (None for the default)."""
+    scram: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Iterations by user and mechanism."""
+    credentials: dict[tuple[str, int], Fields] | None = None
+    """The fields of SCRAM's records, keys included, by user and mechanism, if they are kept."""
+    tokens: dict[str, Fields] = field(default_factory=dict)
+    voters: list[Fields] = field(default_factory=list)
+    """Controllers that vote; empty where `controller.quorum.voters` sets them."""
+    next_producer_id: int = -1
+    end_offset: int = 0
+    """The offset after the last record."""
+    timestamp: int = -1
+    """The time of the last record, ms."""
+    findings: list[Finding] = field(default_factory=list)
+    """Errors in the metadata log, `gaps` among them."""
+    gaps: list[Finding] = field(default_factory=list)
+    """Why the state is not complete: records that are missing from the metadata log, or cannot be read."""
+    contradictions: list[str] = field(default_factory=list)
+    _names: dict[str, str] = field(default_factory=dict)
+    _partitions: dict[str, dict[int, AssignedPartition]] = field(default_factory=dict)
+    _pending: list[tuple[str, Fields]] | None = None
 
-    Attributes
-    ----------
-    settings : dict of (int, str) to dict of str to str
-        Settings changed by an administrator, by resource type (`TOPIC`, `BROKER` and so on) and name. The name is empty
-        for the defaults of all brokers.
-    topic_ids : dict of str to str
-        Topic id by topic name.
-    brokers, controllers : dict of int to dict
-        Registrations by id, with the fields of Kafka's records.
-    features : dict of str to int
-        Finalized levels, ``metadata.version`` and ``kraft.version`` among them.
-    acls : dict of str to dict
-        By the entry's id.
-    quotas : dict of tuple to dict of str to float
-        By the entity, pairs of type and name (None for the default).
-    scram : dict of (str, int) to int
-        Iterations by user and mechanism.
-    credentials : dict of (str, int) to dict or None
-        The fields of SCRAM's records, keys included, by user and mechanism.
-    tokens : dict of str to dict
-        Delegation tokens by id.
-    voters : list of dict
-        Controllers that vote, with the fields of Kafka's record; empty where `controller.quorum.voters` sets them.
-    next_producer_id : int
-        -1 if no broker has any yet.
-    end_offset, timestamp : int
-        The offset after the last record, and the time of the last record in ms; -1 for none.
-    findings : list of Finding
-        Errors in the metadata log, `gaps` among them.
-    gaps : list of Finding
-        Why the state is not complete: records that are missing from the metadata log, or cannot be read.
-    """
-
-    def __init__(self, *, with_credentials: bool = False) -> None:
-        self.credentials: dict[tuple[str, int], Fields] | None = {} if with_credentials else None
-        self.settings: dict[tuple[int, str], dict[str, str]] = {}
-        self.topic_ids: dict[str, str] = {}
-        self.brokers: dict[int, Fields] = {}
-        self.controllers: dict[int, Fields] = {}
-        self.features: dict[str, int] = {}
-        self.acls: dict[str, Fields] = {}
-        self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
-        self.scram: dict[tuple[str, int], int] = {}
-        self.tokens: dict[str, Fields] = {}
-        self.voters: list[Fields] = []
-        self.next_producer_id = -1
-        self.end_offset = 0
-        self.timestamp = -1
-        self.findings: list[Finding] = []
-        self.gaps: list[Finding] = []
-        self.contradictions: list[str] = []
-        self._names: dict[str, str] = {}
-        self._partitions: dict[str, dict[int, AssignedPartition]] = {}
-        self._pending: list[tuple[str, Fields]] | None = None
+    def __post_init__(self, with_credentials: bool) -> None:
+        self.credentials = {} if with_credentials else None
 
     def partition(self, key: kf.TopicPartition) -> AssignedPartition | None:
         """Return a partition; None if the cluster does not have it."""
@@ -219,9 +196,11 @@ class ClusterMetadata:
             self.voters = decode_message("VotersRecord", 0, value, whole=False)["voters"]
 
     def _apply(self, kind: str, fields: Fields) -> None:
-        apply = _APPLY.get(kind)
-        if apply is not None:
-            apply(self, fields)
+        if kind in _REGISTERED:
+            name, key = _REGISTERED[kind]
+            getattr(self, name)[fields[key]] = dict(fields)
+        elif kind in _APPLY:
+            _APPLY[kind](self, fields)
 
     def _is_known(self, what: str, number: Any, known: Container[Any]) -> bool:
         """Whether an earlier record has an id; if not, a controller fails on this one, and one before it is missing."""
@@ -303,9 +282,6 @@ class ClusterMetadata:
             for partition in self.partitions(name).values():
                 partition.elr, partition.last_known_elr = [], []
 
-    def _register_broker(self, fields: Fields) -> None:
-        self.brokers[fields["brokerId"]] = dict(fields)
-
     def _unregister_broker(self, fields: Fields) -> None:
         if self._is_registered(fields["brokerId"], fields["brokerEpoch"]):
             del self.brokers[fields["brokerId"]]
@@ -332,18 +308,12 @@ class ClusterMetadata:
         if fields["cordonedLogDirs"] is not None:
             broker["cordonedLogDirs"] = fields["cordonedLogDirs"]
 
-    def _register_controller(self, fields: Fields) -> None:
-        self.controllers[fields["controllerId"]] = dict(fields)
-
     def _feature(self, fields: Fields) -> None:
         # level 0 is how a feature is disabled
         if fields["featureLevel"]:
             self.features[fields["name"]] = fields["featureLevel"]
         else:
             self.features.pop(fields["name"], None)
-
-    def _acl(self, fields: Fields) -> None:
-        self.acls[fields["id"]] = dict(fields)
 
     def _remove_acl(self, fields: Fields) -> None:
         if self._is_known("ACL", fields["id"], self.acls):
@@ -370,9 +340,6 @@ class ClusterMetadata:
         if self.credentials is not None:
             self.credentials.pop((fields["name"], fields["mechanism"]), None)
 
-    def _token(self, fields: Fields) -> None:
-        self.tokens[fields["tokenId"]] = dict(fields)
-
     def _remove_token(self, fields: Fields) -> None:
         self.tokens.pop(fields["tokenId"], None)
 
@@ -387,20 +354,23 @@ _APPLY: Final = {
     "Partition": ClusterMetadata._partition,
     "PartitionChange": ClusterMetadata._partition_change,
     "ClearElr": ClusterMetadata._clear_elr,
-    "RegisterBroker": ClusterMetadata._register_broker,
     "UnregisterBroker": ClusterMetadata._unregister_broker,
     "FenceBroker": ClusterMetadata._fence,
     "UnfenceBroker": ClusterMetadata._unfence,
     "BrokerRegistrationChange": ClusterMetadata._change_broker,
-    "RegisterController": ClusterMetadata._register_controller,
     "FeatureLevel": ClusterMetadata._feature,
-    "AccessControlEntry": ClusterMetadata._acl,
     "RemoveAccessControlEntry": ClusterMetadata._remove_acl,
     "ClientQuota": ClusterMetadata._quota,
     "UserScramCredential": ClusterMetadata._scram,
     "RemoveUserScramCredential": ClusterMetadata._remove_scram,
-    "DelegationToken": ClusterMetadata._token,
     "RemoveDelegationToken": ClusterMetadata._remove_token,
     "ProducerIds": ClusterMetadata._producer_ids,
 }
 """What each type of record changes."""
+_REGISTERED: Final = {
+    "RegisterBroker": ("brokers", "brokerId"),
+    "RegisterController": ("controllers", "controllerId"),
+    "AccessControlEntry": ("acls", "id"),
+    "DelegationToken": ("tokens", "tokenId"),
+}
+"""Types whose records are kept as they are: where, and by which field."""

@@ -116,32 +116,27 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
 def _hole(metadata: ClusterMetadata, path: Path, first: int, following: int, start: int) -> None:
     """Report offsets that no record has."""
     detail = f"no records at offsets {first} to {following - 1}"
-    if following > start:
-        _missing(metadata, path, detail, first, following - 1)
-    else:
-        detail = f"{detail}; the snapshot at offset {start} includes their changes"
-        metadata.findings.append(
-            Finding(
-                Reason.METADATA_INCOMPLETE,
-                detail,
-                str(path),
-                base_offset=first,
-                last_offset=following - 1,
-                n_records=following - first,
-                certainty="at_most",
-            )
-        )
+    covered = f"{detail}; the snapshot at offset {start} includes their changes" if following <= start else None
+    _missing(metadata, path, detail, first, following - 1, covered=covered)
 
 
 def _missing(
-    metadata: ClusterMetadata, path: Path, detail: str, first: int, last: int | None, *, n_records: int | None = None
+    metadata: ClusterMetadata,
+    path: Path,
+    detail: str,
+    first: int,
+    last: int | None,
+    *,
+    n_records: int | None = None,
+    covered: str | None = None,
 ) -> None:
-    """Report records without which the state is not complete."""
+    """Report missing records; `covered` is why the state is complete without them."""
     if n_records is None and last is not None:
         n_records = last - first + 1
     finding = Finding(
         Reason.METADATA_INCOMPLETE,
-        f"{detail}: brokers, topics and settings from missing records are unknown; copy this directory from another"
+        covered
+        or f"{detail}: brokers, topics and settings from missing records are unknown; copy this directory from another"
         " controller",
         str(path),
         base_offset=first,
@@ -150,7 +145,8 @@ def _missing(
         certainty="at_most" if n_records else None,
     )
     metadata.findings.append(finding)
-    metadata.gaps.append(finding)
+    if covered is None:
+        metadata.gaps.append(finding)
 
 
 def read_metadata_file(

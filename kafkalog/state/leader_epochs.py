@@ -6,6 +6,7 @@ the part of `AbstractFetcherThread` by which a follower truncates after a leader
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -77,9 +78,6 @@ class LeaderEpochs:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"LeaderEpochs({self._entries})"
 
     @property
     def entries(self) -> npt.NDArray[np.void]:
@@ -175,14 +173,11 @@ def falling_epoch(batches: BatchTable, last: int, path: str) -> Finding | None:
 
 def epochs_of(segments: Iterable[Epochs]) -> Epochs:
     """Combine the leader epochs of segments to those of the partition; epochs that do not rise are left out."""
-    found: Epochs = []
-    for epochs in segments:
-        for epoch, start in epochs:
-            if not found or epoch > found[-1][0]:
-                while found and found[-1][1] >= start:
-                    found.pop()
-                found.append((epoch, start))
-    return found
+    found = LeaderEpochs()
+    for epoch, start in itertools.chain.from_iterable(segments):
+        if epoch > found.latest:
+            found.assign(epoch, start)
+    return list(found.entries.tolist())
 
 
 def merge(

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -105,15 +105,6 @@ def hash_order(producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.argsort(bucket, kind="stable")
 
 
-class Markers(NamedTuple):
-    """Content of the control records of some batches."""
-
-    control_type: npt.NDArray[np.int16]
-    """Type of the first record of each batch; -2 if there is none or it cannot be read."""
-    coordinator_epoch: npt.NDArray[np.int32]
-    """Coordinator epoch of a transaction marker; -1 if there is none."""
-
-
 def newest_snapshot(
     directory: Path,
     first: int,
@@ -148,19 +139,19 @@ def with_markers(
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
     control = np.flatnonzero(batches.is_control)
     if control.size:
-        markers = read_markers(window, batches, control, limits=limits)
-        batches.control_type[control] = markers.control_type
-        epochs[control] = markers.coordinator_epoch
+        batches.control_type[control], epochs[control] = read_markers(window, batches, control, limits=limits)
     return batches, epochs
 
 
 def read_markers(
     window: Window, batches: BatchTable, rows: npt.NDArray[np.int64], *, limits: Limits = DEFAULT_LIMITS
-) -> Markers:
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
     """Decode the control batches at `rows`, including compressed ones; the window must have its bytes.
 
-    Checksums are not compared. Key: ``i16 version | i16 type``; value: ``i16 version | i32 coordinatorEpoch``. Source:
-    ControlRecordType.parseTypeId, EndTransactionMarker.deserialize, Kafka 4.3.
+    Returns the type of the first record of each batch, -2 if there is none or it cannot be read, and the coordinator
+    epoch of a transaction marker, -1 if there is none. Checksums are not compared. Key: ``i16 version | i16 type``;
+    value: ``i16 version | i32 coordinatorEpoch``. Source: ControlRecordType.parseTypeId,
+    EndTransactionMarker.deserialize, Kafka 4.3.
     """
     kinds = np.full(rows.size, kf.NO_CONTROL_RECORD, np.int16)
     epochs = np.full(rows.size, kf.NO_EPOCH, np.int32)
@@ -184,7 +175,7 @@ def read_markers(
                 if value is not None and len(value) >= 6 and not value[0] & 0x80:
                     epochs[done + number] = int.from_bytes(value[2:6], "big", signed=True)
         done += decoded.n_batches + (decoded.error is not None)  # skip a batch that cannot be decoded
-    return Markers(kinds, epochs)
+    return kinds, epochs
 
 
 class ProducerState:
@@ -215,9 +206,6 @@ class ProducerState:
 
     def __len__(self) -> int:
         return len(self._row_of)
-
-    def __repr__(self) -> str:
-        return f"ProducerState({len(self)} producers, {len(self.transactions)} open transactions)"
 
     def epoch_and_sequence(self, producer_id: int) -> tuple[int, int] | None:
         """Epoch and last sequence of a producer, each -1 if it has none; None for an unknown producer."""

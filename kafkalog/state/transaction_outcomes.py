@@ -308,7 +308,7 @@ class OutcomeLearner:
         if not unread.size:
             return batches
         kinds = batches.control_type.copy()
-        kinds[unread] = read_markers(window, batches, unread, limits=self._limits).control_type
+        kinds[unread] = read_markers(window, batches, unread, limits=self._limits)[0]
         return replace(batches, control_type=kinds)
 
     def _possibly_lost_markers(

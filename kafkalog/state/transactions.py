@@ -178,9 +178,6 @@ class TransactionReplay:
         """Whether a producer has a transaction open."""
         return producer_id in self._open
 
-    def __repr__(self) -> str:
-        return f"TransactionReplay({len(self)} open, first unstable offset: {self.first_unstable_offset})"
-
     @property
     def first_open(self) -> OpenTransaction | None:
         """The open transaction that began first."""

@@ -7,7 +7,6 @@ epochs and the topic id.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.log.log_dir import is_directory
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.state.checkpoints import checkpoint_lines, java_fields, java_number, parse_topic_id, read_leader_epochs
+from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.location import list_directory
 from kafkalog.survey.startup_end import end_as_loaded
@@ -166,9 +165,6 @@ def _stem(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
-
-
 def epochs_problem(directory: Path) -> Finding | None:
     """Why a broker does not start with the leader epochs of a partition; None if it does. `recover` rewrites them.
 
@@ -199,26 +195,10 @@ def topic_id_problem(directory: Path) -> Finding | None:
 
     Source: PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.
     """
-    path = directory / kf.PARTITION_METADATA
-    if not path.exists():
-        return None
     try:
-        lines = checkpoint_lines(path)
+        read_topic_id(directory)
     except KafkalogError as error:
-        return _problem(path, error.detail)
-    values = []
-    for number in range(2):
-        words = java_fields(lines[number], _SEPARATOR) if number < len(lines) else []
-        if len(words) != 2:
-            return _problem(path, f"line {number + 1} has no name and value")
-        values.append(words[1])
-    version = java_number(values[0], 31)
-    if version is None or version < 0:
-        return _problem(path, f"version {values[0][:40]!r}")
-    try:
-        parse_topic_id(values[1])
-    except ValueError as error:
-        return _problem(path, str(error))
+        return _problem(directory / kf.PARTITION_METADATA, error.detail)
     return None
 
 

@@ -276,34 +276,27 @@ def quorum_state_problem(path: Path) -> str:
     number = int(version) if isinstance(version, (int, float)) and not isinstance(version, bool) else 0
     if number not in _QUORUM_FIELDS:
         return f"data_version {number} where 0 or 1 is expected"
-    for name, is_right in _QUORUM_FIELDS[number].items():
+    for name, kind in _QUORUM_FIELDS[number].items():
         if name not in state:
             return f"{name} is missing"
-        if not is_right(state[name]):
+        if not _is_right(state[name], kind):
             return f"{name} is {str(state[name])[:40]!r}"
     return ""
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+def _is_right(value: object, kind: type | int) -> bool:
+    """Whether a value is a text, a list of voters, or a number of so many bits without its sign."""
+    if kind is list and isinstance(value, list):
+        return all(isinstance(one, dict) and _is_right(one.get("voterId"), 31) for one in value)
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**kind) <= value < 2**kind
 
 
-def _is_long(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _are_voters(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and _is_int(one.get("voterId")) for one in value)
-
-
-_ANY_QUORUM: Final = {"leaderId": _is_int, "leaderEpoch": _is_int, "votedId": _is_int}
-_QUORUM_FIELDS: Final[dict[int, dict[str, Callable[[object], bool]]]] = {
-    0: {"clusterId": _is_text, **_ANY_QUORUM, "appliedOffset": _is_long, "currentVoters": _are_voters},
-    1: {**_ANY_QUORUM, "votedDirectoryId": _is_text},
+_ANY_QUORUM: Final = {"leaderId": 31, "leaderEpoch": 31, "votedId": 31}
+_QUORUM_FIELDS: Final[dict[int, dict[str, type | int]]] = {
+    0: {"clusterId": str, **_ANY_QUORUM, "appliedOffset": 63, "currentVoters": list},
+    1: {**_ANY_QUORUM, "votedDirectoryId": str},
 }
 """The fields of each version, all mandatory."""
 

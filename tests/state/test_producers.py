@@ -55,9 +55,7 @@ def feed(state, source, *, rows=2**20):
         table = window.batches
         control = np.flatnonzero(table.is_control)
         epochs = np.full(len(table), -1, np.int32)
-        markers = read_markers(window, table, control)
-        epochs[control] = markers.coordinator_epoch
-        table.control_type[control] = markers.control_type
+        table.control_type[control], epochs[control] = read_markers(window, table, control)
         for first in range(0, len(table), rows):
             part = slice(first, first + rows)
             ended.append(state.update(table[part], coordinator_epoch=epochs[part]))

@@ -83,7 +83,7 @@ def test_as_many_may_be_open_as_the_limit_says_at_the_same_time():
     replay.update(table_of(data(0, 1), data(1, 2)))
     replay.update(table_of(marker(2, 1, 0), data(3, 3)))
     assert len(replay) == 2
-    assert repr(replay) == "TransactionReplay(2 open, first unstable offset: 1)"
+    assert replay.first_unstable_offset == 1
     with pytest.raises(LimitExceededError, match="3 transactions are open, max_open_transactions is 2"):
         replay.update(table_of(data(4, 4)))
 

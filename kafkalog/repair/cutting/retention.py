@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.survey.startup_load import LoadPlan
@@ -73,7 +72,6 @@ def choose(
     cluster = Cluster(
         read_cluster_metadata(log_dir), None, None if options.config is None else read_properties_file(options.config)
     )
-    watermarks = _checkpoint(log_dir / kf.HIGH_WATERMARK_CHECKPOINT)
     found: dict[LoadPlan, int] = dict.fromkeys(plans, 0)
     candidates, kept = [], set()
     for plan in plans:
@@ -83,8 +81,7 @@ def choose(
             continue
         segments = plan.partition.segments
         newest = [max(newest_timestamps(one, one is segments[-1])) for one in segments]
-        key = plan.partition.topic_partition
-        most = _n_replicated(plan.partition, None if key is None else watermarks.get(key))
+        most = _n_replicated(plan.partition, plan.partition.high_watermark)
         if options.free is None:
             sizes = [one.size_in_bytes for one in segments]
             found[plan] = min(len(expiring(sizes, newest, config, now_ms)), most)
@@ -98,13 +95,6 @@ def choose(
         detail = f"nothing is deleted of topics that are internal, or whose cleanup.policy is compact: {names}{more}"
         note(Finding(Reason.LEFT_OUT, detail, path=str(log_dir), damage=False))
     return found
-
-
-def _checkpoint(path: Path) -> dict[kf.TopicPartition, int]:
-    try:
-        return read_offset_checkpoint(path) or {}
-    except KafkalogError:
-        return {}
 
 
 def _config(partition: Partition, cluster: Cluster, options: RetentionOptions) -> LogConfig:

@@ -240,7 +240,6 @@ class PartitionSalvage:
         """Write a segment."""
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
-        row.inode, row.modified_ns = source.identity.inode, source.identity.modified_ns
         for finding in wrong_epochs(plan):
             self._note(finding)
         sizes = lost.end - lost.start

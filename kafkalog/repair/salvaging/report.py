@@ -125,9 +125,6 @@ class SalvagedSegment:
     """Those kept that cannot be decoded. Each has a finding."""
     n_records_kept: int = 0
     """As the headers say. Compressed v0 and v1 messages count as one."""
-    inode: int = 0
-    modified_ns: int = 0
-    """Of the file that was read."""
 
 
 @dataclass(slots=True)
