@@ -147,8 +147,7 @@ def node_id_of(properties: Mapping[str, str]) -> str:
 
 
 def read_topic_id(directory: Pathish) -> str | None:
-    """Read the topic id from the `partition.metadata` of a partition directory, as a broker does; None without the
-    file.
+    """Read the topic id of a partition directory, as a broker does; None without a `partition.metadata`.
 
     Raises SidecarError if the file cannot be parsed, or has no valid topic id. Source:
     PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.

@@ -30,8 +30,7 @@ A single partition goes to DIR itself if its name is a partition name such as sa
 the disk cannot read, and leaves out the cluster's metadata log.
 
 A batch must have a valid checksum, and its offsets and leader epoch must agree with its neighbours. Copies, batches in
-a wrong place and batches inside a record's value are suspects; they go to quarantine, where 'kafkalog batches' lists
-them and 'kafkalog cat' prints their records. Kept, lost, suspect and padding
+a wrong place and batches inside a record's value are suspects; they go to quarantine. Kept, lost, suspect and padding
 bytes add up to the size of each segment. A batch with a valid checksum that no reader can decode is kept and reported.
 
 salvage prints the report. The exit code is 1 if something is lost.""",
