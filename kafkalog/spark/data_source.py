@@ -9,23 +9,20 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from kafkalog.spark import types
 from kafkalog.spark.source_options import parse_options
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
-
 
 _NO_TABLES: Final = (
     "Spark does not pass the options of a table to Python sources. Use a snapshot: CREATE TEMPORARY VIEW name USING"
@@ -34,16 +31,7 @@ _NO_TABLES: Final = (
 
 
 class KafkaLogSource(DataSource):
-    """``spark.read.format("kafkalog")`` and ``spark.readStream.format("kafkalog")``.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        See `kafkalog.spark.source_options`.
-    """
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.options = dict(options)
+    """``spark.read.format("kafkalog")``, ``spark.readStream`` and ``df.write``."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +48,7 @@ class KafkaLogSource(DataSource):
         from kafkalog.spark.offsets import open_paths
         from kafkalog.spark.reader import record_batches
 
-        return options.decode.schema(options.columns, open_paths(options.paths), record_batches(options))
+        return options.decode.schema(options.columns, open_paths(options.paths), partial(record_batches, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

@@ -24,12 +24,12 @@ from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.table_types import stored_type
 from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import field_column, field_path
-from kafkalog.scanning.conditions.filter_text import parse_condition, parse_filter
+from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
 from kafkalog.spark.options import Options, parse_json
-from kafkalog.values.conditions import Groups, split_filters
+from kafkalog.values.conditions import Groups, Split, split_filters
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.formats.json_schema import nullable_type, schema_type
 from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
@@ -49,6 +49,7 @@ _TIMESTAMP_TYPE: Final = re.compile(r"\A\s*timestampType\b", re.IGNORECASE)
 """Spark's name of the column."""
 _LEARNED: Final = "kafkalog.type"
 """In the metadata of a column: its Arrow type that was learned; empty if values of some fields are JSON text."""
+_FILTERS: Final = '["key starts_with order-", "timestamp >= 2026-11-21T08:00Z"]'
 _JSON_TYPES: Final = (pt.is_boolean, pt.is_string, pt.is_floating, pt.is_signed_integer)
 
 
@@ -85,14 +86,10 @@ class Decode:
         return StructType(fields)
 
     def decoding(self, schema: StructType, log_dir: LogDir, batches: Batches | None) -> tuple[Decoding, pa.Schema]:
-        """Return what decodes the columns of a schema, which the source or the user made, and its types in Arrow.
+        """Return what decodes the columns of a schema, of the source or the user, and its types in Arrow.
 
-        Without `batches` nothing is read to learn types.
-
-        Raises
-        ------
-        ValueError
-            A column is of another type, or its type has to be learned.
+        Without `batches` nothing is read to learn types. Raises ValueError for a column of another type, and for a type
+        that would have to be learned.
         """
         kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in schema if one.name in self.formats}
         flat = [
@@ -104,7 +101,8 @@ class Decode:
         learned = {one.name: one.metadata[_LEARNED] for one in schema if _LEARNED in one.metadata}
         given = kinds.keys() - decoding.typed - self.declared.keys() - learned.keys()
         declared = {**self.declared, **{name: kinds[name] for name in given}}
-        decoding.declare({name: self._decoded_type(name, kind) for name, kind in declared.items()})
+        is_json = {name: one.format in JSON for name, one in self.formats.items()}
+        decoding.declare({name: json_type(kind) if is_json[name] else kind for name, kind in declared.items()})
         decoding.declare({name: _from_text(text) for name, text in learned.items() if text})
         if batches is None and not decoding.has_types:
             raise ValueError(
@@ -135,9 +133,6 @@ class Decode:
         top = name.partition(".")[0]
         return top if top in self.formats else name
 
-    def _decoded_type(self, name: str, kind: pa.DataType) -> pa.DataType:
-        return json_type(kind) if self.formats[name].format in JSON else kind
-
 
 def learn(decoding: Decoding, batches: Batches) -> None:
     """Read records for the types of values, unless these are known."""
@@ -148,13 +143,7 @@ def learn(decoding: Decoding, batches: Batches) -> None:
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which JSON values are decoded that become values of a type.
-
-    Raises
-    ------
-    ValueError
-        JSON has no such values.
-    """
+    """Return the type in which JSON values are decoded that become values of a type; ValueError if JSON has none."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(one.name, json_type(one.type)) for one in kind])
     if pt.is_list(kind):
@@ -207,13 +196,7 @@ def _check_fields(name: str, kind: pa.DataType, whole: pa.DataType) -> None:
 
 
 def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
-    """Return what is to be decoded, and the filters on what is not.
-
-    Raises
-    ------
-    ValueError
-        An option is invalid, or needs another one.
-    """
+    """Return what is to be decoded, and the filters on what is not."""
     is_framed = given.flag("framed", default=True)
     wanted: dict[str, Any] = {}
     declared: dict[str, pa.DataType] = {}
@@ -231,15 +214,13 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
     formats = parse_decode(wanted)
+    filters = _split(given.get("filters"), formats)
     if not formats:
-        for name in ("schemas", "schemaContext"):
-            if name.lower() in given:
-                raise ValueError(f"{name} is for decoding: give the option valueFormat or keyFormat")
-        return None, _filters(given.get("filters"), ())
-    parsed, after = _filters(given.get("filters"), formats), None
-    if parsed is not None:
-        parsed, after = split_filters(parsed, formats, parse_filter)
-    return Decode(formats, given.get("schemas"), after, declared, given.get("schemacontext")), parsed
+        if needless := next((name for name in ("schemas", "schemaContext") if name.lower() in given), None):
+            raise ValueError(f"{needless} is for decoding: give the option valueFormat or keyFormat")
+        return None, filters.before
+    schemas, context = given.get("schemas"), given.get("schemacontext")
+    return Decode(formats, schemas, filters.after, declared, context), filters.before
 
 
 def _json_schema(text: str) -> pa.DataType:
@@ -256,30 +237,23 @@ def _json_schema(text: str) -> pa.DataType:
     return kind
 
 
-def _filters(text: str | None, decoded: Collection[str]) -> Any:
-    """Parse filters: a condition as text, or JSON with conditions of which all must hold, or lists of alternatives."""
+def _split(text: str | None, formats: Collection[str]) -> Split:
+    """Parse filters: text, or a JSON list of texts of which all must hold, or a list of such lists."""
     if text is None:
-        return None
-    example = '["key starts_with order-", "timestamp >= 2026-11-21T08:00Z"]'
-    groups: list[Any] = [[text]]
+        return Split(None, None)
+    given: Any = [text]
     if text.lstrip().startswith(("[", "{")):
-        groups = parse_json(text, example, lambda value: isinstance(value, list) and bool(value))
-        if all(isinstance(item, str) for item in groups):
-            groups = [groups]
-    if not all(isinstance(group, list) and group and all(isinstance(one, str) for one in group) for group in groups):
-        raise ValueError(f"Expected e.g. {example}, got {text}")
-    filters = [
-        [parse_condition(_TIMESTAMP_TYPE.sub("timestamp_type", term, count=1)) for term in group] for group in groups
-    ]
-    if not decoded:
-        try:
-            parse_filters(filters)
-        except TypeError as error:
-            raise ValueError(f"filters: {error}") from error
-    return filters
+        given = parse_json(text, _FILTERS, lambda value: isinstance(value, list) and bool(value))
+    try:
+        found = split_filters(given, formats, lambda one: parse_filter(_TIMESTAMP_TYPE.sub("timestamp_type", one)))
+        if not formats:
+            parse_filters(found.before or [])
+    except TypeError as error:
+        raise ValueError(f"Expected e.g. {_FILTERS}, got {text}") from error
+    return found
 
 
-_TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|[<>,:])")
+_TOKEN: Final = re.compile(r"`(?:[^`]|``)+`|\w+|\S")
 _TYPES: Final = {
     "boolean": pa.bool_(),
     **dict.fromkeys(("tinyint", "byte"), pa.int8()),
@@ -293,12 +267,9 @@ _TYPES: Final = {
 
 
 def parse_ddl(text: str) -> pa.DataType:
-    """Parse the fields of a struct, or a single type, into an Arrow type.
+    """Parse the fields of a struct, or a single type, into an Arrow type; PySpark's own parser needs a session.
 
-    Raises
-    ------
-    ValueError
-        The text is no DDL, or has a type that JSON has not.
+    Raises ValueError for a text that is no DDL, or has a type that JSON has not.
 
     Examples
     --------
@@ -306,61 +277,37 @@ def parse_ddl(text: str) -> pa.DataType:
     >>> str(parse_ddl("a bigint, b array<struct<c:string>>"))
     'struct<a: int64, b: list<item: struct<c: string>>>'
     """
-    tokens: list[str] = []
-    at = 0
-    while at < len(text.rstrip()):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise ValueError(f"{text!r} is not a schema: wrong at {text[at:]!r}. {_EXPECTED}")
-        tokens.append(match[1])
-        at = match.end()
-    parser = _Parser(text, tokens)
-    kind = parser.type() if tokens[1:2] == ["<"] or len(tokens) == 1 else pa.struct(parser.fields(""))
-    parser.expect("")
-    return kind
+    tokens: list[str] = [*_TOKEN.findall(text), ""]
 
+    def take(is_right: bool) -> str:
+        if not is_right:
+            raise ValueError(
+                f"{text!r} is not a schema: wrong at {tokens[0] or 'its end'!r}. Write it as in a bigint,"
+                " b struct<c:string>, d array<double>; or use a JSON Schema or its path. JSON has the types boolean,"
+                " bigint and smaller, float, double, string, struct and array: read others as string, and cast them"
+            )
+        return tokens.pop(0)
 
-_EXPECTED: Final = (
-    "Write it as in a bigint, b struct<c:string>, d array<double>; or use a JSON Schema or its path. JSON has the types"
-    " boolean, bigint and smaller, float, double, string, struct and array: read others as string, and cast them"
-)
-
-
-class _Parser:
-    def __init__(self, text: str, tokens: list[str]) -> None:
-        self._text, self._tokens = text, tokens
-
-    def fields(self, stop: str) -> list[pa.Field]:
-        found = []
-        while True:
-            name = self._next()
-            if not name or name in "<>,:":
-                self._fail(name)
-            if self._tokens[:1] == [":"]:
-                self._next()
-            found.append(pa.field(name[1:-1].replace("``", "`") if name[0] == "`" else name, self.type()))
-            if (self._tokens[0] if self._tokens else "") == stop:
-                return found
-            self.expect(",")
-
-    def type(self) -> pa.DataType:
-        name = self._next().lower()
-        if name not in ("struct", "array"):
-            if name not in _TYPES:
-                self._fail(name)
+    def whole_type() -> pa.DataType:
+        name = take(tokens[0].lower() in (*_TYPES, "struct", "array")).lower()
+        if name in _TYPES:
             return _TYPES[name]
-        self.expect("<")
-        kind = pa.struct(self.fields(">")) if name == "struct" else pa.list_(self.type())
-        self.expect(">")
+        take(tokens[0] == "<")
+        kind = struct() if name == "struct" else pa.list_(whole_type())
+        take(tokens[0] == ">")
         return kind
 
-    def expect(self, token: str) -> None:
-        found = self._next()
-        if found != token:
-            self._fail(found)
+    def struct() -> pa.StructType:
+        fields: list[pa.Field] = []
+        while not fields or tokens[0] == ",":
+            if fields:
+                take(True)
+            name = take(re.fullmatch(r"`.+`|\w+", tokens[0], re.DOTALL) is not None)
+            if tokens[0] == ":":
+                take(True)
+            fields.append(pa.field(name[1:-1].replace("``", "`") if name[0] == "`" else name, whole_type()))
+        return pa.struct(fields)
 
-    def _next(self) -> str:
-        return self._tokens.pop(0) if self._tokens else ""
-
-    def _fail(self, token: str) -> None:
-        raise ValueError(f"{self._text!r} is not a schema: wrong at {token or 'its end'!r}. {_EXPECTED}")
+    kind = whole_type() if tokens[1:2] in ([""], ["<"]) else struct()
+    take(not tokens[0])
+    return kind

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
@@ -10,21 +11,15 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
-from kafkalog.parsing import TopicPatterns, parse_milliseconds
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
-
-DATA_LOSS = (
-    "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by"
-    " Kafka or the topic may have been deleted before all the data in the topic was processed. If you don't want your"
-    " query to fail on such cases, set the source option failOnDataLoss to false. Reason: "
-)
 
 
 class DataLossError(RuntimeError):
     """Requested records do not exist any more, and `failOnDataLoss` is true."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(DATA_LOSS + reason)
+        super().__init__(f"records are gone: {reason} Set failOnDataLoss to false to read the others.")
 
 
 def open_paths(paths: tuple[str, ...]) -> LogDir:
@@ -34,17 +29,9 @@ def open_paths(paths: tuple[str, ...]) -> LogDir:
 
 
 def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicPartition]:
-    """Return the existing partitions that the options select, in the order of the log dir.
-
-    Raises
-    ------
-    ValueError
-        A topic or partition that the options name does not exist.
-    """
+    """Return the existing partitions that the options select; ValueError if one that they name does not exist."""
     found = [key for key in log_dir if options.topics.wants(key)]
     named = options.topics
-    # a pattern that matches nothing is a mistake, and an empty result would hide it
-    TopicPatterns(named.patterns).check(log_dir.topics)
     missing: list[str] = []
     if named.assigned is not None:
         missing = [str(key) for key in sorted(named.assigned) if key not in log_dir]
@@ -61,18 +48,12 @@ Offsets = dict[kf.TopicPartition, int]
 
 
 def resolve(log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceOptions) -> tuple[Offsets, Offsets]:
-    """Return the first offsets of a batch query, and those after its last.
+    """Return the first offsets of a batch query, and those after its last, where the options set any.
 
-    A partition without a first one begins at its log start offset, one without a last one ends where its files do.
-
-    Raises
-    ------
-    ValueError
-        The options name other partitions than those that are read, or an end before the start.
-    DataLossError
-        A start is below the log start offset, or an end is past the log end offset.
+    Raises ValueError if the options name other partitions than those that are read, or an end before the start;
+    DataLossError if a start is below the log start offset, or an end past the log end offset.
     """
-    start = starting_offsets(log_dir, keys, options)
+    start = starting_offsets(log_dir, keys, options, lambda key: log_dir[key].log_end_offset)
     end: dict[kf.TopicPartition, int] = {}
     for key, asked in _asked(options.ending, log_dir, keys, "ending").items():
         if options.ending.timestamps is None:
@@ -86,36 +67,36 @@ def resolve(log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceO
 
 
 def starting_offsets(
-    log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceOptions
-) -> dict[kf.TopicPartition, int]:
+    log_dir: LogDir,
+    keys: Sequence[kf.TopicPartition],
+    options: SourceOptions,
+    end_of: Callable[[Any], int],
+) -> Offsets:
     """Return the start offsets of the partitions that do not begin at the log start offset."""
-    start: dict[kf.TopicPartition, int] = {}
+    start: Offsets = {}
     for key, asked in _asked(options.starting, log_dir, keys, "starting").items():
-        partition = log_dir[key]
         if options.starting.timestamps is None:
             if asked != EARLIEST:
-                start[key] = partition.log_end_offset if asked == LATEST else asked
+                start[key] = end_of(key) if asked == LATEST else asked
             continue
-        offset = _first_since(partition, asked, options)
-        if offset < 0:
-            if not options.latest_without_match:
-                raise ValueError(f"No offset matched from request of topic-partition {key} and timestamp {asked}.")
-            # Spark's Kafka source begins at the end then, with startingOffsetsByTimestampStrategy=latest
-            offset = partition.log_end_offset
-        start[key] = offset
+        offset = _first_since(log_dir[key], asked, options)
+        if offset < 0 and not options.latest_without_match:
+            raise ValueError(f"No offset matched from request of topic-partition {key} and timestamp {asked}.")
+        # Spark's Kafka source begins at the end then, with startingOffsetsByTimestampStrategy=latest
+        start[key] = offset if offset >= 0 else end_of(key)
     return start
 
 
 def _first_since(partition: Partition, timestamp: int, options: SourceOptions) -> int:
     """Return the offset of the first record at or after a time; -1 if there is none."""
-    return int(partition.list_offsets.answer(timestamp, use_time_index=options.use_time_index)["offset"])
+    return int(partition.list_offsets.answer(timestamp, use_time_index=options.reading["use_time_index"])["offset"])
 
 
 def _asked(
     bound: Bound, log_dir: LogDir, keys: Sequence[kf.TopicPartition], position: str
 ) -> dict[kf.TopicPartition, int]:
     """Return the offsets or timestamps of the partitions for which there are any."""
-    values = bound.offsets if bound.timestamps is None else bound.timestamps
+    values = bound.values
     if isinstance(values, str):
         values = parse_milliseconds(
             f"{position}Timestamp", values, end_ms=lambda: latest_of(log_dir[one] for one in keys)

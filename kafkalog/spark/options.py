@@ -15,7 +15,6 @@ from kafkalog.text import near
 
 _OF_BROKERS: Final = ("groupidprefix", "bootstrap.servers", "acks", "transactional.id", "linger.ms")
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Options(dict[str, str]):
@@ -41,9 +40,9 @@ class Options(dict[str, str]):
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false."""
-        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+        return bool(self.choice(name, ("true", "false"), str(default).lower()) == "true")
 
-    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+    def choice(self, name: str, choices: Sequence[str], default: str) -> Any:
         """One of some words, in lower case."""
         value = self.get(name.lower(), default).lower()
         if value not in choices:
@@ -66,14 +65,6 @@ class Options(dict[str, str]):
         if match is None or not int(match[1]):
             raise ValueError(f"{name} must be a number of bytes, such as 67108864 or 64m, not {text!r}")
         return int(match[1]) * _UNITS[match[2]]
-
-    def seconds(self, name: str, default: str) -> float:
-        """A time, such as 15m."""
-        text = self.get(name.lower(), default)
-        match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip().lower())
-        if match is None:
-            raise ValueError(f"{name} must be a time, such as 15m, not {text!r}")
-        return int(match[1]) * _SECONDS[match[2] or "s"]
 
     def names(self, name: str) -> list[str] | None:
         """A list of words with commas between, if there is one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,13 @@ from kafkalog.errors import CorruptionWarning, Finding, Reason
 from kafkalog.interchange.table_types import Lost, lost_findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
+from kafkalog.read_methods import RecordOptions
 from kafkalog.scanning.planning import Plan, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.decoded import wrong_type
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
-from kafkalog.spark.runner import check_files, check_log_dirs, piece_of
+from kafkalog.spark.runner import check_files, check_log_dirs, files_of_task, pieces_of
 from kafkalog.spark.source_options import SourceOptions
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
@@ -34,15 +36,7 @@ _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED
 class TaskReader:
     """Reads tasks on an executor; the base class of the readers of batch and streaming queries.
 
-    Parameters
-    ----------
-    schema : pyspark.sql.types.StructType
-        The schema of the source, or columns of it that the user chose.
-
-    Raises
-    ------
-    ValueError
-        The schema has a column that the source does not have, or that has another type there.
+    The schema is that of the source, or columns of it that the user chose: others are a ValueError.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType, *, learns: bool = True) -> None:
@@ -53,13 +47,9 @@ class TaskReader:
         self._columns: Sequence[str] = types.record_columns(columns)
         if decode is not None:
             # on the driver: executors get what was learned, so that all tasks have the same types
-            spelled = StructType(
-                [
-                    StructField(name, field.dataType, field.nullable, field.metadata)
-                    for field, name in zip(schema, columns, strict=True)
-                ]
-            )
-            batches = record_batches(options) if learns else None
+            named = zip(schema, columns, strict=True)
+            spelled = StructType([StructField(name, one.dataType, one.nullable, one.metadata) for one, name in named])
+            batches = partial(record_batches, options) if learns else None
             self._decoding, kinds = decode.decoding(spelled, open_paths(options.paths), batches)
             self._columns = self._decoding.record_columns
         else:
@@ -68,8 +58,8 @@ class TaskReader:
                 if (theirs := field.dataType.simpleString()) != own.dataType.simpleString():
                     raise ValueError(wrong_type(field.name, own.dataType.simpleString(), theirs))
         # names as the user's schema spells them: Spark compares them, and is case-insensitive
-        fields = zip(schema, kinds, strict=True)
-        self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
+        typed = zip(schema, kinds, strict=True)
+        self._schema = pa.schema([pa.field(field.name, one.type, nullable=field.nullable) for field, one in typed])
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Yield the records of a task; for an empty plan Spark calls this once without a task."""
@@ -78,7 +68,7 @@ class TaskReader:
     def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
         if self._options.fail_on_data_loss:
-            check_files(piece_of(task).files)
+            check_files(files_of_task(task))
         else:
             check_log_dirs(task)
         decoding, lost = self._decoding, Lost()
@@ -102,11 +92,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks of the query, of about `taskBytes` each."""
-        made = _planned(self._options)
-        for finding in made.findings:
-            if finding.damage:
-                warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
-        return [InputPartition(task) for task in made.tasks]
+        return [InputPartition(piece.value) for piece in pieces_of(_planned(self._options))]
 
 
 def _planned(options: SourceOptions) -> Plan:
@@ -129,13 +115,9 @@ def plan_tasks(
         topic_partitions=keys,
         start_offset=start,
         end_offset=end,
-        isolation_level=options.isolation_level,
-        on_corruption=options.on_corruption,
-        task_bytes=options.task_bytes,
-        min_tasks=options.min_partitions,
-        max_records=options.max_records_per_partition,
         outcomes=outcomes,
-        **plan_limits({"filters": options.filters, "latest": options.latest, "check_crcs": options.check_crcs}),
+        **options.planning,
+        **plan_limits(options.reading),
     )
 
 
@@ -146,23 +128,12 @@ def _records(
     report: Callable[[Finding], object] = lambda finding: None,
 ) -> Iterator[pa.RecordBatch]:
     """Record batches of a task, before they are decoded."""
-    return read_task(
-        task,
-        report=report,
-        on_data_loss="raise" if options.fail_on_data_loss else "skip",
-        columns=columns,
-        filters=options.filters,
-        check_crcs=options.check_crcs,
-        use_time_index=options.use_time_index,
-        latest=options.latest,
-    )
+    reading: RecordOptions = {**options.reading, "columns": columns}
+    on_data_loss = "raise" if options.fail_on_data_loss else "skip"
+    return read_task(task, report=report, on_data_loss=on_data_loss, **reading)
 
 
-def record_batches(options: SourceOptions) -> Callable[[Sequence[str]], Iterator[pa.RecordBatch]]:
-    """Return what reads columns of all records of a batch query, on the driver."""
-
-    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for task in _planned(options).tasks:
-            yield from _records(options, task, columns)
-
-    return batches
+def record_batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read columns of all records of a batch query, on the driver."""
+    for task in _planned(options).tasks:
+        yield from _records(options, task, columns)

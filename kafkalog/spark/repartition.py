@@ -21,7 +21,6 @@ def prepare(
     topic: str | None = None,
     order_by: Sequence[str | Column] | str | None = None,
     preserve_offsets: bool = False,
-    num_tasks: int | None = None,
 ) -> DataFrame:
     """Bring the records of each partition into one task, in order.
 
@@ -41,14 +40,12 @@ def prepare(
         such a column. Records with equal values may come in any order.
     preserve_offsets : bool
         Whether the sink's option `preserveOffsets` will be set.
-    num_tasks : int, optional
-        Default: `num_partitions`, or the session's `spark.sql.shuffle.partitions`. With fewer tasks than partitions a
-        task has several whole partitions.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each of its tasks has one partition of a topic, or several whole ones.
+        Each of its tasks has one partition of a topic, or several whole ones. There are `num_partitions` tasks, or
+        `spark.sql.shuffle.partitions`.
 
     Raises
     ------
@@ -77,9 +74,7 @@ def prepare(
     if num_partitions is not None:
         df = df.withColumn("partition", _partition(num_partitions, names))
         names.add("partition")
-    session = df.sparkSession
-    if num_tasks is None:
-        num_tasks = num_partitions or int(str(session.conf.get("spark.sql.shuffle.partitions")))
+    num_tasks = num_partitions or int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     # partitions of several topics may share a task; each is whole, as topic and partition alone determine the task
     task: Any = sf.col("partition").cast("long")
     if "topic" in names and topic is None:
@@ -109,15 +104,12 @@ def _partition(num_partitions: int, names: set[str]) -> Any:
         return partitions_of(keys, num_partitions)
 
     wrap: Any = arrow_udf  # its type hints do not cover plain arrays
-    made = wrap(of_key, "int")(sf.col("key"))
-    return sf.when(sf.col("key").isNull(), spread).otherwise(made)
+    return sf.when(sf.col("key").isNull(), spread).otherwise(wrap(of_key, "int")(sf.col("key")))
 
 
 def partitions_of(keys: pa.Array, num_partitions: int) -> pa.Array:
     """Return the partitions that Kafka's default partitioner chooses for keys; the result for a null key is arbitrary.
 
-    Notes
-    -----
     Source: BuiltInPartitioner.partitionForKey, Kafka 4.3.
     """
     return pa.array((hash_keys(binary_column(keys)) & 0x7FFFFFFF) % num_partitions, pa.int32())

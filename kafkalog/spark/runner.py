@@ -4,7 +4,7 @@ The driver plans pieces by bytes, and neighbours share a task. A task first open
 what it cannot see fails the job, since a function would report it as damage.
 
 A task writes into a directory of its own, in the hidden directory of the job. The driver moves the files of the
-attempts that it has heard of; those of killed and repeated attempts are removed with the directory.
+attempts whose results it has; those of killed and repeated attempts are removed with the directory.
 
 Findings become rows of a DataFrame. A task that makes no such rows warns of them: Spark has no other channel.
 """
@@ -15,7 +15,6 @@ import contextlib
 import functools
 import os
 import pickle
-import re
 import secrets
 import socket
 import warnings
@@ -27,32 +26,21 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from kafkalog import errors
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, KafkalogError, ReadError, Reason, WriteError
 from kafkalog.log.log_dir import LogDir, located
-from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.scanning.planning import Plan, ReadTask
-from kafkalog.storage.atomic import STAGED_SUFFIX, remove_tree, writing
+from kafkalog.storage.atomic import remove_tree, writing
 from kafkalog.storage.location import is_url
-from kafkalog.storage.staging import StagedDirectory
-from kafkalog.writing.job_directories import create_job, is_dead, remove_job, this_owner
+from kafkalog.storage.staging import Stage, StagedDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASKS: Final = pa.schema([("number", pa.int32()), ("task", pa.binary())])
 _RESULTS: Final = pa.schema([("number", pa.int32()), ("data", pa.binary()), ("error", pa.binary())])
-_RAISED: Final = re.compile(r"^(?:\S*\.)?kafkalog\.errors\.(?P<name>\w+): (?P<text>.*)$", re.MULTILINE)
-_FAILED: Final = re.compile(r"SparkException: (.+)$", re.MULTILINE)
-_NOT_SHIPPED: Final = re.compile(r"^ImportError: (.* cannot import .*)$", re.MULTILINE)
-# the text of a KafkalogError, which is all of it that reaches the driver
-_TEXT: Final = re.compile(
-    r"(?P<path>.*?)(?:@(?P<position>\d+))?(?: base_offset=(?P<base_offset>-?\d+))?"
-    r": (?P<reason>[a-z0-9_]+)(?:: (?P<detail>.*))?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +61,9 @@ def run(
     *,
     task_bytes: int = 0,
 ) -> DataFrame:
-    """Return what a function yields for pieces, as a lazy DataFrame.
+    """Return the record batches that a function yields on executors, as a lazy DataFrame.
 
-    Parameters
-    ----------
-    function : callable
-        Runs on executors; yields record batches of the schema.
-    task_bytes : int
-        Neighbours of together at most this many bytes share a task; by default each piece has one.
+    Neighbours of together at most `task_bytes` share a task; by default each piece has one.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -117,10 +100,7 @@ def results(
 ) -> list[Any]:
     """Run a function for pieces now, and return its results in the order of the pieces.
 
-    Raises
-    ------
-    KafkalogError
-        The first one of a task. Others are not waited for, and no task runs again.
+    Raises the first KafkalogError of a task; no task runs again for it. Any other error is Spark's.
     """
 
     def work(numbered: tuple[int, Piece]) -> Iterator[pa.RecordBatch]:
@@ -135,8 +115,7 @@ def results(
         yield pa.RecordBatch.from_pylist([row], _RESULTS)
 
     numbered = [Piece(one, one[1].n_bytes) for one in enumerate(pieces)]
-    with raised_errors():
-        found = run(spark, numbered, work, _RESULTS, task_bytes=task_bytes).toArrow().sort_by("number")
+    found = run(spark, numbered, work, _RESULTS, task_bytes=task_bytes).toArrow().sort_by("number")
     for error in found["error"].drop_null()[:1]:
         raise pickle.loads(error.as_py())
     return [pickle.loads(data.as_py()) for data in found["data"]]
@@ -148,10 +127,7 @@ def frame_of(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: pa.
 
 
 def shipped(value: Any) -> Callable[[], Any]:
-    """Return a function that returns a value on an executor; it explains what is missing there.
-
-    The function itself needs no module, not even this one.
-    """
+    """Return a function that returns a value on an executor, and needs no module; it explains what is missing there."""
     from pyspark import cloudpickle
 
     dumps: Any = cloudpickle.dumps  # has no type hints
@@ -165,25 +141,19 @@ def shipped(value: Any) -> Callable[[], Any]:
             return pickle.loads(data)
         except ImportError as error:
             name = (error.name or str(error)).partition(".")[0]
-            how = (
-                "install it on every node, or ship a packed environment (--archives env.tar.gz#env) and set"
-                " PYSPARK_PYTHON=env/bin/python"
-                if name in ("kafkalog", "pyarrow", "numpy")
-                else f"ship it with spark.addArtifacts('{name}.py', pyfile=True) or spark.sparkContext.addPyFile"
-            )
+            how = f"ship it with spark.addArtifacts('{name}.py', pyfile=True) or spark.sparkContext.addPyFile"
+            if name in ("kafkalog", "pyarrow", "numpy"):
+                how = (
+                    "install it on every node, or ship a packed environment (--archives env.tar.gz#env) and set"
+                    " PYSPARK_PYTHON=env/bin/python"
+                )
             raise ImportError(f"{socket.gethostname()} cannot import {name!r} ({error}): {how}") from None
 
     return load
 
 
 def check_files(paths: Iterable[str]) -> None:
-    """Open files that the driver has listed.
-
-    Raises
-    ------
-    ReadError
-        This machine cannot; it is no finding about the log.
-    """
+    """Open files that the driver has listed; a file that this machine cannot open is a ReadError, not a finding."""
     for path in paths:
         if is_url(path):
             continue  # reading it tells
@@ -195,12 +165,9 @@ def check_files(paths: Iterable[str]) -> None:
 
 
 def check_log_dirs(task: ReadTask) -> None:
-    """Check that a task sees log dirs, where a broker may have deleted partitions or segments.
+    """Raise ReadError for a log dir that this machine does not have; an empty mount point is none.
 
-    Raises
-    ------
-    ReadError
-        This machine does not have one; an empty mount point is none.
+    For tasks whose partitions or segments a broker may have deleted.
     """
     for root in sorted({os.path.dirname(part.path) for part in task.parts if not is_url(part.path)}):
         check_files([root])
@@ -218,57 +185,58 @@ def _unseen(path: str, why: str) -> ReadError:
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
 
-def files_of(one: Partition | Segment) -> tuple[str, ...]:
-    """The files that a task of a segment or a partition must be able to open, as far as the driver can."""
+def piece_of(one: Partition | Segment, *more: Any) -> Piece:
+    """The piece of a partition or segment; its task must be able to open the files that the driver can open."""
     segments = [one] if isinstance(one, Segment) else one.segments
     found = tuple(str(segment.path) for segment in segments if segment.error is None)
-    return found or (str(one.path if isinstance(one, Partition) else one.path.parent),)
+    found = found or (str(one.path if isinstance(one, Partition) else one.path.parent),)
+    return Piece((one, *more), one.size_in_bytes, found)
 
 
-def piece_of(task: ReadTask) -> Piece:
-    """The piece of a planned task."""
-    files = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
-    return Piece(task, task.n_bytes, tuple(files))
+def files_of_task(task: ReadTask) -> tuple[str, ...]:
+    """The files that a planned task must be able to open."""
+    return tuple(f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments)
+
+
+def pieces_of(planned: Plan) -> list[Piece]:
+    """The pieces of a plan; warns of damage that was found while planning."""
+    for finding in planned.findings:
+        if finding.damage:
+            warnings.warn(str(finding), CorruptionWarning, stacklevel=3)
+    return [Piece(task, task.n_bytes, files_of_task(task)) for task in planned.tasks]
 
 
 def absolute(path: Any) -> Any:
-    """Return paths, or what `kafkalog.open` returned, with absolute local paths: executors run elsewhere.
+    """Return paths, or those of what `kafkalog.open` returned, with absolute local paths: executors run elsewhere.
 
     A URL becomes a `Location`, which executors open with the credentials that they have.
     """
-    if isinstance(path, LogDir):
-        paths = [str(one) if is_url(one) else os.path.abspath(one) for one in path.paths]
-        return path if paths == [str(one) for one in path.paths] else LogDir(paths, limits=path.limits)
-    if isinstance(path, (Partition, Segment)):
-        return path if path.path.is_absolute() else open_path(path.path.absolute(), limits=path.limits)
-    if isinstance(path, (str, os.PathLike)):
-        scheme, found, rest = os.fspath(path).partition(":")
-        if found and scheme == "file":
-            path = "/" + unquote(rest).lstrip("/")
-        return located(path) if is_url(path) else os.path.abspath(path)
-    return [absolute(one) for one in path]
+    if isinstance(path, (LogDir, Partition, Segment)):
+        path = path.paths if isinstance(path, LogDir) else path.path
+    if not isinstance(path, (str, os.PathLike)):
+        return [absolute(one) for one in path]
+    scheme, found, rest = os.fspath(path).partition(":")
+    if found and scheme == "file":
+        path = "/" + unquote(rest).lstrip("/")
+    return located(path) if is_url(path) else os.path.abspath(path)
 
 
 @contextlib.contextmanager
 def job_directory(directory: Path, name: str) -> Iterator[Path]:
-    """Make the hidden directory of a job, shared with the executors; it is removed when the block ends."""
-    for old in directory.glob(f".{name}.job-*{STAGED_SUFFIX}"):
-        if is_dead(old):
-            remove_job(old)
-    path = directory / f".{name}.job-{secrets.token_hex(16)}{STAGED_SUFFIX}"
-    create_job(path, this_owner(os.getpid()))
-    try:
-        yield path
-    finally:
-        remove_job(path)
+    """Make the hidden directory of a job, shared with the executors; it is removed when the block ends.
+
+    This process holds a lock on it. The next job of the same name removes a directory without one.
+    """
+    target = directory / f"{name}.kafkalog-job"  # which is never made
+    with Stage(target, overwrite=False, stage_in=None, is_directory=True) as stage:
+        yield stage.path
 
 
 def make_task_directory(job: Path) -> Path:
     """Make a directory for one attempt of a task: Spark may run a task again, or twice at the same time."""
     path = job / f"task-{secrets.token_hex(8)}"
     try:
-        # the files in it are unpickled: nobody else may write them
-        os.mkdir(path, 0o755)
+        path.mkdir()
     except OSError as error:
         detail = (
             f"{socket.gethostname()} cannot write there ({error.strerror}), but the driver could: driver and"
@@ -293,59 +261,12 @@ def task_directory(job: Path) -> Iterator[StagedDirectory]:
 
 
 def publish(staged: StagedDirectory, files: Iterable[tuple[str, str]]) -> None:
-    """Move files of tasks into the output of a job.
-
-    Parameters
-    ----------
-    files : iterable of (str, str)
-        Paths of files, and their names in the output.
-    """
+    """Move files of tasks into the output of a job: pairs of their paths, and their names in the output."""
     with writing(staged.target):
         for path, name in files:
             target = staged.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(path, target)
-
-
-@contextlib.contextmanager
-def raised_errors() -> Iterator[None]:
-    """Raise an executor's error on the driver.
-
-    Raises
-    ------
-    KafkalogError
-        The error of the executor, or `ReadError` for any other failure of Spark.
-    ImportError
-        An executor lacks a module; the message explains how to ship it.
-    ValueError
-        Spark cannot parse or resolve the query.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
-    try:
-        yield
-    except (AnalysisException, ParseException) as error:
-        raise ValueError(str(error).strip().partition("\n")[0]) from error
-    except (PySparkException, Py4JError) as error:
-        missing = _NOT_SHIPPED.findall(str(error))
-        if missing:
-            raise ImportError(missing[-1]) from error
-        raise error_of(str(error)) from error
-
-
-def error_of(text: str) -> KafkalogError:
-    """Return the error at the end of an executor's traceback; `ReadError` if it is not one of kafkalog's."""
-    for name, message in _RAISED.findall(text)[-1:]:
-        kind: Any = getattr(errors, name, errors.KafkalogError)
-        match = _TEXT.fullmatch(message)
-        if match is not None and issubclass(kind, errors.KafkalogError):
-            numbers = {key: None if match[key] is None else int(match[key]) for key in ("position", "base_offset")}
-            with contextlib.suppress(ValueError, TypeError):
-                found: KafkalogError = kind(match["reason"], match["detail"] or "", path=match["path"], **numbers)
-                return found
-    why = _FAILED.findall(text) or text.strip().splitlines()
-    return ReadError(Reason.FILE_UNREADABLE, f"Spark failed: {why[-1]}")
 
 
 _ARROW: Final = {"int": pa.int64(), "bool": pa.bool_()}
@@ -357,29 +278,23 @@ def row_type(kind: Any) -> pa.StructType:
     return pa.struct([(name, _ARROW.get(annotation, pa.string())) for name, annotation in names])
 
 
-FINDING: Final = row_type(Finding)
-
 PLACE_FIELDS: Final = (
     pa.field("path", pa.string()),
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
 )
-"""What a row is about."""
-
-FOUND_FIELDS: Final = (pa.field("findings", pa.list_(FINDING)), pa.field("seconds", pa.float64()))
-"""What was found about it, and how long that took."""
+FINDINGS_FIELD: Final = pa.field("findings", pa.list_(row_type(Finding)))
 
 MAX_FINDINGS: Final = 100
 """The most findings kept for each segment by default; they are sent to the driver."""
 
 
+def place_of(path: object, key: kf.TopicPartition | None) -> dict[str, Any]:
+    """Return the values of `PLACE_FIELDS`."""
+    topic, partition = (None, None) if key is None else (key.topic, key.partition)
+    return {"path": None if path is None else str(path), "topic": topic, "partition": partition}
+
+
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return findings as rows of `FINDING`."""
+    """Return findings as rows of `FINDINGS_FIELD`."""
     return [finding.as_dict() for finding in findings]
-
-
-def warn_of(planned: Plan) -> None:
-    """Warn of damage that was found while planning."""
-    for finding in planned.findings:
-        if finding.damage:
-            warnings.warn(str(finding), CorruptionWarning, stacklevel=3)

@@ -13,15 +13,12 @@ from kafkalog.interchange.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
 from kafkalog.spark.options import Options
 from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import ALL_COLUMNS
-from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import refuse_url
-from kafkalog.writing.partitioner import MAX_PARTITIONS
 from kafkalog.writing.routing import check_topic
 
 _SUPPORTED: Final = (
-    *("path", "topic", "partitions", "preserveOffsets", "includeHeaders", "truncateTimestamps", "topicId", "jobId"),
-    *("stageIn", "compression", "batch.size"),
+    *("path", "topic", "preserveOffsets", "includeHeaders", "jobId", "stageIn", "compression", "batch.size"),
 )
 _CONFIG: Final = (*(item.name.replace("_", ".") for item in fields(LogConfig)), "internal.segment.bytes")
 
@@ -34,14 +31,8 @@ class SinkOptions:
     """The log dir."""
     topic: str | None
     """Takes precedence over the column."""
-    partitions: int | None
-    """Number of partitions over which Kafka's partitioner spreads records. None: the column `partition` decides, or
-    without one the partitions that the topic has.
-    """
     preserve_offsets: bool
     include_headers: bool
-    truncate_timestamps: bool
-    topic_id: str | None
     job_id: str | None
     stage_in: str | None
     compression: str | None
@@ -50,22 +41,13 @@ class SinkOptions:
 
     def writer_options(self) -> dict[str, Any]:
         """Return the options of a `PartitionWriter`."""
-        return {name: getattr(self, name) for name in ("config", "compression", "batch_size", "topic_id")}
+        return {name: getattr(self, name) for name in ("config", "compression", "batch_size")}
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Check the options of a writer.
+    """Check the options of a writer; raises ValueError for an invalid one.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        The options as Spark passes them; the case of names does not matter. Kafka's settings may begin with ``kafka.``,
-        as for Spark's Kafka sink.
-
-    Raises
-    ------
-    ValueError
-        An option is invalid.
+    Kafka's settings may begin with ``kafka.``, as for Spark's Kafka sink.
     """
     options = Options({name.lower().removeprefix("kafka."): value for name, value in given.items()})
     options.check_names((*_SUPPORTED, *_CONFIG))
@@ -82,23 +64,11 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None:
         check_topic(topic)
-    elif "topicid" in options:
-        raise ValueError("topicId requires the option topic")
-    partitions = options.number("partitions", at_most=MAX_PARTITIONS)
-    preserve = options.flag("preserveOffsets", default=False)
-    if preserve and partitions is not None:
-        raise ValueError(
-            "preserveOffsets and partitions exclude each other: one keeps the partitions of records, the other changes"
-            " them"
-        )
     return SinkOptions(
         path=absolute(options["path"]),
         topic=topic,
-        partitions=partitions,
-        preserve_offsets=preserve,
+        preserve_offsets=options.flag("preserveOffsets", default=False),
         include_headers=options.flag("includeHeaders", default=True),
-        truncate_timestamps=options.flag("truncateTimestamps", default=True),
-        topic_id=None if "topicid" not in options else parse_topic_id(options["topicid"]),
         job_id=options.get("jobid"),
         stage_in=options.get("stagein"),
         compression=compression,
@@ -110,13 +80,9 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
     """Return the names of a DataFrame's columns by record column; other columns of the data source are ignored.
 
-    Raises
-    ------
-    ValueError
-        A column is not one of a record, or is missing.
+    Raises ValueError for a column that is not one of a record, and for a missing one.
     """
     names: dict[str, str] = {}
-    unknown: list[str] = []
     spelling = {name.lower(): name for name in (*WRITTEN_COLUMNS, *PLACE_COLUMNS)}
     passed = {name.lower() for name in ALL_COLUMNS}
     for name in schema.names:
@@ -126,25 +92,19 @@ def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
         if own is not None:
             names[own] = name
         elif name.lower() not in passed:
-            unknown.append(name)
-    if unknown:
-        raise ValueError(
-            f"unknown column {', '.join(map(repr, unknown))}: drop it, or rename it to one of"
-            f" {', '.join((*WRITTEN_COLUMNS, *PLACE_COLUMNS))}"
-        )
-    needed = {"value": "", "topic": " or the option topic"}
-    if options.topic is not None:
-        del needed["topic"]
+            raise ValueError(f"unknown column {name!r}: drop it, or rename it to one of {', '.join(spelling)}")
+    needed = {"value": "", "partition": ": kafkalog.spark.prepare(df, num_partitions=...) adds it"}
+    if options.topic is None:
+        needed["topic"] = " or the option topic"
+    else:
         names.pop("topic", None)
     if options.preserve_offsets:
-        needed |= {"offset": ", for preserveOffsets", "partition": ", for preserveOffsets"}
+        needed["offset"] = ", for preserveOffsets"
     else:
         names.pop("offset", None)
     for name, why in needed.items():
         if name not in names:
             raise ValueError(f"the sink needs the column {name!r}{why}")
-    if options.partitions is not None:
-        names.pop("partition", None)
     if not options.include_headers:
         names.pop("headers", None)
     return names

@@ -10,18 +10,18 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import OnCorruption
 from kafkalog.log.log_dir import located
-from kafkalog.parsing import TopicPatterns, is_to_end, parse_milliseconds
+from kafkalog.parsing import is_to_end, parse_milliseconds
+from kafkalog.read_methods import RecordOptions
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
 from kafkalog.spark.options import Options, parse_json
 from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
-from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.state.read_committed import ISOLATION_LEVELS
 from kafkalog.storage.location import is_public_option, is_url
 
 EARLIEST: Final = -2
@@ -29,13 +29,12 @@ LATEST: Final = -1
 """The values in the JSON of offsets, as in Kafka's protocol."""
 
 _SUPPORTED: Final = (
-    *("path", "paths", "log_dir", "assign", "subscribe", "subscribePattern", "topics", "internal"),
+    *("path", "paths", "log_dir", "assign", "subscribe", "subscribePattern", "internal"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("minPartitions", "maxRecordsPerPartition", "taskBytes"),
-    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("includeHeaders", "columns", "filters", "latest", "useTimeIndex"),
-    *("failOnDataLoss", "kafka.isolation.level", "isolationLevel", "onCorruption", "checkCrcs", "highWatermark"),
+    *("maxOffsetsPerTrigger", "includeHeaders", "columns", "filters", "useTimeIndex"),
+    *("failOnDataLoss", "kafka.isolation.level", "onCorruption", "checkCrcs", "highWatermark"),
     *DECODE_OPTIONS,
 )
 _STORAGE: Final = "storage."
@@ -54,6 +53,11 @@ class Bound:
     timestamps: int | str | Mapping[kf.TopicPartition, int] | None = None
     """Timestamps in ms, for all or for each partition, or a time such as ``end-1h``. If given, `offsets` is ignored."""
 
+    @property
+    def values(self) -> int | str | Mapping[kf.TopicPartition, int]:
+        """The timestamps, or else the offsets."""
+        return self.offsets if self.timestamps is None else self.timestamps
+
     def is_anywhere(self, offset: int) -> bool:
         """Whether `EARLIEST` or `LATEST` is asked for, for all partitions or for one."""
         if self.timestamps is not None:
@@ -67,9 +71,7 @@ class Topics:
 
     assigned: frozenset[kf.TopicPartition] | None = None
     subscribed: frozenset[str] | None = None
-    pattern: str | None = None
-    patterns: tuple[str, ...] | None = None
-    """Names, globs and exclusions, as `kafkalog.scan` takes them."""
+    pattern: str = ".*"
     internal: bool = False
     """Whether a pattern or the default includes internal topics."""
 
@@ -79,11 +81,8 @@ class Topics:
             return key in self.assigned
         if self.subscribed is not None:
             return key.topic in self.subscribed
-        if self.patterns is not None:
-            return TopicPatterns(self.patterns, internal=self.internal).wants(key.topic)
-        if key.topic in kf.INTERNAL_TOPICS and not self.internal:
-            return False
-        return self.pattern is None or re.fullmatch(self.pattern, key.topic) is not None
+        is_wanted = self.internal or key.topic not in kf.INTERNAL_TOPICS
+        return is_wanted and re.fullmatch(self.pattern, key.topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +94,15 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     latest_without_match: bool
-    min_partitions: int | None
-    max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
-    min_offsets_per_trigger: int | None
-    max_trigger_delay: float
     fail_on_data_loss: bool
-    isolation_level: IsolationLevel
     columns: tuple[str, ...]
-    filters: Any
-    on_corruption: OnCorruption
-    check_crcs: bool
-    use_time_index: bool
-    task_bytes: int
     high_watermark: Literal["ignore", "checkpoint"]
-    latest: Literal["key"] | None
     decode: Decode | None
+    planning: dict[str, Any]
+    """Options of `kafkalog.scanning.planning.plan`."""
+    reading: RecordOptions
+    """Options of `kafkalog.scanning.tasks.read_task`."""
     given: frozenset[str]
 
     def check_batch(self) -> None:
@@ -122,36 +114,18 @@ class SourceOptions:
 
     def check_stream(self) -> None:
         """Raise ValueError for an option that is not valid in a streaming query."""
-        for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp", "latest"):
+        for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
             if name in self.given:
                 raise ValueError(f"{name} is not valid in streaming queries: a stream has no end")
-        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
-        if least is not None and most is not None and least > most:
-            raise ValueError(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Check the options of a reader.
-
-    Parameters
-    ----------
-    given : mapping of str to str
-        The options as Spark passes them; the case of names does not matter.
-
-    Raises
-    ------
-    ValueError
-        An option is invalid.
-    """
+    """Check the options of a reader, as Spark passes them; raises ValueError for an invalid one."""
     storage = {name: value for name, value in given.items() if name.lower().startswith(_STORAGE)}
     options = Options({name: value for name, value in given.items() if name not in storage})
     options.check_names(_SUPPORTED)
-    if "kafka.isolation.level" in options:
-        options["isolationlevel"] = options["kafka.isolation.level"]
     paths = _paths(options, {name.lower().removeprefix(_STORAGE): value for name, value in storage.items()})
     decode, filters = parse_decoding(options)
-    if "latest" in options and "maxrecordsperpartition" in options:
-        raise ValueError("maxRecordsPerPartition divides partitions, and latest reads each as a whole")
     return SourceOptions(
         paths=paths,
         topics=_topics(options, paths),
@@ -159,24 +133,23 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         ending=_bound(options, "ending", LATEST),
         latest_without_match=options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
         == "latest",
-        min_partitions=options.number("minPartitions"),
-        max_records_per_partition=options.number("maxRecordsPerPartition"),
         max_offsets_per_trigger=options.number("maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=options.number("minOffsetsPerTrigger"),
-        max_trigger_delay=options.seconds("maxTriggerDelay", "15m"),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
-        isolation_level=cast(IsolationLevel, options.choice("isolationLevel", ISOLATION_LEVELS, "read_uncommitted")),
         columns=_columns(options, () if decode is None else decode.formats),
-        filters=filters,
-        on_corruption=cast(OnCorruption, options.choice("onCorruption", ("raise", "stop", "skip"), "raise")),
-        check_crcs=options.flag("checkCrcs", default=True),
-        use_time_index=options.flag("useTimeIndex", default=False),
-        task_bytes=options.n_bytes("taskBytes", TASK_BYTES),
-        high_watermark=cast(
-            Literal["ignore", "checkpoint"], options.choice("highWatermark", ("ignore", "checkpoint"), "ignore")
-        ),
-        latest=cast(Literal["key"], options.choice("latest", ("key",), "key")) if "latest" in options else None,
+        high_watermark=options.choice("highWatermark", ("ignore", "checkpoint"), "ignore"),
         decode=decode,
+        planning={
+            "isolation_level": options.choice("kafka.isolation.level", ISOLATION_LEVELS, "read_uncommitted"),
+            "on_corruption": options.choice("onCorruption", ("raise", "stop", "skip"), "raise"),
+            "task_bytes": options.n_bytes("taskBytes", TASK_BYTES),
+            "min_tasks": options.number("minPartitions"),
+            "max_records": options.number("maxRecordsPerPartition"),
+        },
+        reading={
+            "filters": filters,
+            "check_crcs": options.flag("checkCrcs", default=True),
+            "use_time_index": options.flag("useTimeIndex", default=False),
+        },
         given=frozenset(options),
     )
 
@@ -192,34 +165,29 @@ def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
         named = parse_json(options["paths"], '["/a", "/b"] as paths', lambda value: isinstance(value, list))
     if not named:
         raise ValueError("no path given: name a log dir in load(path)")
-    texts = map(str, named)
-    return tuple(located(text, storage) if _is_remote(text) else absolute(text) for text in texts)
-
-
-def _is_remote(text: str) -> bool:
-    return is_url(text) and not text.startswith("file:")
+    return tuple(
+        located(text, storage) if is_url(text) and not text.startswith("file:") else absolute(text)
+        for text in map(str, named)
+    )
 
 
 def _topics(options: Options, paths: tuple[str, ...]) -> Topics:
     internal = options.flag("internal", default=False) or any(map(_is_internal, paths))
-    chosen = [name for name in ("subscribe", "subscribepattern", "assign", "topics") if name in options]
+    chosen = [name for name in ("subscribe", "subscribepattern", "assign") if name in options]
     if len(chosen) > 1:
-        raise ValueError(f"only one of subscribe, subscribePattern, assign and topics: not {' and '.join(chosen)}")
+        raise ValueError(f"only one of subscribe, subscribePattern and assign: not {' and '.join(chosen)}")
     if "assign" in options:
         return Topics(assigned=frozenset(_partitions(options["assign"])))
     if (subscribed := options.names("subscribe")) is not None:
         return Topics(subscribed=frozenset(subscribed))
-    if "subscribepattern" in options:
-        pattern = options["subscribepattern"].strip()
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"subscribePattern is no regular expression: {error}") from error
-        if not pattern:
-            raise ValueError("subscribePattern is empty")
-        return Topics(pattern=pattern, internal=internal)
-    patterns = options.names("topics")
-    return Topics(patterns=None if patterns is None else tuple(patterns), internal=internal)
+    pattern = options.get("subscribepattern", ".*").strip()
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"subscribePattern is no regular expression: {error}") from error
+    if not pattern:
+        raise ValueError("subscribePattern is empty")
+    return Topics(pattern=pattern, internal=internal)
 
 
 def _is_internal(path: str) -> bool:

@@ -8,10 +8,9 @@ batch is planned as offset ranges; records appended meanwhile are read by the ne
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -27,7 +26,7 @@ from kafkalog.errors import CorruptionWarning
 from kafkalog.log.tail import LogTail
 from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
 from kafkalog.spark.reader import TaskReader, plan_tasks
-from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
+from kafkalog.spark.source_options import SourceOptions
 
 Offsets = dict[kf.TopicPartition, int]
 JsonOffsets = dict[str, dict[str, int]]
@@ -39,12 +38,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
     """Reads the records that were appended since the previous micro-batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        if options.on_corruption == "stop":
+        if options.planning["on_corruption"] == "stop":
             raise ValueError("onCorruption=stop ends a partition at damage, and a stream has no end: use raise or skip")
         super().__init__(options, schema, learns=False)
         self._tail: LogTail | None = None
         self._target: Offsets | None = None
-        self._last_trigger = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         # executors only need the options
@@ -58,19 +56,14 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         ends, starts = self._ends()
         # a partition may have been deleted since the log dir was listed
         keys = [key for key in keys if key in ends]
-        # like Spark's Kafka source, a stream begins at the end by default
+        # like Spark's Kafka source, a stream begins at the end by default, and so do partitions that a JSON leaves out
         if not options.given & _STARTING:
             return to_json({key: ends[key] for key in keys})
-        asked = options.starting
-        if asked.timestamps is None and asked.offsets in (EARLIEST, LATEST):
-            return to_json({key: (starts if asked.offsets == EARLIEST else ends)[key] for key in keys})
-        found = starting_offsets(log_dir, keys, options)
+        asked = options.starting.values
         # "latest" is the end that can be read now (LSO or high watermark); named offsets are taken as they are
-        at_end = {key for key, offset in _named(asked).items() if offset == LATEST}
-        values = asked.offsets if asked.timestamps is None else asked.timestamps
-        if isinstance(values, Mapping):
-            at_end |= {key for key in keys if key not in values}
-        return to_json({key: ends[key] if key in at_end else found.get(key, starts[key]) for key in keys})
+        found = starting_offsets(log_dir, keys, options, ends.__getitem__)
+        others = {key: ends[key] if isinstance(asked, Mapping) and key not in asked else starts[key] for key in keys}
+        return to_json({**others, **found})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that `maxOffsetsPerTrigger` sets."""
@@ -93,13 +86,8 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         self._check(begun, begin, ends)
         # offsets of a query never go back: of a truncated log the batch is empty
         ends = {key: max(end, begin[key]) for key, end in ends.items()}
-        n_new = sum(ends.values()) - sum(begin.values())
-        if self._is_to_wait(n_new):
-            return start
         if isinstance(limit, ReadMaxRows):
             ends = share(begin, ends, limit.max_rows)
-        if n_new:
-            self._last_trigger = time.monotonic()
         return to_json(ends)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
@@ -135,9 +123,9 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
             self._tail = LogTail(
                 lambda: open_paths(options.paths),
                 options.topics.wants,
-                isolation_level=options.isolation_level,
-                on_corruption="raise" if options.on_corruption == "raise" else "skip",
-                check_crcs=options.check_crcs,
+                isolation_level=options.planning["isolation_level"],
+                on_corruption=options.planning["on_corruption"],
+                check_crcs=options.reading["check_crcs"],
                 high_watermark=options.high_watermark,
             )
         return self._tail
@@ -145,13 +133,6 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
     def _ends(self) -> tuple[Offsets, Offsets]:
         tail = self._followed()
         return tail.ends(), tail.starts()
-
-    def _is_to_wait(self, n_new: int) -> bool:
-        """Whether there are fewer records than `minOffsetsPerTrigger` and `maxTriggerDelay` has not passed."""
-        least = self._options.min_offsets_per_trigger
-        if least is None or self._target is not None or n_new >= least:
-            return False
-        return time.monotonic() - self._last_trigger < self._options.max_trigger_delay
 
     def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
         """Report data that has disappeared, including the first records of a partition that was added."""
@@ -214,7 +195,3 @@ def from_json(offsets: JsonOffsets) -> Offsets:
         for topic, numbers in offsets.items()
         for partition, offset in numbers.items()
     }
-
-
-def _named(bound: Bound) -> Offsets:
-    return dict(cast("Offsets", bound.offsets)) if bound.timestamps is None else {}

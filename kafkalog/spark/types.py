@@ -39,12 +39,8 @@ WIDER: Final = {
 def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tuple[str, ...]:
     """Return column names in Spark's spelling; the case of the given names does not matter.
 
-    Of the columns in `decoded` there are fields, such as ``value.id``, and ``value_error`` and ``value_bytes``.
-
-    Raises
-    ------
-    ValueError
-        There is no such column, or it is named twice.
+    Of the columns in `decoded` there are fields, such as ``value.id``, and ``value_error`` and ``value_bytes``. Raises
+    ValueError for an unknown column, and for one that is named twice.
     """
     spelling = {name.lower(): name for name in ALL_COLUMNS}
     names = []
@@ -77,16 +73,9 @@ def record_columns(columns: Sequence[str]) -> list[str]:
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema, lost: Lost | None = None) -> pa.RecordBatch:
-    """Convert a record batch of a scan to types that Spark takes.
+    """Convert a record batch of a scan, with the columns of `record_columns`, to the types of `arrow_schema`.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        A batch of `kafkalog.scan` that has the columns of `record_columns`.
-    schema : pyarrow.Schema
-        The schema of `arrow_schema`, in the same order; the case of names does not matter.
-    lost : Lost, optional
-        Gets the values that Spark cannot hold: they are null.
+    Values that Spark cannot hold are null, and counted in `lost`. The case of names in the schema does not matter.
     """
     lost = Lost() if lost is None else lost
     columns = zip(batch.schema.names, batch.columns, schema, strict=True)

@@ -10,7 +10,6 @@ The sink cannot ask Spark for a distribution. If two tasks wrote to the same par
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 import warnings
@@ -32,7 +31,7 @@ from kafkalog.spark.runner import make_task_directory
 from kafkalog.spark.sink_options import SinkOptions, match_columns
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.writing.job_commit import INTENT_FILE, StagedPartition, StagedWriter, commit, recover
-from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job, remove_job
 from kafkalog.writing.partition_writer import PartitionWriter
 from kafkalog.writing.routing import Router, WaitingRecords
 
@@ -47,19 +46,8 @@ class SinkMessage(WriterCommitMessage):
 class KafkaLogWriter(DataSourceArrowWriter):
     """Writes a DataFrame.
 
-    The constructor runs on the driver, and finishes the commit of a job that died while it committed.
-
-    Parameters
-    ----------
-    schema : pyspark.sql.types.StructType
-        Schema of the DataFrame.
-
-    Raises
-    ------
-    ValueError, UnwritableError
-        A column is not one of a record, is missing, or has another type.
-    UnsafePathError
-        A broker is running on the log dir.
+    The constructor runs on the driver. It checks the columns and their types, refuses a log dir with a running broker,
+    and finishes the commit of a job that died while it committed.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -70,14 +58,9 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._area = StagingArea.of(options.path, options.stage_in)
         # before any task runs: the commit would be refused after all the work
         refuse_if_locked([self._area.log_dir])
-        finished = recover(self._area)
-        if finished:
-            warnings.warn(
-                f"finished the commit of a job that had died, in {', '.join(finished)}. If this is the same job, its"
-                " records are already there",
-                CorruptionWarning,
-                stacklevel=1,
-            )
+        if finished := recover(self._area):
+            detail = f"finished the commit of a job that had died, in {', '.join(finished)}. If this is the same job,"
+            warnings.warn(f"{detail} its records are already there", CorruptionWarning, stacklevel=1)
         # one time for all tasks, as for a producer's batch, and a task that is retried writes the same
         self._timestamp = time.time_ns() // 10**6
         # asked on the driver: the tasks of a job that is run again have nothing to do then
@@ -86,26 +69,20 @@ class KafkaLogWriter(DataSourceArrowWriter):
         if self._is_done:
             warnings.warn(f"job {options.job_id!r} is already committed: nothing is written", stacklevel=1)
         else:
-            # the Python processes come and go within a job, and only the JVM lives as long as it
-            create_job(self._job, this_owner(driver_process()))
+            create_job(self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
         """Stage the rows of a task; a killed task returns from here too, and Spark discards its message."""
+        if self._is_done:
+            return SinkMessage()
         task: _Task | None = None
         row = 0
         try:
-            for batch in iterator if not self._is_done else ():
-                if task is None and batch.num_rows:
-                    task = _Task(
-                        self._area,
-                        make_task_directory(self._job),
-                        self._options,
-                        self._timestamp,
-                        self._reader(batch.schema),
-                    )
+            for batch in iterator:
+                reader = self._reader(batch.schema)
+                task = task or _Task(self._area, make_task_directory(self._job), self._options, self._timestamp)
                 for part in slices(batch):
-                    assert task is not None
-                    task.take(part, row)
+                    task.take(part, reader, row)
                     row += part.num_rows
             return SinkMessage([] if task is None else task.finish())
         except BaseException:
@@ -114,12 +91,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
             raise
 
     def _reader(self, schema: pa.Schema) -> ColumnReader:
-        return ColumnReader(
-            schema,
-            columns=self._columns,
-            ignore_columns=self._ignored,
-            truncate_timestamps=self._options.truncate_timestamps,
-        )
+        # Spark has microseconds, and Kafka milliseconds
+        return ColumnReader(schema, columns=self._columns, ignore_columns=self._ignored, truncate_timestamps=True)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the partitions that all tasks staged."""
@@ -136,36 +109,16 @@ class KafkaLogWriter(DataSourceArrowWriter):
             remove_job(self._job)
 
 
-def driver_process() -> int | None:
-    """Return the id of the driver's Java process, an ancestor of this one; None if there is none."""
-    process = os.getppid()
-    for _ in range(8):  # there are a few Python processes between the driver's JVM and this one
-        try:
-            command = Path(f"/proc/{process}/comm").read_text().strip()
-            if command == "java":
-                return process
-            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
-    return None
-
-
 class _Task:
     """Writes the partitions of one task into a directory that no other task uses.
 
-    Parameters
-    ----------
-    timestamp : int
-        Timestamp of the records if the DataFrame has no such column, ms.
+    `timestamp` (ms) is that of the records if the DataFrame has no such column.
     """
 
-    def __init__(
-        self, area: StagingArea, directory: Path, options: SinkOptions, timestamp: int, reader: ColumnReader
-    ) -> None:
-        self._area, self._directory, self._options = area, directory, options
-        self._timestamp, self._reader = timestamp, reader
+    def __init__(self, area: StagingArea, directory: Path, options: SinkOptions, timestamp: int) -> None:
+        self._area, self._directory, self._options, self._timestamp = area, directory, options, timestamp
         self._writers: dict[kf.TopicPartition, StagedWriter] = {}
-        self._router = Router(self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size)
+        self._router = Router(lambda topic: None, topic=options.topic)
         self._waiting = WaitingRecords(
             self._open_writer,
             path=area.log_dir,
@@ -173,15 +126,13 @@ class _Task:
             hint="kafkalog.spark.prepare(df, preserve_offsets=True) sorts them for preserveOffsets",
         )
 
-    def take(self, batch: pa.RecordBatch, row: int) -> None:
+    def take(self, batch: pa.RecordBatch, reader: ColumnReader, row: int) -> None:
         """Route rows to partitions, and write full batches."""
-        columns = self._reader.read(batch, row)
+        columns = reader.read(batch, row)
         given = dict(columns)
-        if not self._options.preserve_offsets:
-            given.pop("offset", None)
-        if "timestamp" not in self._reader.names:
+        if "timestamp" not in reader.names:
             given["timestamp"] = np.full(columns.n_records, self._timestamp, np.int64)
-        for routed in self._router.route(RecordColumns(columns.n_records, given), batch, self._reader, row):
+        for routed in self._router.route(RecordColumns(columns.n_records, given), batch, reader, row):
             self._waiting.give(routed)
 
     def finish(self) -> list[StagedPartition]:
@@ -195,26 +146,7 @@ class _Task:
         for writer in self._writers.values():
             writer.abandon()
 
-    def _n_partitions(self, topic: str) -> int | None:
-        """Return the number of partitions to spread a topic's records over, as a producer does.
-
-        None if the column `partition` decides.
-        """
-        if "partition" in self._reader.names:
-            return None
-        return self._options.partitions or count_partitions(self._area.log_dir, topic) or 1
-
     def _open_writer(self, key: kf.TopicPartition) -> PartitionWriter:
         writer = StagedWriter(self._area, self._directory, key, **self._options.writer_options())
         self._writers[key] = writer
         return writer.writer
-
-
-def count_partitions(log_dir: Path, topic: str) -> int:
-    """Return a topic's number of partitions in a log dir: the highest partition number plus one, 0 without any."""
-    try:
-        found = (kf.parse_partition_directory(name) for name in os.listdir(log_dir))
-    except FileNotFoundError:
-        return 0
-    keys = (each.topic_partition for each in found if each is not None and each.kind is None)
-    return max((key.partition + 1 for key in keys if key.topic == topic), default=0)

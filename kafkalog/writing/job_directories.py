@@ -1,7 +1,7 @@
 """What jobs keep next to a log dir: a directory for each job that runs, a lock, and the log of what was committed.
 
-The tasks of a job write in its directory; the owner file in it tells whether the job is still alive. Nothing here knows
-what the files hold, or moves them into the log dir: see `kafkalog.writing.job_commit`.
+The tasks of a job write in its directory. Nothing here knows what the files hold, or moves them into the log dir: see
+`kafkalog.writing.job_commit`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import errno
 import json
 import os
 import shutil
-import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.storage.atomic import STAGED_SUFFIX, writing
@@ -29,9 +28,8 @@ from kafkalog.storage.staging import staged_file
 COMMITS_SUFFIX: Final = ".kafkalog-commits"
 MAX_JOBS: Final = 10_000
 """Number of job ids that are kept; the oldest are dropped."""
-OWNER_FILE: Final = "owner.json"
-ABANDONED_SECONDS: Final = 7 * 24 * 3600
-"""Age after which the unchanged directory of a job on another machine counts as abandoned."""
+ABANDONED_SECONDS: Final = 3 * 24 * 3600
+"""Age after which the unchanged directory of a job counts as abandoned."""
 LOCK_SECONDS: Final = 60.0
 _MAX_BYTES: Final = 2**26
 _VERSION: Final = 1
@@ -49,12 +47,8 @@ class StagingArea:
     def of(cls, log_dir: str | os.PathLike[str], stage_in: str | os.PathLike[str] | None = None) -> StagingArea:
         """The staging area of a log dir, which may not exist yet.
 
-        Raises
-        ------
-        UnsafePathError
-            The log dir lies in a partition or in another log dir, or there is no directory to stage in.
-        WriteError
-            Neither the log dir nor its parent exists, or `stage_in` does not.
+        Raises UnsafePathError if the log dir lies in a partition or in another log dir, or if there is no directory to
+        stage in; WriteError if neither the log dir nor its parent exists, or `stage_in` does not.
         """
         path = Path(os.path.realpath(log_dir))
         check_log_dir(path)
@@ -86,13 +80,7 @@ class StagingArea:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep brokers and other jobs out of the log dir.
-
-        Raises
-        ------
-        UnsafePathError
-            A broker runs on it, or another job has been committing for too long.
-        """
+        """Keep brokers and other jobs out of the log dir; UnsafePathError if one is there for too long."""
         # the directory itself is locked: no lock file is left behind
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -107,8 +95,8 @@ class StagingArea:
 class CommitLog:
     """The commits recorded for a log dir: a small JSON file, which is replaced as a whole.
 
-    A job that may be retried records its id in the commit that publishes its records (see
-    `kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice.
+    A job that may be retried records its id in the commit that publishes its records. A retry finds the entry and does
+    not write the records twice.
     """
 
     path: Path
@@ -120,10 +108,7 @@ class CommitLog:
     def read(cls, path: Path) -> CommitLog:
         """Read a commit log; an empty one if there is no file.
 
-        Raises
-        ------
-        SidecarError
-            The file is invalid. Without it a retried job would write its records twice.
+        An invalid file is a SidecarError: without it a retried job would write its records twice.
         """
         if not path.exists():
             return cls(path)
@@ -150,11 +135,10 @@ class CommitLog:
             file.write(json.dumps(content, indent=1).encode() + b"\n")
 
 
-def create_job(path: Path, owner: Mapping[str, Any]) -> None:
-    """Create the directory of a job, unless it exists, and write its owner file."""
+def create_job(path: Path) -> None:
+    """Create the directory of a job."""
     with writing(path):
-        path.mkdir(mode=0o755, exist_ok=True)
-        (path / OWNER_FILE).write_text(json.dumps(dict(owner)))
+        path.mkdir(mode=0o755)
 
 
 def remove_job(path: Path) -> None:
@@ -165,12 +149,6 @@ def remove_job(path: Path) -> None:
         os.rename(path, gone)
         path = gone
     shutil.rmtree(path, ignore_errors=True)
-
-
-def this_owner(process_id: int | None) -> dict[str, Any]:
-    """The content of a job's owner file: identifies a process of this machine that lives as long as the job."""
-    started = None if process_id is None else _start_time(process_id)
-    return {"host": socket.gethostname(), "boot": _boot_id(), "process_id": process_id, "started": started}
 
 
 def _lock(descriptor: int, log_dir: Path) -> None:
@@ -185,36 +163,12 @@ def _lock(descriptor: int, log_dir: Path) -> None:
 
 
 def is_dead(job: Path) -> bool:
-    """Whether the process that would commit a job's directory is gone, or nothing changed there for a long time."""
+    """Whether a job's directory is half removed, or nothing changed there for days: no process tells that it lives."""
     if job.name.endswith(f".aborted{STAGED_SUFFIX}"):
         return True
-    try:
-        owner = json.loads((job / OWNER_FILE).read_bytes())
-        host, boot = owner["host"], owner["boot"]
-        process_id, started = owner["process_id"], owner["started"]
-    except (OSError, ValueError, KeyError, TypeError):
-        host = None
-    if host == socket.gethostname() and process_id is not None and started is not None:
-        # the start time tells a process from a later one with the same id
-        return bool(boot != _boot_id() or _start_time(process_id) != started)
     try:
         # the files of a job lie at most this deep: in a partition, of a task
         newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
     except OSError:
         return False  # a file vanished meanwhile: a task is at work
     return time.time() - newest > ABANDONED_SECONDS
-
-
-def _start_time(process_id: int) -> str | None:
-    """When a process started, in clock ticks since boot; None if it does not exist or `/proc` cannot be read."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None

@@ -80,7 +80,7 @@ def test_options_that_do_not_go_together_say_why():
             options_of(**given)
     found = options_of(valueFormat="json", columns="value.a", filters='["value.a == x", "key == k"]')
     assert found.columns == ("value.a",)
-    assert found.filters == [[("key", "==", "k")]]
+    assert found.reading["filters"] == [[("key", "==", "k")]]
     assert found.decode.conditions == [[("value.a", "==", "x")]]
     assert options_of(valueFormat="avro", schemaContext=".partner").decode.context == ".partner"
 

@@ -90,7 +90,7 @@ def test_executors_read_urls(source, log, tmp_path):
     url = f"tar://log::{tmp_path / 'log.tar'}"
     rows = source(url, minPartitions=5).groupBy("partition").count().collect()
     assert {row["partition"]: row["count"] for row in rows} == dict.fromkeys(range(4), 1000)
-    last = source(url, topics="t").agg({"offset": "max"}).collect()
+    last = source(url, subscribe="t").agg({"offset": "max"}).collect()
     assert last[0][0] == 999
     with pytest.raises(Exception, match="Spark would show this credential"):
         source(url, **{"storage.secret_access_key": "hush"}).count()

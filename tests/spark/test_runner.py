@@ -7,24 +7,13 @@ import golden_sets
 import pytest
 from job_results import tree
 
-from kafkalog.errors import CorruptionError, ReadError, WriteError
+from kafkalog.errors import ReadError, WriteError
 from kafkalog.scanning.planning import plan
 from kafkalog.spark import runner
 from kafkalog.spark.runner import Piece
 from kafkalog.storage.staging import staged_directory
 
 pytestmark = pytest.mark.spark
-
-
-def test_errors_of_executors_become_ours():
-    text = (
-        "Traceback\n  File x\nkafkalog.errors.CorruptionError: /a b/x.log@17 base_offset=3: crc_mismatch: why: because"
-    )
-    error = runner.error_of(text)
-    assert isinstance(error, CorruptionError)
-    assert (error.path, error.position, error.base_offset) == ("/a b/x.log", 17, 3)
-    assert (error.reason, error.detail) == ("crc_mismatch", "why: because")
-    assert isinstance(runner.error_of("Job aborted\nlost an executor"), ReadError)
 
 
 def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spark):
@@ -47,7 +36,7 @@ def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path):
         shutil.rmtree(path)
     runner.check_log_dirs(task)  # a broker has deleted the topic
     with pytest.raises(ReadError, match=r"cannot open it .*mount the log dir"):
-        runner.check_files(runner.piece_of(task).files)
+        runner.check_files(runner.files_of_task(task))
     for path in root.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(ReadError, match=r"no partitions here.*mount the log dir"):

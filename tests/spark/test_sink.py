@@ -10,7 +10,7 @@ import kafkalog
 import kafkalog.spark
 from kafkalog.spark.sink_options import match_columns, parse_sink_options
 from kafkalog.spark.types import spark_schema
-from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
+from kafkalog.writing.job_directories import StagingArea
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 def test_offsets_are_preserved_from_source_to_sink(session, tmp_path):
     golden = Path("tests/golden/log_dir")
     source = session.read.format("kafkalog").option("includeHeaders", "true").load(str(golden))
-    ready = kafkalog.spark.prepare(source.repartition(3), preserve_offsets=True, num_tasks=3)
+    ready = kafkalog.spark.prepare(source.repartition(3), preserve_offsets=True)
     save(ready, tmp_path / "mirror", preserveOffsets=True)
     again = session.read.format("kafkalog").option("includeHeaders", "true").load(str(tmp_path / "mirror"))
     columns = ["topic", "partition", "offset", "key", "value", "timestamp", "headers"]
@@ -49,9 +49,8 @@ def test_other_modes_are_refused(session, tmp_path):
         ({"topic": "a/b"}, "not a valid topic name"),
         ({"topic": "a b"}, "topic of 1 to 249"),
         ({"segment.bytes": "-1"}, "segment.bytes"),
-        ({"partitions": "0"}, "whole number"),
+        ({"batch.size": "0"}, "whole number"),
         ({"path": "s3://bucket/log"}, "copy it to a local directory"),
-        ({"topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "topicId requires the option topic"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):
@@ -77,8 +76,10 @@ def test_columns_of_the_source_are_passed_over_and_strange_ones_refused():
         match_columns(spark_schema(["value"]).add("header", "string"), options)
     with pytest.raises(ValueError, match="needs the column 'value'"):
         match_columns(spark_schema(["key"]), options)
+    with pytest.raises(ValueError, match=r"'partition': kafkalog\.spark\.prepare"):
+        match_columns(spark_schema(["value"]), options)
     with pytest.raises(ValueError, match="'topic' or the option topic"):
-        match_columns(spark_schema(["value"]), parse_sink_options({"path": "/log"}))
+        match_columns(spark_schema(["value", "partition"]), parse_sink_options({"path": "/log"}))
 
 
 @pytest.mark.slow
@@ -96,18 +97,18 @@ def test_a_task_that_fails_or_is_killed_leaves_nothing(session, tmp_path):
 @pytest.mark.slow
 def test_two_tasks_on_a_partition_are_refused_with_what_helps(session, tmp_path):
     with pytest.raises(Exception, match=r"two tasks wrote to it[\s\S]*kafkalog\.spark\.prepare"):
-        save(frame(session), tmp_path / "log", topic="t")
+        save(frame(session).selectExpr("*", "0 AS partition"), tmp_path / "log", topic="t")
     assert hidden(tmp_path) == []
     assert not (tmp_path / "log").exists()
 
 
 def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(session, tmp_path):
     log = tmp_path / "log"
-    ready = frame(session, 30).coalesce(1)
-    area = StagingArea.of(log)
-    dead = area.job("job-dead")
-    create_job(dead, {**this_owner(os.getpid()), "started": "1"})
-    (dead / "task-1").mkdir()
+    ready = kafkalog.spark.prepare(frame(session, 30), num_partitions=1)
+    dead = StagingArea.of(log).job("job-dead")
+    (dead / "task-1").mkdir(parents=True)
+    for path in (dead / "task-1", dead):
+        os.utime(path, (0, 0))
     for _ in range(2):
         save(ready, log, topic="t", jobId="load-7")
     assert [row["offset"] for row in rows(log)] == list(range(30))
@@ -120,7 +121,7 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session, tm
     checkpoint = tmp_path / "checkpoint"
 
     def write(batch, number):
-        ready = kafkalog.spark.prepare(batch, preserve_offsets=True, num_tasks=2)
+        ready = kafkalog.spark.prepare(batch, preserve_offsets=True)
         save(ready, mirror, preserveOffsets=True, jobId=f"mirror-{number}")
 
     def run():

@@ -64,13 +64,13 @@ def test_names_and_values_are_read_whatever_their_case():
     options = parse(STARTINGOFFSETS="Earliest", FailOnDataLoss="FALSE", kafka__isolation__level="read_committed")
     assert options.starting == Bound(EARLIEST)
     assert not options.fail_on_data_loss
-    assert options.isolation_level == "read_committed"
+    assert options.planning["isolation_level"] == "read_committed"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "a", "assign": "{}"}, "only one of subscribe, subscribePattern, assign and topics"),
+        ({"subscribe": "a", "assign": "{}"}, "only one of subscribe, subscribePattern and assign"),
         ({"assign": "a"}, "Expected e.g."),
         ({"subscribe": " , "}, "subscribe is empty"),
         ({"subscribePattern": " "}, "subscribePattern is empty"),
@@ -86,13 +86,12 @@ def test_names_and_values_are_read_whatever_their_case():
         ({"kafka.ssl.truststore.location": "x"}, "for Kafka clients"),
         ({"groupIdPrefix": "x"}, "uses no broker"),
         ({"startingOffset": "x"}, "did you mean startingOffsets?"),
-        ({"kafka.isolation.level": "x"}, "isolationLevel must be"),
+        ({"kafka.isolation.level": "x"}, "kafka.isolation.level must be"),
         ({"failOnDataLoss": "x"}, "failOnDataLoss must be true or false"),
         ({"columns": "key,nothing"}, "no column 'nothing'"),
         ({"columns": " "}, "columns is empty"),
         ({"filters": "key"}, "COLUMN OP VALUE"),
-        ({"filters": "offset > 5 and offset < 9"}, "one condition"),
-        ({"filters": '[["offset", ">", 5]]'}, "Expected e.g."),
+        ({"filters": '[["offset", ">", 5]]'}, "COLUMN OP VALUE"),
         ({"filters": '{"offset": 5}'}, "Expected e.g."),
         ({"filters": "[5]"}, "Expected e.g."),
         ({"filters": "partition == x"}, "a whole number"),
@@ -100,8 +99,6 @@ def test_names_and_values_are_read_whatever_their_case():
         ({"taskBytes": "0"}, "number of bytes"),
         ({"paths": "x"}, "paths"),
         ({"path": "s3://key:secret@bucket/log"}, "user info"),
-        ({"latest": "value"}, "latest must be key"),
-        ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
 )
 def test_what_is_wrong_is_said(options, message):
@@ -131,8 +128,6 @@ def test_a_batch_query_has_to_begin_before_the_end(options, message):
     [
         ({"endingOffsets": "latest"}, "endingoffsets is not valid in streaming"),
         ({"endingTimestamp": "1"}, "endingtimestamp is not valid in streaming"),
-        ({"latest": "key"}, "latest is not valid in streaming"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetsPerTrigger \(9\) is higher"),
     ],
 )
 def test_a_stream_has_no_end(options, message):
@@ -142,11 +137,11 @@ def test_a_stream_has_no_end(options, message):
 
 
 def test_filters_may_be_text_as_on_the_command_line():
-    assert parse(filters="offset >= 5").filters == [[("offset", ">=", 5)]]
-    found = parse(filters='["key == k1", "timestampType == CreateTime", "offset < 9"]').filters
+    assert parse(filters="offset >= 5 and key == a").reading["filters"] == [[("offset", ">=", 5), ("key", "==", "a")]]
+    found = parse(filters='["key == k1", "timestampType == CreateTime", "offset < 9"]').reading["filters"]
     assert found == [[("key", "==", "k1"), ("timestamp_type", "==", "CreateTime"), ("offset", "<", 9)]]
-    found = parse(filters='[["key == a"], ["value is null", "offset > 3"]]').filters
+    found = parse(filters='[["key == a"], ["value is null", "offset > 3"]]').reading["filters"]
     assert found == [[("key", "==", "a")], [("value", "is null"), ("offset", ">", 3)]]
     decoded = parse(filters="value.id >= 98", valueFormat="json")
-    assert decoded.filters is None
+    assert decoded.reading["filters"] is None
     assert decoded.decode is not None

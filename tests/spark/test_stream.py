@@ -154,20 +154,6 @@ def test_a_batch_is_shared_in_proportion_and_no_partition_starves():
     assert share(begin, begin, 5) == begin
 
 
-def test_few_records_wait_for_more_or_for_the_delay(tmp_path):
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    append(tmp_path, batch(0))
-    one = reader(tmp_path, startingOffsets="earliest", minOffsetsPerTrigger="15", maxTriggerDelay="1h")
-    start = one.initialOffset()
-    one._last_trigger = time.monotonic()
-    assert one.latestOffset(start, ReadAllAvailable()) == start
-    append(tmp_path, batch(10))
-    assert one.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 20}}
-    eager = reader(tmp_path, startingOffsets="earliest", minOffsetsPerTrigger="99", maxTriggerDelay="0s")
-    assert eager.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 20}}
-
-
 def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path):
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 

@@ -15,7 +15,7 @@ from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.staging import staged_directory, staged_file
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit
-from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job
 from kafkalog.writing.partition_writer import PartitionWriter
 
 Step = tuple[str, ...]
@@ -183,7 +183,7 @@ def test_a_commit_is_written_down_before_anything_is_moved(tmp_path):
     write_table({"value": [b"a"], "timestamp": [1]}, log_dir, topic="t")
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
-    create_job(job, this_owner(os.getpid()))
+    create_job(job)
     task = job / "task"
     task.mkdir()
     staged = []

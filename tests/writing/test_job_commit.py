@@ -1,6 +1,5 @@
 """Results of tasks come into a log dir all at once, whichever process dies."""
 
-import json
 import os
 import re
 import subprocess
@@ -22,7 +21,7 @@ from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit, recover
-from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job, remove_job
 
 SMALL = LogConfig(segment_bytes=2000)
 
@@ -43,7 +42,8 @@ def make_log_dir(path):
 
 def stage(area, job, *names, n=60, seed=1):
     """A job of this process, and a task of it for each partition."""
-    create_job(job, this_owner(os.getpid()))
+    if not job.exists():
+        create_job(job)
     staged = []
     for name in names:
         task = job / f"task-{len(list(job.iterdir()))}"
@@ -221,7 +221,7 @@ def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path):
         with kafkalog.PartitionWriter(log_dir / name, topic_id=topic_id) as writer:
             writer.append({"value": [b"v"], "timestamp": [0]})
     area = StagingArea.of(log_dir)
-    create_job(area.job("job-1"), this_owner(os.getpid()))
+    create_job(area.job("job-1"))
     for number, (partition, topic_id) in enumerate([(0, ours), (0, None), (1, ours), (1, None)]):
         task = area.job("job-1") / f"task-{number}"
         task.mkdir()
@@ -247,11 +247,11 @@ def test_a_torn_end_is_not_continued(log_dir):
 
 def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir):
     area = StagingArea.of(log_dir)
-    owner = this_owner(os.getpid())
-    for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
-        job = area.job(name)
-        stage(area, job, "t-0")
-        (job / "owner.json").write_text(json.dumps(whose))
+    for name in ("job-dead", "job-live"):
+        stage(area, area.job(name), "t-0")
+    dead = area.job("job-dead")
+    for path in (*dead.rglob("*"), dead):
+        os.utime(path, (0, 0))
     assert recover(area) == []
     assert area.jobs() == [area.job("job-live")]
 
@@ -261,7 +261,7 @@ def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir, has_reco
     # as a task of Spark that is killed late: the driver has removed the job's directory by then
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
-    create_job(job, this_owner(os.getpid()))
+    create_job(job)
     task = job / "task-0"
     task.mkdir()
     staged = StagedWriter(area, task, TopicPartition("t", 5), config=SMALL)

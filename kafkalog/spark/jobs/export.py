@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
@@ -18,27 +16,13 @@ from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS, record_schema
 from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.export import OutputOptions, check_keys, check_replaceable
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.read_methods import RecordOptions, TaskOptions
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
-from kafkalog.spark.runner import (
-    FOUND_FIELDS,
-    MAX_FINDINGS,
-    absolute,
-    finding_rows,
-    frame_of,
-    job_directory,
-    piece_of,
-    publish,
-    results,
-    task_directory,
-    warn_of,
-)
+from kafkalog.spark import runner
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
@@ -47,21 +31,9 @@ SCHEMA: Final = pa.schema(
         pa.field("files", pa.list_(pa.string())),
         pa.field("n_records", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
-        *FOUND_FIELDS,
+        runner.FINDINGS_FIELD,
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """The options of all tasks."""
-
-    job: Path
-    columns: tuple[str, ...]
-    keys: tuple[str, ...]
-    options: OutputFormat
-    reading: RecordOptions
-    limits: Limits
 
 
 class ExportJobOptions(OutputOptions, TaskOptions, total=False):
@@ -95,8 +67,8 @@ def export(
     Returns
     -------
     pyspark.sql.DataFrame
-        A row for each task: files, n_records, size_in_bytes (of the `.log` files that were read), findings, seconds. A
-        row without files has the findings of the planning.
+        A row for each task: files, n_records, size_in_bytes (of the `.log` files that were read), findings. A row
+        without files has the findings of the planning.
 
     Raises
     ------
@@ -112,74 +84,66 @@ def export(
     overwrite, keys = output.pop("overwrite", False), check_keys(output.pop("partition_by", ()))
     output_format = OutputFormat(output.pop("format", None) or "parquet", **output)
     planning, reading = split_options(cast(TaskOptions, scan))
-    columns = _columns(reading, keys)
-    opened = absolute(path)
-    opened = opened if isinstance(opened, (LogDir, Partition, Segment)) else open_path(opened, limits=limits)
-    target = Path(os.path.abspath(out))
-    _check_target(target, opened, overwrite=overwrite)
-    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
-    warn_of(planned)
-    with job_directory(target.parent, target.name) as job:
-        writing = _Writing(job, columns, keys, output_format, reading, limits)
-        pieces = [piece_of(task) for task in planned.tasks]
-        written = results(spark, pieces, partial(_export, writing), task_bytes=0)
-        with staged_directory(target, overwrite=overwrite) as staged:
-            rows = [_publish(staged, number, *task) for number, task in enumerate(written)]
-    if planned.findings:
-        rows.append({"files": [], "n_records": 0, "size_in_bytes": 0, "findings": finding_rows(planned.findings)})
-    return frame_of(spark, rows, SCHEMA)
-
-
-def _columns(reading: RecordOptions, keys: Sequence[str]) -> tuple[str, ...]:
-    chosen = tuple(reading.pop("columns", None) or DEFAULT_COLUMNS)
-    record_schema(chosen)
-    if not set(chosen) - set(keys):
+    columns = tuple(reading.pop("columns", None) or DEFAULT_COLUMNS)
+    needed = ["timestamp" if name == "date" else name for name in keys]
+    reading["columns"] = every = list(dict.fromkeys([*columns, *needed, "topic", "partition", "segment"]))
+    schema = record_schema(every)
+    written = pa.schema([schema.field(name) for name in columns if name not in keys])
+    if not written:
         raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
-    return chosen
+    opened, target = _places(path, out, limits, overwrite=overwrite)
+    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
+    with runner.job_directory(target.parent, target.name) as job:
+        work = partial(_export, job, (written, output_format, limits.max_directories), keys, reading, limits)
+        done = runner.results(spark, runner.pieces_of(planned), work, task_bytes=0)
+        with staged_directory(target, overwrite=overwrite) as staged:
+            rows = [_publish(staged, number, *task) for number, task in enumerate(done)]
+    if planned.findings:
+        found = runner.finding_rows(planned.findings)
+        rows.append({"files": [], "n_records": 0, "size_in_bytes": 0, "findings": found})
+    return runner.frame_of(spark, rows, SCHEMA)
 
 
-def _check_target(target: Path, opened: LogDir | Partition | Segment, *, overwrite: bool) -> None:
+def _places(path: Any, out: str | os.PathLike[str], limits: Limits, *, overwrite: bool) -> tuple[Any, Path]:
+    """Return what to read and the directory to make, before any task runs."""
+    opened = open_path(runner.absolute(path), limits=limits)
+    target = Path(os.path.abspath(out))
     check_outside(target, opened.paths if isinstance(opened, LogDir) else [opened.path])
-    if not os.path.lexists(target):
-        return
-    if not overwrite:
+    if overwrite:
+        check_replaceable(target)
+    elif os.path.lexists(target):
         error = OutputExistsError.at(target)
         error.advise("use overwrite=True to replace it")
         raise error
-    check_replaceable(target)
+    return opened, target
 
 
-def _export(writing: _Writing, task: ReadTask) -> tuple[Path, dict[str, Any]]:
+def _export(
+    job: Path, files: tuple[Any, ...], keys: Sequence[str], reading: RecordOptions, limits: Limits, task: ReadTask
+) -> tuple[Path, dict[str, Any]]:
     """Write the files of a task; return their directory, and the result row."""
-    start = time.monotonic()
-    needed = ["timestamp" if name == "date" else name for name in writing.keys]
-    columns = list(dict.fromkeys([*writing.columns, *needed, "topic", "partition", "segment"]))
-    schema = record_schema(columns)
-    written = pa.schema([schema.field(name) for name in writing.columns if name not in writing.keys])
     found: list[Finding] = []
-    with task_directory(writing.job) as directory:
-        files = PartitionedFiles(directory, written, writing.options, writing.limits.max_directories)
+    with runner.task_directory(job) as directory:
+        writer = PartitionedFiles(directory, *files)
         try:
-            reading: RecordOptions = {**writing.reading, "columns": columns}
-            for batch in read_task(task, report=found.append, limits=writing.limits, **reading):
-                for name, part in split_by_directory(batch, writing.keys) if writing.keys else [("", batch)]:
-                    files.write(name, part)
-            files.close()
+            for batch in read_task(task, report=found.append, limits=limits, **reading):
+                for name, part in split_by_directory(batch, keys):
+                    writer.write(name, part)
+            writer.close()
         except BaseException:
-            files.abandon()
+            writer.abandon()
             raise
     names = [str(one.relative_to(directory.path)) for one in sorted(directory.path.rglob("*")) if one.is_file()]
     return directory.path, {
         "files": names,
-        "n_records": files.n_records,
+        "n_records": writer.n_records,
         "size_in_bytes": task.n_bytes,
-        "findings": finding_rows(found[:MAX_FINDINGS]),
-        "seconds": time.monotonic() - start,
+        "findings": runner.finding_rows(found[: runner.MAX_FINDINGS]),
     }
 
 
 def _publish(staged: StagedDirectory, number: int, directory: Path, row: dict[str, Any]) -> dict[str, Any]:
     """Move the files of a task into the output; their names get its number, since all tasks use the same."""
     targets = {name: f"-{number:05d}-".join(name.rsplit("-", 1)) for name in row["files"]}
-    publish(staged, ((str(directory / name), target) for name, target in targets.items()))
+    runner.publish(staged, ((str(directory / name), target) for name, target in targets.items()))
     return {**row, "files": list(targets.values())}

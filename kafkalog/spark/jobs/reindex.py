@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -31,20 +30,7 @@ from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skippe
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.runner import (
-    FOUND_FIELDS,
-    PLACE_FIELDS,
-    Piece,
-    absolute,
-    files_of,
-    finding_rows,
-    frame_of,
-    job_directory,
-    publish,
-    results,
-    row_type,
-    task_directory,
-)
+from kafkalog.spark import runner
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
@@ -54,30 +40,15 @@ from kafkalog.survey.startup import Kind, RebuiltFile
 
 SCHEMA: Final = pa.schema(
     [
-        *PLACE_FIELDS,
+        *runner.PLACE_FIELDS,
         pa.field("size_in_bytes", pa.int64()),
         pa.field("index_interval_bytes", pa.int64()),
         pa.field("interval_origin", pa.string()),
-        pa.field("files", pa.list_(row_type(RebuiltFile))),
-        pa.field("skipped", pa.list_(row_type(Skipped))),
-        *FOUND_FIELDS,
+        pa.field("files", pa.list_(runner.row_type(RebuiltFile))),
+        pa.field("skipped", pa.list_(runner.row_type(Skipped))),
+        runner.FINDINGS_FIELD,
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """Which files to write, and where."""
-
-    kinds: frozenset[str]
-    job: Path | None
-    in_place: bool
-    damaged: Damaged
-    interval: int | None
-    now_ms: int | None
-    limits: Limits
-    configs: dict[Path, ClusterMetadata | None]
-    """The settings of topics, by log dir: read once, and only to find index intervals."""
 
 
 def reindex(
@@ -111,7 +82,7 @@ def reindex(
     -------
     pyspark.sql.DataFrame
         A row for each partition: path, topic, partition, size_in_bytes, index_interval_bytes, interval_origin, files
-        (the fields of `kafkalog.RebuildReport.files`), skipped, findings, seconds.
+        (the fields of `kafkalog.RebuildReport.files`), skipped, findings.
 
     Raises
     ------
@@ -123,7 +94,7 @@ def reindex(
     >>> kafkalog.spark.reindex(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
     """
     wanted = check_options(kinds, output=output, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
-    opened, found = _choose(absolute(path), topics, partitions, limits)
+    opened, found = _choose(runner.absolute(path), topics, partitions, limits)
     roots, chosen = check_paths(opened, found, output=output, dry_run=dry_run), [one.partition for one in found]
     now_ms = None if now is None else parse_milliseconds("now", now)
     with contextlib.ExitStack() as stack:
@@ -132,20 +103,21 @@ def reindex(
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
         job = stack.enter_context(_job_directory(output, roots)) if writes else None
-        configs = {} if index_interval_bytes is not None else _configs(chosen, limits)
-        writing = _Writing(wanted, job, output is None, damaged, index_interval_bytes, now_ms, limits, configs)
-        pieces = [Piece(one, one.size_in_bytes, files_of(one)) for one in chosen]
-        rebuilt = results(spark, pieces, partial(_rebuild, writing), task_bytes=task_bytes)
+        how: dict[str, Any] = {"is_in_place": output is None, "damaged": damaged, "limits": limits}
+        # the settings of topics: read once, and only to find index intervals
+        how["configs"] = {} if index_interval_bytes is not None else _configs(chosen, limits)
+        work = partial(_rebuild, job, how, (wanted, index_interval_bytes, now_ms))
+        rebuilt = runner.results(spark, [runner.piece_of(one) for one in chosen], work, task_bytes=task_bytes)
         if output is not None and writes:
             staged = stack.enter_context(staged_directory(output))
-            publish(staged, (file for directory, _ in rebuilt for file in _files_in(directory)))
+            runner.publish(staged, (file for directory, _ in rebuilt for file in _files_in(directory)))
         elif writes:
             _replace(rebuilt, InPlace(backup=backup is not False))
-    return frame_of(spark, (row for _, row in rebuilt), SCHEMA)
+    return runner.frame_of(spark, (row for _, row in rebuilt), SCHEMA)
 
 
 def _choose(path: Any, topics: Any, partitions: Any, limits: Limits) -> tuple[LogDir | Partition, list[Chosen]]:
-    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    opened = open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment; a job needs partitions or log dirs")
     found = list(choose(opened, topics, partitions))
@@ -157,35 +129,37 @@ def _choose(path: Any, topics: Any, partitions: Any, limits: Limits) -> tuple[Lo
 def _job_directory(output: Any, roots: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
     """The job's directory: next to the output, or to the first log dir if that can be."""
     if output is None:
-        return job_directory(staging_directory(roots[0] / "any-0"), roots[0].name)
+        return runner.job_directory(staging_directory(roots[0] / "any-0"), roots[0].name)
     target = Path(os.path.abspath(output))
-    return job_directory(target.parent, target.name)
+    return runner.job_directory(target.parent, target.name)
 
 
 def _configs(chosen: Sequence[Partition], limits: Limits) -> dict[Path, ClusterMetadata | None]:
     return {root: read_cluster_metadata(root, limits=limits) for root in {one.path.parent for one in chosen}}
 
 
-def _rebuild(writing: _Writing, partition: Partition) -> tuple[Path | None, dict[str, Any]]:
+def _rebuild(
+    job: Path | None, how: dict[str, Any], what: tuple[Any, ...], about: tuple[Partition]
+) -> tuple[Path | None, dict[str, Any]]:
     """Make the files of a partition; return their directory, and the result row."""
-    report = RebuildReport()
-    start = time.monotonic()
-    path = None
+    (partition,), report, path = about, RebuildReport(), None
     with contextlib.ExitStack() as stack:
         target: Target = DryRun()
-        if writing.job is not None:
-            directory = stack.enter_context(task_directory(writing.job))
+        if job is not None:
+            directory = stack.enter_context(runner.task_directory(job))
             path, target = directory.path, OutputDirectory(directory)
-        rebuilder = Rebuilder(
-            report,
-            target,
-            is_in_place=writing.in_place,
-            damaged=writing.damaged,
-            limits=writing.limits,
-            configs=writing.configs,
-        )
-        rebuilder.run([rebuilder.plan(partition, None, writing.kinds, writing.interval, writing.now_ms)], 1)
-    return path, _row(partition, report, time.monotonic() - start)
+        rebuilder = Rebuilder(report, target, **how)
+        rebuilder.run([rebuilder.plan(partition, None, *what)], 1)
+    (interval,) = report.intervals.values()
+    return path, {
+        **runner.place_of(partition.path, partition.topic_partition),
+        "size_in_bytes": partition.size_in_bytes,
+        "index_interval_bytes": interval.n_bytes,
+        "interval_origin": interval.origin,
+        "files": [file.as_dict() for file in report.files],
+        "skipped": [asdict(one) for one in report.skipped],
+        "findings": runner.finding_rows(report.findings.rows),
+    }
 
 
 def _files_in(directory: Path) -> Iterator[tuple[str, str]]:
@@ -196,10 +170,7 @@ def _files_in(directory: Path) -> Iterator[tuple[str, str]]:
 def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) -> None:
     """Replace the files that have changed, and add their backups to the rows.
 
-    Raises
-    ------
-    WriteError, UnsafePathError
-        A file could not be written; all other partitions are done.
+    An error about a file is raised after all other partitions are done.
     """
     failed: list[KafkalogError] = []
     for directory, row in rebuilt:
@@ -217,20 +188,3 @@ def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) ->
     if failed:
         failed[0].add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
         raise failed[0]
-
-
-def _row(partition: Partition, report: RebuildReport, seconds: float) -> dict[str, Any]:
-    key = partition.topic_partition
-    (interval,) = report.intervals.values()
-    return {
-        "path": str(partition.path),
-        "topic": None if key is None else key.topic,
-        "partition": None if key is None else key.partition,
-        "size_in_bytes": partition.size_in_bytes,
-        "index_interval_bytes": interval.n_bytes,
-        "interval_origin": interval.origin,
-        "files": [file.as_dict() for file in report.files],
-        "skipped": [asdict(one) for one in report.skipped],
-        "findings": finding_rows(report.findings.rows),
-        "seconds": seconds,
-    }

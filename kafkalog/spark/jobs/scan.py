@@ -6,27 +6,25 @@ that the data source has in common with a consumer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.errors import DEFAULT_LIMITS, Limits, OnCorruption
+from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.read_methods import TaskOptions
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
-from kafkalog.scanning.query import split_options
+from kafkalog.scanning.query import BatchOptions, split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
-from kafkalog.spark import types
-from kafkalog.spark.runner import absolute, piece_of, run, warn_of
+from kafkalog.spark import runner, types
 
 
 def scan(
     spark: SparkSession,
     path: Any,
     *,
-    include_headers: bool = False,
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -43,8 +41,6 @@ def scan(
         Default: key, value, topic, partition, offset, timestamp, timestampType. Also headers, leader_epoch,
         producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset,
         batch_position, segment. Other columns are not decoded: Spark's ``select`` comes too late to avoid that work.
-    include_headers : bool
-        Add headers to the default columns.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
 include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
         See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
@@ -71,34 +67,25 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     >>> frame.groupBy("partition").count().show()  # doctest: +SKIP
     """
     planning, reading = split_options(options)
-    columns = reading.get("columns") or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else []))
-    chosen = types.check_columns(columns)
+    chosen = types.check_columns(reading.get("columns") or types.KAFKA_COLUMNS)
     reading["columns"] = types.record_columns(chosen)
-    planned = plan(
-        absolute(path), task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning, **plan_limits(reading)
-    )
-    warn_of(planned)
+    sizes: dict[str, Any] = {"task_bytes": task_bytes, "min_tasks": min_tasks, "limits": limits}
+    planned = plan(runner.absolute(path), **sizes, **planning, **plan_limits(reading))
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
         for batch in read_task(task, limits=limits, **reading):
             yield from types.split(types.to_spark(batch, schema))
 
-    return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
+    return runner.run(spark, runner.pieces_of(planned), work, schema)
 
 
 def batches(
     spark: SparkSession,
     path: Any,
     *,
-    columns: Sequence[str] | None = None,
-    topics: str | Sequence[str] | None = None,
-    partitions: int | Sequence[int] | None = None,
-    start_offset: Any = None,
-    end_offset: Any = None,
-    on_corruption: OnCorruption = "raise",
     task_bytes: int = 8 * TASK_BYTES,
-    limits: Limits = DEFAULT_LIMITS,
+    **options: Unpack[BatchOptions],
 ) -> DataFrame:
     """Return the batch table as a DataFrame: a row for each record batch, from its header; no record is decoded.
 
@@ -106,11 +93,9 @@ def batches(
     ----------
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
-    columns : sequence of str, optional
-        See `kafkalog.batches`: topic, partition, segment, position, size_in_bytes, base_offset, last_offset,
-        compression, producer_id and so on. 8 and 16 bit integers become 32 bits wide, unsigned 32 bit ones 64.
-    topics, partitions, start_offset, end_offset, on_corruption, limits
-        See `kafkalog.batches`. Batches below the log start offset that are still in the files are included.
+    columns, topics, partitions, start_offset, end_offset, on_corruption, limits
+        See `kafkalog.batches`. 8 and 16 bit integers become 32 bits wide, unsigned 32 bit ones 64. Batches below the
+        log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
 
@@ -123,19 +108,9 @@ def batches(
     >>> frame = kafkalog.spark.batches(spark, "/backup/kafka")  # doctest: +SKIP
     >>> frame.groupBy("topic", "compression").avg("size_in_bytes").show()  # doctest: +SKIP
     """
-    planned = plan(
-        absolute(path),
-        topics=topics,
-        partitions=partitions,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        on_corruption=on_corruption,
-        include_deleted=True,
-        internal=True,
-        task_bytes=task_bytes,
-        limits=limits,
-    )
-    warn_of(planned)
+    planning: dict[str, Any] = {"limits": DEFAULT_LIMITS, **options}
+    columns, limits = planning.pop("columns", None), planning["limits"]
+    planned = plan(runner.absolute(path), include_deleted=True, internal=True, task_bytes=task_bytes, **planning)
     schema = pa.schema([pa.field(one.name, types.WIDER.get(one.type, one.type)) for one in batch_schema(columns)])
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -151,4 +126,4 @@ def batches(
                 arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
                 yield from types.split(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
-    return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
+    return runner.run(spark, runner.pieces_of(planned), work, schema)

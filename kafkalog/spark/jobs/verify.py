@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -14,23 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits, Loss
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
-from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegment
+from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.runner import (
-    FOUND_FIELDS,
-    MAX_FINDINGS,
-    PLACE_FIELDS,
-    Piece,
-    absolute,
-    files_of,
-    finding_rows,
-    frame_of,
-    results,
-    row_type,
-)
+from kafkalog.spark import runner
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import Lost, OffsetGap
 
@@ -38,14 +26,14 @@ _NUMBERS: Final = ("base_offset", "last_offset", "size_in_bytes", "n_batches")
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
-        *PLACE_FIELDS,
+        *runner.PLACE_FIELDS,
         *(pa.field(name, pa.int64()) for name in _NUMBERS),
         pa.field("ok", pa.bool_()),
         pa.field("n_damage", pa.int64()),
-        pa.field("lost", row_type(Loss)),
-        pa.field("losses", pa.list_(row_type(Lost))),
-        pa.field("gaps", pa.list_(row_type(OffsetGap))),
-        *FOUND_FIELDS,
+        pa.field("lost", runner.row_type(Loss)),
+        pa.field("losses", pa.list_(runner.row_type(Lost))),
+        pa.field("gaps", pa.list_(runner.row_type(OffsetGap))),
+        runner.FINDINGS_FIELD,
     ]
 )
 
@@ -91,49 +79,35 @@ def verify(
     """
     if indexes_only and deep:
         raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
-    limits = limits or Limits(max_findings=MAX_FINDINGS)
+    limits = limits or Limits(max_findings=runner.MAX_FINDINGS)
     found: list[Finding] = []
-    chosen = partitions_to_verify(absolute(path), topics, partitions, limits, found)
+    chosen = partitions_to_verify(runner.absolute(path), topics, partitions, limits, found)
     heads = [(one, LogDirState.of(one)) for one in chosen]
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=lambda n: None
     )
-    pieces = [Piece((one, state), one.size_in_bytes, files_of(one)) for whole, state in heads for one in whole.segments]
-    checked = iter(results(spark, pieces, partial(_check, check), task_bytes=task_bytes))
-    wholes = [Piece((*head, [next(checked) for _ in head[0].segments]), head[0].size_in_bytes) for head in heads]
+    pieces = [runner.piece_of(one, state) for whole, state in heads for one in whole.segments]
+    checked = iter(runner.results(spark, pieces, lambda about: check.run(*about), task_bytes=task_bytes))
+    wholes = [runner.Piece((*head, [next(checked) for _ in head[0].segments]), head[0].size_in_bytes) for head in heads]
     across = partial(_check_across, indexes_only=indexes_only, limits=limits)
     # reads little but transaction indexes, epochs and snapshots
-    verified = results(spark, wholes, across, task_bytes=16 * task_bytes)
-    root = _row("log_dir", None, None, None, found, 0, 0.0)
-    return frame_of(spark, [*(row for rows in verified for row in rows), root], SCHEMA)
-
-
-def _check(check: SegmentCheck, about: tuple[Segment, LogDirState]) -> tuple[VerifiedSegment, float]:
-    """Return the result of a segment, and the seconds it took."""
-    start = time.monotonic()
-    return check.run(*about), time.monotonic() - start
+    verified = runner.results(spark, wholes, across, task_bytes=16 * task_bytes)
+    return runner.frame_of(spark, [*itertools.chain(*verified), _row("log_dir", None, None, None, found, 0)], SCHEMA)
 
 
 def _check_across(
-    about: tuple[Partition, LogDirState, list[tuple[VerifiedSegment, float]]], *, indexes_only: bool, limits: Limits
+    about: tuple[Partition, LogDirState, list[VerifiedSegment]], *, indexes_only: bool, limits: Limits
 ) -> list[dict[str, Any]]:
-    start = time.monotonic()
-    partition, state, checked = about
-    segments = [segment for segment, _ in checked]
-    verified = verified_partition(partition, segments, state, indexes_only=indexes_only, limits=limits)
-    return list(_rows(verified, [*(taken for _, taken in checked), time.monotonic() - start]))
-
-
-def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dict[str, Any]]:
-    key = verified.topic_partition
-    for segment, taken in zip(verified.segments, seconds, strict=False):
-        yield _row("segment", segment.path, key, segment, segment.findings, segment.n_more_findings, taken)
-    n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
-    row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
-    ok = verified.ok and not n_more
-    losses = [one.as_dict() for one in verified.losses]
-    gaps = [asdict(gap) for gap in verified.gaps]
-    yield {**row, "ok": ok, "lost": verified.loss.as_dict(), "losses": losses, "gaps": gaps}
+    """Return the rows of a partition and of its segments."""
+    partition, state, segments = about
+    found = verified_partition(partition, segments, state, indexes_only=indexes_only, limits=limits)
+    key = found.topic_partition
+    rows = [_row("segment", one.path, key, one, one.findings, one.n_more_findings) for one in found.segments]
+    n_more = found.n_more_findings - sum(one.n_more_findings for one in found.segments)
+    losses = [one.as_dict() for one in found.losses]
+    more = {"lost": found.loss.as_dict(), "losses": losses, "gaps": [asdict(gap) for gap in found.gaps]}
+    row = _row("partition", found.path, key, None, found.findings, n_more)
+    return [*rows, {**row, **more, "ok": found.ok and not n_more}]
 
 
 def _row(
@@ -143,17 +117,13 @@ def _row(
     segment: VerifiedSegment | None,
     findings: Sequence[Finding],
     n_more: int,
-    seconds: float,
 ) -> dict[str, Any]:
     n_damage = sum(finding.damage for finding in findings) + n_more
     return {
         "kind": kind,
-        "path": path,
-        "topic": None if key is None else key.topic,
-        "partition": None if key is None else key.partition,
+        **runner.place_of(path, key),
         **{name: getattr(segment, name, None) for name in _NUMBERS},
         "ok": not n_damage,
         "n_damage": n_damage,
-        "findings": finding_rows(findings),
-        "seconds": seconds,
+        "findings": runner.finding_rows(findings),
     }

@@ -39,18 +39,11 @@ def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["format", "scan"])
-def test_the_latest_records_of_keys_are_those_without_spark(spark, log_dir, way):
+def test_the_latest_records_of_keys_are_those_without_spark(spark, log_dir):
     names = ["topic", "partition", "offset"]
     expected = kafkalog.read_table(log_dir, columns=names, latest="key")
     assert 100 < len(expected) < kafkalog.scan(log_dir).count_rows()
-    if way == "scan":
-        frame = jobs.scan(spark, log_dir, columns=names, task_bytes=SMALL, latest="key")
-    else:
-        jobs.register(spark)
-        source = spark.read.format("kafkalog").options(columns=",".join(names), latest="key", taskBytes=SMALL)
-        frame = source.load(str(log_dir))
-    assert ordered(arrow(frame)) == ordered(expected)
+    assert ordered(arrow(jobs.scan(spark, log_dir, columns=names, task_bytes=SMALL, latest="key"))) == ordered(expected)
 
 
 def test_tasks_follow_bytes_and_not_files(spark, log_dir):
