@@ -105,7 +105,7 @@ class Segment(ReadMethods):
         if part is not None:
             self.is_last = part.is_last and part.stop == part.size_in_bytes
         else:
-            self.is_last = _is_last(self.path, offset) if is_last is None else is_last
+            self.is_last = is_last_segment(self.path, offset) if is_last is None else is_last
         if topic_partition is None:
             name = kf.parse_partition_directory(self.path.absolute().parent.name)
             topic_partition = name.topic_partition if name else None
@@ -513,7 +513,8 @@ _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 
 
-def _is_last(path: Path, base_offset: int | None) -> bool:
+def is_last_segment(path: Path, base_offset: int | None) -> bool:
+    """Whether no later segment is in the same directory, so that a torn tail is normal."""
     try:
         names = [] if base_offset is None else list_names(path.absolute().parent)
     except OSError:

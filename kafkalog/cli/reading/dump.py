@@ -36,15 +36,15 @@ batch is a line:
   baseOffset: 5 lastOffset: 11 count: 7 ... position: 843 CreateTime: 1700000001100 size: 899 ... isvalid: true
 
 With --deep-iteration or --print-data-log, each record is a line that starts with "|". Records of a batch with a wrong
-checksum (isvalid: false) are printed as well. If Kafka's tool would throw, the dump stops after the same lines, with an
-error. --keep-going continues with the next file.
+checksum (isvalid: false) are printed as well, if they can be read. Other damage ends the dump with an error, after the
+lines of all batches before it. --keep-going continues with the next file.
 
 Like the tool, dump prints two lists to stderr at the end: index entries that do not match the log, and gaps between
 offsets. Gaps are normal in a compacted log and in a log that does not start at 0. Some mismatching index entries are
 normal in files of older brokers.
 
-There are two differences. Damage makes the exit code 1. Control characters in keys and values are escaped (\\x1b),
-except tabs and line ends; kafkalog.dump in Python returns the tool's exact lines.
+Damage also makes the exit code 1. Control characters in keys and values are escaped (\\x1b), except tabs and line ends;
+kafkalog.dump in Python returns the tool's exact lines.
 
 With --json, each line is an object with a "kind" (file, batch, record, offset_index_entry, time_index_entry,
 aborted_transaction, producer, trailing_bytes, sanity, mismatch). Keys, values and header values are base64 unless
@@ -107,7 +107,7 @@ def add_parser(commands: Any) -> None:
         metavar="BYTES",
         type=n_bytes,
         default=None,
-        help="search for a batch at most this far after an indexed position (default: 5M)",
+        help="the largest batch that an index entry may lead to (default: 5M)",
     )
     reading = parser.add_argument_group("reading")
     reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read at most this many bytes of a log")

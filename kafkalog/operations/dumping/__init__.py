@@ -3,14 +3,12 @@
     `dump`        the function, over files
     `options`     the options of a dump
     `files`       the type of a file, by its name
-    `batch_chain` batches at positions that an index gives, and from one to the next
-    `log_walk`    `.log` and `.checkpoint` files to batches and records, as Kafka's tool walks them
+    `log_walk`    `.log` and `.checkpoint` files to batches and records, with wrong checksums
     `decoders`    keys and values as text and numbers; control records, and Raft's as JSON
     `dump_text`   batches and records as lines
     `rows`        batches and records as objects
-    `sidecars`    `.index`, `.txnindex` and `.snapshot` files
-    `time_index`  `.timeindex` files, compared with the log
+    `sidecars`    indexes, compared with the log, and `.snapshot` files
     `report`      mismatches and findings
 
-Dump accepts whatever Kafka's tool accepts, wrong checksums included. No other package of kafkalog does.
+Damage ends a file with the error of the ordinary reader; a wrong checksum does not.
 """

@@ -1,10 +1,7 @@
 """Turns segment files into the lines that Kafka's `DumpLogSegments` prints for them, or into objects.
 
-`log_walk.py` walks logs; `dump_text.py` makes lines of what it finds, `rows.py` objects. `sidecars.py` and
-`time_index.py` read indexes and snapshots for both. `report.py` collects the lists that the tool prints at the end.
-
-Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
-records under a wrong checksum. Where the tool throws, this one raises an error of kafkalog after the same lines.
+Lines of undamaged files are exactly those of Kafka's tool. It trusts every header that it can read; here damage ends a
+file with the error of the ordinary reader, after the lines of the batches before. Only a wrong checksum does not.
 
 Mirrors `org.apache.kafka.tools.DumpLogSegments`.
 """
@@ -12,28 +9,28 @@ Mirrors `org.apache.kafka.tools.DumpLogSegments`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
+from kafkalog.log.segment import is_last_segment
 from kafkalog.operations.dumping.dump_text import text_of_log, title
-from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
+from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, open_file, suffix_of
 from kafkalog.operations.dumping.log_walk import LogWalk
 from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
 from kafkalog.operations.dumping.sidecars import (
-    EntryTable,
-    ProducerEntry,
-    Remark,
+    Entry,
     read_index,
     read_producers,
+    read_time_index,
     read_transaction_index,
 )
-from kafkalog.operations.dumping.time_index import read_time_index
-from kafkalog.storage.location import is_file, plain
+from kafkalog.storage.location import as_path, is_file, plain
 from kafkalog.storage.source import size_of
 from kafkalog.text import counted
 
@@ -74,17 +71,9 @@ class Dump:
 
     def __iter__(self) -> Iterator[str]:
         """Yield lines without line ends; a value with line breaks in it gives several, as in the tool's output."""
-        rest = b""
-        try:
-            for chunk in self.chunks():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield line.decode(errors="surrogateescape")
-        except Exception:
-            if rest:
-                # the tool throws in the middle of a line, and does not end it
-                yield rest.decode(errors="surrogateescape")
-            raise
+        for chunk in self.chunks():
+            for line in chunk[:-1].split(b"\n"):
+                yield line.decode(errors="surrogateescape")
 
     def __repr__(self) -> str:
         return f"Dump({counted(len(self.paths), 'file')}, dialect {self.options.dialect})"
@@ -119,7 +108,7 @@ class Dump:
         Raises
         ------
         KafkalogError
-            Where Kafka's tool throws, after the same text. Later files are not read, unless `keep_going`.
+            A file is damaged: after the lines before the damage. Later files are not read, unless `keep_going`.
         """
         yield from self._each(self._text, progress)
 
@@ -151,12 +140,12 @@ class Dump:
     def _text(self, path: str, progress: Progress) -> Iterator[bytes]:
         yield f"Dumping {path}\n".encode(errors="surrogateescape")
         if not self._is_log(path):
-            for part in self._parts(path):
-                yield part.text().encode(errors="surrogateescape")
+            entries = self._entries(path)
+            while lines := [f"{line}\n" for line, _ in itertools.islice(entries, _LINES_AT_A_TIME)]:
+                yield "".join(lines).encode(errors="surrogateescape")
             return
         yield f"{title(os.path.basename(path), is_2_8=self.options.is_2_8)}\n".encode()
-        prints_fields = self.options.shows_contents or not self.options.skip_record_metadata
-        with self._walk(path, prints_fields=prints_fields, prints_values=self.options.shows_contents) as walk:
+        with self._walk(path) as walk:
             for chunk in text_of_log(walk, self.options):
                 yield chunk
                 progress.reach(walk.position)
@@ -164,8 +153,7 @@ class Dump:
     def _rows(self, path: str, progress: Progress) -> Iterator[Row]:
         yield {"kind": "file", "path": str(path), "base_offset": kf.parse_base_offset(os.path.basename(path))}
         if not self._is_log(path):
-            for part in self._parts(path):
-                yield from part.rows()
+            yield from (row for _, row in self._entries(path) if row is not None)
             return
         with self._walk(path) as walk:
             for row in rows_of_log(walk, self.options):
@@ -177,13 +165,13 @@ class Dump:
         return suffix_of(path, self.options) in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX)
 
     @contextlib.contextmanager
-    def _walk(self, path: str, **prints: bool) -> Iterator[LogWalk]:
-        with open_log(path, self.options) as source:
-            is_last = is_last_segment(path)
-            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last, **prints)
+    def _walk(self, path: str) -> Iterator[LogWalk]:
+        name = os.path.basename(path)
+        is_last = not name.endswith(kf.LOG_SUFFIX) or is_last_segment(as_path(path), kf.parse_base_offset(name))
+        with open_file(path, self.options) as source:
+            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last)
 
-    def _parts(self, path: str) -> Iterator[EntryTable | Remark | ProducerEntry]:
-        """Yield what is in an index or a snapshot."""
+    def _entries(self, path: str) -> Iterator[Entry]:
         read = _READERS.get(suffix_of(path, self.options))
         if read is None:
             self._report.notes.append(f"Ignoring unknown file {path}")
@@ -191,6 +179,7 @@ class Dump:
         return read(path, absolute(path), self.options, self._report)
 
 
+_LINES_AT_A_TIME: Final = 4096
 _READERS: Final[dict[str, Callable[..., Iterator[Any]]]] = {
     kf.INDEX_SUFFIX: read_index,
     kf.TIME_INDEX_SUFFIX: read_time_index,

@@ -21,14 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, NotKafkaError, Reason
+from kafkalog.errors import CorruptionError, KafkalogError, NotKafkaError, Reason
 from kafkalog.interchange.arrow_output import binary_array, java_string
 from kafkalog.operations.dumping.decoders import describe, number_size, too_short
 from kafkalog.operations.dumping.files import start_offset
-from kafkalog.operations.dumping.log_walk import LogWalk, Part, Records, add_sequence, batch_rows, record_sequences
+from kafkalog.operations.dumping.log_walk import LogWalk, Part
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.protocol.printed import printed_record
-from kafkalog.records.columns import BinaryColumn
+from kafkalog.records.batch_table import sequences
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -37,7 +38,6 @@ _TEXT: Final = pa.large_string()
 _BYTES: Final = pa.large_binary()
 _NUMBER: Final = pa.int64()
 
-# a line of a batch, in two halves: Kafka's tool throws after the first one if it does not know the magic or the codec
 _BATCH: Final = (
     "baseOffset: {base_offset} lastOffset: {last_offset} count: {records_count} baseSequence: {base_sequence}"
     " lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
@@ -59,14 +59,15 @@ _MESSAGE_RECORD: Final = (
 )
 _RECORD_2_8: Final = (
     "| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size}"
-    " {timestamp_type}: {timestamp}{of_batch} sequence: {sequence} headerKeys: [{header_keys}]"
+    " {timestamp_type}: {timestamp} baseOffset: {batch_base_offset}{of_batch} sequence: {sequence}"
+    " headerKeys: [{header_keys}]"
 )
 _MESSAGE_RECORD_2_8: Final = (
     "| offset: {offset} isValid: {is_valid} crc: {crc} keySize: {key_size} valueSize: {value_size}"
-    " {timestamp_type}: {timestamp}{of_batch} crc: {crc} isvalid: {is_valid}"
+    " {timestamp_type}: {timestamp} baseOffset: {batch_base_offset}{of_batch} crc: {crc} isvalid: {is_valid}"
 )
 _BATCH_IN_RECORD_2_8: Final = (
-    " baseOffset: {base_offset} lastOffset: {last_offset} baseSequence: {base_sequence} lastSequence: {last_sequence}"
+    " lastOffset: {last_offset} baseSequence: {base_sequence} lastSequence: {last_sequence}"
     " producerEpoch: {producer_epoch} partitionLeaderEpoch: {partition_leader_epoch} batchSize: {size_in_bytes}"
     " magic: {magic} compressType: {codec} position: {position}"
 )
@@ -96,145 +97,124 @@ def title(name: str, *, is_2_8: bool) -> str:
 
 
 def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
-    """Yield the lines of a log's batches and records, in pieces.
+    """Yield the lines of a log's batches and records, in pieces of whole lines.
 
     Raises
     ------
     KafkalogError
-        Where Kafka's tool throws, after the text that it has printed by then.
+        The log is damaged: after the lines of the batches before.
     ValueError
         A key or a value is shorter than its decoder needs.
     """
-    for part in walk.parts():
-        columns = _batch_columns(part, is_2_8=options.is_2_8)
-        first = _MESSAGE if not part.is_v2 else _BATCH if options.is_2_8 else _BATCH + _HORIZON
-        batch_lines = _lines(first + _REST if part.is_known else first, columns)
-        if part.records is None or not len(part.records):
-            yield _bytes(batch_lines)
+    for found in walk.parts():
+        part, tails, error = found, _Tails(), None
+        if found.records is not None:
+            tails, bad, error = _tails(found, found.records, options)
+            if error is not None:
+                part = found.first(int(found.batch_rows()[bad]))
+        if len(part.batches):
+            columns = _batch_columns(part, is_2_8=options.is_2_8)
+            first = _MESSAGE if not part.is_v2 else _BATCH if options.is_2_8 else _BATCH + _HORIZON
+            batch_lines = _lines(first + _REST, columns)
+            if part.records is None:
+                yield _bytes(batch_lines)
+            else:
+                yield _in_turns(batch_lines, _record_lines(part, part.records, columns, tails, options), part.counts)
             walk.report_shown(part)
-            continue
-        n_batches, n_records = len(part.batches), len(part.records)
-        record_lines, error = _record_lines(part, columns, options)
-        if error is not None:
-            n_records = len(record_lines)
-            n_batches = int(batch_rows(part.records)[n_records - 1]) + 1
-        yield _in_turns(batch_lines, record_lines, part.records.counts[:n_batches])
-        walk.report_shown(part, n_batches, n_records)
-        if isinstance(error, CorruptionError):
-            raise walk.locate(error, part, n_batches - 1)
+        if isinstance(error, KafkalogError):
+            raise walk.locate(error, found, len(part.batches))
         if error is not None:
             raise error
-    n = walk.trailing_bytes()
-    if n:
-        yield f"Found {n} invalid bytes at the end of {os.path.basename(walk.path)}\n".encode()
+    if walk.trailing_bytes:
+        yield f"Found {walk.trailing_bytes} invalid bytes at the end of {os.path.basename(walk.path)}\n".encode()
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
+_Tails = dict[int, str]
+"""The ends of the lines of some records, after their metadata, by row."""
+
 
 def _record_lines(
-    part: Part, columns: Mapping[str, Any], options: DumpOptions
-) -> tuple[pa.Array, CorruptionError | ValueError | None]:
-    """Return the lines of the records of a part, and the error at which Kafka's tool throws inside the last of them."""
-    records = part.records
-    assert records is not None
-    tails, n, error = _tails(part, records, options)
+    part: Part, records: RecordColumns, of_batches: Mapping[str, Any], tails: _Tails, options: DumpOptions
+) -> pa.Array:
+    """Return the lines of the records of a part; `tails` replace keys and values of these records."""
+    n, rows = records.n_records, [row for row in tails if row < records.n_records]
+    contents = _contents(records, options) if options.shows_contents and options.topic is None else ["\n"]
+    if rows:
+        order = np.arange(n)
+        order[rows] = n + np.arange(len(rows))
+        both = pa.concat_arrays([_join(_repeat("", n), *contents), _strings([f"{tails[row]}\n" for row in rows])])
+        contents = [both.take(_numbers(order))]
     if options.skip_record_metadata:
-        return _join(*tails), error
-    metadata = _metadata(part, records, columns, options.is_2_8)
-    if n < len(records):
-        metadata = [piece if isinstance(piece, str) else piece.slice(0, n) for piece in metadata]
-    lines = _join(*metadata, *tails)
-    if records.last == "nothing" and error is None:
-        lines = pa.concat_arrays([lines.slice(0, n - 1), _strings([""])])
-    return lines, error
+        return _join(_repeat("", n), *contents)
+    return _join(*_metadata(part, records, of_batches, options.is_2_8), *contents)
 
 
-def _metadata(part: Part, records: Records, of_batches: Mapping[str, Any], is_2_8: bool) -> list[Any]:
+def _metadata(part: Part, records: RecordColumns, of_batches: Mapping[str, Any], is_2_8: bool) -> list[Any]:
     """Return what the line of each record says besides its key and value, in pieces to join."""
-    rows = batch_rows(records)
+    rows = _numbers(part.batch_rows())
     types = of_batches["timestamp_type"]
     columns: dict[str, Any] = {
         "offset": records.offset,
-        "timestamp_type": types if isinstance(types, str) else types.take(_numbers(rows)),
+        "batch_base_offset": records.batch_base_offset,
+        "timestamp_type": types if isinstance(types, str) else types.take(rows),
         "timestamp": records.timestamp,
-        "key_size": records.key_size,
-        "value_size": records.value_size,
+        "key_size": _sizes(records.key),
+        "value_size": _sizes(records.value),
     }
     if part.is_v2:
-        columns |= {"sequence": record_sequences(part.batches, records), "header_keys": _header_keys(records)}
+        columns |= {"sequence": records.sequence, "header_keys": _header_keys(records.headers)}
     else:
-        columns |= {"is_valid": _choice(_BOOLS, records.is_valid), "crc": records.crc}
+        crc, is_valid = part.checksums()
+        columns |= {"is_valid": _choice(_BOOLS, is_valid), "crc": crc}
     if not is_2_8:
         return _filled(_RECORD if part.is_v2 else _MESSAGE_RECORD, columns)
-    columns["of_batch"] = _lines(_BATCH_IN_RECORD_2_8, of_batches).take(_numbers(rows))
+    columns["of_batch"] = _lines(_BATCH_IN_RECORD_2_8, of_batches).take(rows)
     return _filled(_RECORD_2_8 if part.is_v2 else _MESSAGE_RECORD_2_8, columns)
 
 
 def _tails(
-    part: Part, records: Records, options: DumpOptions
-) -> tuple[list[Any], int, CorruptionError | ValueError | None]:
-    """Return how lines go on after their metadata, in pieces to join, and the number of records to show.
+    part: Part, records: RecordColumns, options: DumpOptions
+) -> tuple[_Tails, int, CorruptionError | ValueError | None]:
+    """Return the tails of control records and of an internal topic's, and the first row that has none, with the error.
 
-    The last of these may be one at which Kafka's tool throws: it has no end, and there is an error, unless the walk
-    raises it.
+    The error is a ValueError for a key or value that is shorter than its decoder needs.
     """
-    control = np.zeros(len(records), np.bool_)
-    if part.is_v2 and part.batches.attribute_bits & kf.CONTROL_BIT:
-        control = (part.batches.attributes & kf.CONTROL_BIT != 0)[batch_rows(records)]
-    shows_data = options.shows_contents and not control.all()
-    special = np.ones(len(records), np.bool_) if options.topic is not None and shows_data else control
-    n, error, texts = len(records), None, []
-    if shows_data and options.topic is None:
-        n, error = _first_short(records, control, options)
-    if records.last != "line":
-        n = min(n, len(records) - 1)
-    rows = np.flatnonzero(special[:n]).tolist()
-    for row in rows:
+    is_control = part.batches.is_control[part.batch_rows()]
+    tails: _Tails = {}
+    errors = [] if options.topic else _too_short(records, is_control, options)
+    for row in range(records.n_records) if options.topic else np.flatnonzero(is_control).tolist():
+        key, value = records.key[row], records.value[row]
         try:
-            texts.append(_special(records, row, bool(control[row]), options) + "\n")
-        except CorruptionError as problem:
-            n, error = row, problem
+            if is_control[row]:
+                tails[row] = "" if options.skip_record_metadata else describe(key, value, is_2_8=options.is_2_8)
+            else:
+                tails[row] = _internal(key, value, int(records.offset[row]), options)
+        except CorruptionError as error:
+            errors.append((row, error))
             break
-    pieces = _contents(records, options) if shows_data and options.topic is None else ["\n"]
-    if not texts and n == len(records):
-        if options.skip_record_metadata and len(pieces) == 1:
-            pieces = [_strings(pieces).take(_numbers(np.zeros(n, np.int64)))]
-        return pieces, n, error
-    # the texts of single records replace those of their rows; the record at which the tool throws has none
-    tails = _join(_strings([""]).take(_numbers(np.zeros(len(records), np.int64))), *pieces)
-    order = np.arange(min(n + 1, len(records)))
-    order[rows[: len(texts)]] = len(records) + np.arange(len(texts))
-    order[n:] = len(records) + len(texts)
-    return [pa.concat_arrays([tails, _strings([*texts, ""])]).take(_numbers(order))], order.size, error
+    return tails, *min(errors, key=lambda one: one[0], default=(0, None))
 
 
-def _first_short(
-    records: Records, control: npt.NDArray[np.bool_], options: DumpOptions
-) -> tuple[int, ValueError | None]:
-    """Return the number of records before the first key or value that is shorter than its decoder needs."""
-    found: list[tuple[int, ValueError]] = []
-    for size, decoder, column in (
-        (records.key_size, options.key_decoder, records.key),
-        (records.value_size, options.value_decoder, records.value),
-    ):
-        short = np.flatnonzero((size >= 0) & (size < number_size(decoder)) & ~control)
+def _too_short(
+    records: RecordColumns, is_control: npt.NDArray[np.bool_], options: DumpOptions
+) -> list[tuple[int, CorruptionError | ValueError]]:
+    """Return the first rows with a key or a value that is shorter than its decoder needs, and the errors."""
+    found: list[tuple[int, CorruptionError | ValueError]] = []
+    for column, decoder in ((records.key, options.key_decoder), (records.value, options.value_decoder)):
+        size = _sizes(column)
+        short = np.flatnonzero((size >= 0) & (size < number_size(decoder)) & ~is_control)
         if short.size:
             row = int(short[0])
-            value = column[row]
-            assert value is not None
-            found.append((row, too_short(value, decoder, int(records.offset[row]))))
-    return min(found, key=lambda one: one[0]) if found else (len(records), None)
+            found.append((row, too_short(column[row], decoder, int(records.offset[row]))))
+    return found
 
 
-def _special(records: Records, row: int, is_control: bool, options: DumpOptions) -> str:
-    """Return what the line of a control record, or of a record of an internal topic, says after its metadata."""
-    key, value = records.key[row], records.value[row]
-    if is_control:
-        return "" if options.skip_record_metadata else describe(key, value, is_2_8=options.is_2_8)
-    if options.topic is None:
-        return ""
-    shown = printed_record(options.topic, int(records.offset[row]), key, value, is_2_8=options.is_2_8)
+def _internal(key: bytes | None, value: bytes | None, offset: int, options: DumpOptions) -> str:
+    """Return the tail of a record of an internal topic."""
+    assert options.topic is not None
+    shown = printed_record(options.topic, offset, key, value, is_2_8=options.is_2_8)
     parts = [f"{name}: {text}" for name, text in zip(("key", "payload"), shown, strict=True) if text is not None]
     # 2.8 has no bar in front of a payload
     if not options.skip_record_metadata or (options.is_2_8 and shown[0] is None):
@@ -242,7 +222,7 @@ def _special(records: Records, row: int, is_control: bool, options: DumpOptions)
     return f"| {' '.join(parts)}" if parts else ""
 
 
-def _contents(records: Records, options: DumpOptions) -> list[Any]:
+def _contents(records: RecordColumns, options: DumpOptions) -> list[Any]:
     """Return key and value of each record, and the end of its line, in pieces to join; of null there is nothing."""
     key = _shown(records.key, options.key_decoder)
     value = _shown(records.value, options.value_decoder)
@@ -267,9 +247,13 @@ def _shown(column: BinaryColumn, decoder: str | None) -> pa.Array:
     return _text(column)
 
 
-def _header_keys(records: Records) -> Any:
+def _sizes(column: BinaryColumn) -> npt.NDArray[np.int64]:
+    size = np.diff(column.offsets).astype(np.int64, copy=False)
+    return size if column.validity is None else np.where(column.validity, size, -1)
+
+
+def _header_keys(headers: HeadersColumn) -> Any:
     """Return the keys of the headers of each record, with commas between them."""
-    headers = records.headers
     if not len(headers.key):
         return ""
     offsets = pa.Array.from_buffers(_NUMBER, headers.offsets.size, [None, pa.py_buffer(headers.offsets)])
@@ -283,8 +267,6 @@ def _batch_columns(part: Part, *, is_2_8: bool) -> dict[str, Any]:
     """Return the columns that the templates of batches name."""
     batches = part.batches
     attributes = batches.attributes
-    delta = batches.last_offset - batches.base_offset
-    sequence = batches.base_sequence
     codecs = [name.upper() for name in _CODECS] if is_2_8 else _CODECS
     has_horizon = attributes & kf.DELETE_HORIZON_BIT != 0
     horizon: Any = "OptionalLong.empty"
@@ -293,12 +275,12 @@ def _batch_columns(part: Part, *, is_2_8: bool) -> dict[str, Any]:
         horizon = pc.if_else(_bools(has_horizon), some, _literal(horizon))
     return {
         **{name: getattr(batches, name) for name in _PLAIN},
-        "last_sequence": np.where(sequence == -1, -1, add_sequence(sequence, delta)),
+        "last_sequence": sequences(batches.last_offset, batches, np.arange(len(batches))),
         "is_transactional": _choice(_BOOLS, attributes & kf.TRANSACTIONAL_BIT != 0),
         "is_control": _choice(_BOOLS, attributes & kf.CONTROL_BIT != 0),
         "delete_horizon": horizon,
         "timestamp_type": _choice(_TIMESTAMP_TYPES, batches.timestamp_type + 1),
-        "codec": _choice(codecs, batches.codec) if part.is_known else "",
+        "codec": _choice(codecs, batches.codec),
         "is_valid": _choice(_BOOLS, part.is_valid),
     }
 
@@ -365,6 +347,10 @@ def _strings(values: Sequence[str | None]) -> pa.Array:
     return binary_array(column, _BYTES).view(_TEXT)
 
 
+def _repeat(text: str, n: int) -> pa.Array:
+    return _strings([text]).take(_numbers(np.zeros(n, np.int64)))
+
+
 @lru_cache(256)
 def _literal(text: str) -> pa.Scalar:
     return _strings([text])[0]
@@ -385,13 +371,12 @@ def _bools(column: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _in_turns(batch_lines: pa.Array, record_lines: pa.Array, counts: npt.NDArray[np.int64]) -> bytes:
-    """Return the lines of batches, each before those of its records; `counts` has a number for each batch to show."""
-    if counts.size == len(record_lines) and (counts == 1).all():
-        return _bytes(_join(batch_lines.slice(0, counts.size), record_lines))
+    """Return the lines of batches, each before those of its records; `counts` has their number for each batch."""
+    if (counts == 1).all():
+        return _bytes(_join(batch_lines, record_lines))
     of_batches, batches = _buffers(batch_lines)
     of_records, records = _buffers(record_lines)
-    at = of_batches[: counts.size + 1].tolist()
-    stops = of_records[np.minimum(np.cumsum(counts), len(record_lines))].tolist()
+    at, stops = of_batches.tolist(), of_records[np.cumsum(counts)].tolist()
     pieces: list[memoryview] = []
     done = 0
     for start, end, stop in zip(at[:-1], at[1:], stops, strict=True):

@@ -9,7 +9,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.storage.location import Location, list_names, plain
+from kafkalog.storage.location import Location, plain
 from kafkalog.storage.source import ByteSource, open_source
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
@@ -36,13 +36,7 @@ def suffix_of(path: str, options: DumpOptions) -> str:
 
 
 def start_offset(name: str) -> int:
-    """Return the offset in the name of a segment's file.
-
-    Raises
-    ------
-    NotKafkaError
-        The name does not begin with an offset.
-    """
+    """Return the offset in the name of a segment's file; raises `NotKafkaError` if it has none."""
     offset = kf.parse_base_offset(name)
     if offset is None:
         raise NotKafkaError(Reason.NOT_KAFKA, "the file name does not start with an offset", path=name)
@@ -56,14 +50,8 @@ def beside(path: str, suffix: str) -> str:
     return plain(path.with_name(name)) if isinstance(path, Location) else os.path.join(folder, name)
 
 
-def open_log(path: str, options: DumpOptions) -> ByteSource:
-    """Open a log if it is no larger than `max_segment_bytes`.
-
-    Raises
-    ------
-    LimitExceededError
-        The file is larger.
-    """
+def open_file(path: str, options: DumpOptions) -> ByteSource:
+    """Open a file; raises `LimitExceededError` if it is larger than `max_segment_bytes`."""
     source = open_source(path, memory_map=False)
     if source.size > options.limits.max_segment_bytes:
         size = source.size
@@ -71,14 +59,3 @@ def open_log(path: str, options: DumpOptions) -> ByteSource:
         detail = f"the file has {size} bytes, max_segment_bytes is {options.limits.max_segment_bytes}"
         raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=path, length=size)
     return source
-
-
-def is_last_segment(path: str) -> bool:
-    """Whether no later segment is in the same directory, so that a torn tail is normal."""
-    folder, name = os.path.split(path)
-    offset = kf.parse_base_offset(name)
-    if offset is None or not name.endswith(kf.LOG_SUFFIX):
-        return True
-    names = list_names(path.parent if isinstance(path, Location) else folder or ".")
-    others = (kf.parse_base_offset(other) for other in names if other.endswith(kf.LOG_SUFFIX))
-    return not any(other is not None and other > offset for other in others)

@@ -12,8 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Reason, TruncatedTailError
-from kafkalog.records.batch_table import BatchTable
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Reason
 
 MAX_PAIRS: Final = 2**20
 """The most lines kept in one list of one file; further ones are only counted."""
@@ -65,13 +64,11 @@ class Report:
         self._pairs: dict[tuple[Kind, str], Pairs] = {}
         self._n: dict[tuple[Kind, str], int] = {}
 
-    def add_pair(self, kind: Kind, path: str, first: int, second: int) -> None:
-        """Add a mismatch: two numbers of a file that should agree."""
-        self.add_pairs(kind, path, np.array([[first], [second]], np.int64))
-
     def add_pairs(self, kind: Kind, path: str, pairs: npt.NDArray[np.int64]) -> None:
-        """Add many mismatches; `pairs` is int64[2, n]."""
+        """Add mismatches, int64[2, n]: two numbers of a file that should agree."""
         key = kind, path
+        if not pairs.size:
+            return
         n = self._n.get(key, 0)
         self._n[key] = n + pairs.shape[1]
         kept = pairs[:, : max(0, MAX_PAIRS - n)]
@@ -89,18 +86,6 @@ class Report:
     ) -> None:
         """Add a finding that is damage."""
         self.findings.add(Finding(reason, detail, path, position, length, base_offset))
-
-    def add_bad_crc(self, path: str, batch: BatchTable, base_offset: int) -> None:
-        """Add a finding about a batch with a wrong checksum, a table of one row."""
-        detail = "the checksum does not match the batch's bytes"
-        position, length = int(batch.position[0]), int(batch.size_in_bytes[0])
-        self.add_finding(
-            Reason.CRC_MISMATCH, detail, path=path, position=position, base_offset=base_offset, length=length
-        )
-
-    def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:
-        """Add a finding about bytes after the last batch; a torn tail of the last segment is not damage."""
-        self.findings.add(error.to_finding(damage=not (is_last and isinstance(error, TruncatedTailError))))
 
     def lines(self) -> Iterator[str]:
         """Yield the lists as Kafka's tool prints them at the end."""

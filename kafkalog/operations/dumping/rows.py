@@ -17,11 +17,13 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
 from kafkalog.operations.dumping.decoders import control_type, decoded, parse_control
-from kafkalog.operations.dumping.log_walk import LogWalk, Part, Records, add_sequence, batch_rows, record_sequences
+from kafkalog.operations.dumping.log_walk import LogWalk, Part
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.printed import shown_record
+from kafkalog.records.batch_table import sequences
+from kafkalog.records.columns import RecordColumns
 
 Row = dict[str, Any]
 
@@ -56,90 +58,62 @@ def rows_of_report(report: Report) -> Iterator[Row]:
 
 
 def rows_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[Row]:
-    """Yield the objects of a log's batches and records; raises the same errors as the text.
-
-    A message that is shorter than its own fields is an error here, even where the text still has a line for it.
-    """
+    """Yield the objects of a log's batches and records; raises the same errors as the text."""
     for part in walk.parts():
-        # of a batch that Kafka does not know there is no object; the text has half a line
-        batches = _batch_rows(part) if part.is_known else iter(())
         records = iter(()) if part.records is None else _record_rows(part, part.records, options)
-        counts = np.zeros(len(part.batches), np.int64) if part.records is None else part.records.counts
-        n_shown = 0
-        for row, n_records in enumerate(counts.tolist()):
-            yield from itertools.islice(batches, 1)
+        for number, (batch, n_records) in enumerate(zip(_batch_rows(part), part.counts.tolist(), strict=True)):
             try:
-                for found in itertools.islice(records, n_records):
-                    yield found
-                    n_shown += 1
+                found = [batch, *itertools.islice(records, n_records)]
             except (CorruptionError, ValueError) as error:
-                walk.report_shown(part, row + 1, n_shown + 1)
+                if number:
+                    walk.report_shown(part.first(number))
                 if isinstance(error, CorruptionError):
-                    walk.locate(error, part, row)
+                    walk.locate(error, part, number)
                 raise
+            yield from found
         walk.report_shown(part)
-    position = walk.position
-    n = walk.trailing_bytes()
-    if n:
-        yield {"kind": "trailing_bytes", "position": position, "size_in_bytes": n}
+    if walk.trailing_bytes:
+        yield {"kind": "trailing_bytes", "position": walk.position, "size_in_bytes": walk.trailing_bytes}
 
 
 def _batch_rows(part: Part) -> Iterator[Row]:
     batches = part.batches
-    has_horizon = batches.delete_horizon_ms != kf.NO_TIMESTAMP
-    deltas = batches.last_offset - batches.base_offset
-    for values, last_sequence, timestamp_type, is_transactional, is_control, has, codec, crc, is_valid in zip(
-        zip(*(getattr(batches, name).tolist() for name in _BATCH_FIELDS), strict=True),
-        add_sequence(batches.base_sequence, deltas).tolist(),
-        batches.timestamp_type.tolist(),
-        batches.is_transactional.tolist(),
-        batches.is_control.tolist(),
-        has_horizon.tolist(),
-        batches.codec.tolist(),
-        batches.crc.tolist(),
-        part.is_valid.tolist(),
-        strict=True,
-    ):
-        found: Row = {"kind": "batch"}
-        found.update(zip(_BATCH_FIELDS, values, strict=True))
-        if found["magic"] < 2:
-            if codec:
-                # a compressed message of v0 or v1 has neither field
-                found["base_offset"] = found["records_count"] = None
-        elif found["base_sequence"] != -1:
-            found["last_sequence"] = last_sequence
-        found["timestamp_type"] = timestamp_type
-        found["is_transactional"] = is_transactional
-        found["is_control"] = is_control
-        found["delete_horizon_ms"] = found["base_timestamp"] if has else None
-        found["compression"] = kf.codec_name(codec)
-        found["crc"] = crc
-        found["is_valid"] = is_valid
+    derived = {
+        "last_sequence": sequences(batches.last_offset, batches, np.arange(len(batches))),
+        **{name: getattr(batches, name) for name in ("timestamp_type", "is_transactional", "is_control")},
+        "delete_horizon_ms": batches.delete_horizon_ms,
+        "compression": batches.codec,
+        "crc": batches.crc,
+        "is_valid": part.is_valid,
+    }
+    columns = {**{name: getattr(batches, name) for name in _BATCH_FIELDS}, **derived}
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        found: Row = {"kind": "batch", **dict(zip(columns, values, strict=True))}
+        if found["magic"] < 2 and found["compression"]:
+            # a compressed message of v0 or v1 has neither field
+            found["base_offset"] = found["records_count"] = None
+        if found["last_sequence"] == -1:
+            del found["last_sequence"]
+        if found["delete_horizon_ms"] == kf.NO_TIMESTAMP:
+            found["delete_horizon_ms"] = None
+        found["compression"] = kf.codec_name(found["compression"])
         yield found
 
 
-def _record_rows(part: Part, records: Records, options: DumpOptions) -> Iterator[Row]:
+def _record_rows(part: Part, records: RecordColumns, options: DumpOptions) -> Iterator[Row]:
     """Yield the records of a part; raise ValueError for a key or value that is shorter than its decoder needs."""
-    if not len(records):
-        return
-    batches, rows = part.batches, batch_rows(records)
     has_metadata, shows_contents = not options.skip_record_metadata, options.shows_contents
-    last = len(records) - (records.last != "line")
-    for number, (offset, timestamp, timestamp_type, sequence, is_control, key, value, headers) in enumerate(
-        zip(
-            records.offset.tolist(),
-            records.timestamp.tolist(),
-            np.where(records.magic == 0, -1, batches.timestamp_type[rows]).tolist(),
-            record_sequences(batches, records).tolist(),
-            batches.is_control[rows].tolist(),
-            records.key.to_pylist(),
-            records.value.to_pylist(),
-            records.headers.to_pylist(),
-            strict=True,
-        )
+    for offset, timestamp, timestamp_type, sequence, is_control, key, value, headers in zip(
+        records.offset.tolist(),
+        records.timestamp.tolist(),
+        records.timestamp_type.tolist(),
+        records.sequence.tolist(),
+        part.batches.is_control[part.batch_rows()].tolist(),
+        records.key.to_pylist(),
+        records.value.to_pylist(),
+        records.headers.to_pylist(),
+        strict=True,
     ):
-        if number == last:
-            return
         found: Row = {"kind": "record", "offset": offset}
         if has_metadata:
             found["timestamp"] = timestamp

@@ -1,157 +1,43 @@
-"""Reads `.index`, `.txnindex` and `.snapshot` files as Kafka's tool reads them, for text and objects alike.
+"""Reads `.index`, `.timeindex`, `.txnindex` and `.snapshot` files: a line and an object for each entry.
 
 Entries are compared with the log as Kafka's tool does it, which also lists valid entries as mismatches: before 4.0 an
-append of several batches made one entry, of the last offset and the position of the first batch.
+append of several batches made one index entry, of the last offset and the position of the first batch; up to 3.7 a time
+index entry may have the offset of a record instead of its batch's last one.
 
-Mirrors `DumpLogSegments.dumpIndex`, `dumpTxnIndex` and `dumpProducerIdSnapshot`.
+Mirrors `DumpLogSegments.dumpIndex`, `dumpTimeIndex`, `dumpTxnIndex` and `dumpProducerIdSnapshot`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, SidecarError
-from kafkalog.operations.dumping.batch_chain import Found, last_offsets
-from kafkalog.operations.dumping.files import beside, start_offset
-from kafkalog.operations.dumping.log_walk import explain_end
+from kafkalog.errors import KafkalogError, Reason, SidecarError, TruncatedTailError
+from kafkalog.indexes.index_files import TransactionIndex
+from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
+from kafkalog.operations.dumping.files import beside, open_file, start_offset
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.operations.dumping.report import Report
+from kafkalog.operations.dumping.report import Kind, Report
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.readers.batch_reader import walk_with
+from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.state.producers import read_snapshot
-from kafkalog.storage.source import ByteSource, open_source
-
-CHUNK: Final = 4096
-"""Entries processed at a time."""
-_WARM: Final = 8192  # as AbstractIndex.warmEntries: bytes at the end of an index that Kafka searches first
+from kafkalog.storage.source import ByteSource
 
 Row = dict[str, Any]
+Numbers = npt.NDArray[np.int64]
+Entry = tuple[str, Row | None]
+"""A line, and the object that says the same, if there is one."""
+
+_Index = TypeVar("_Index", bound=IndexEntries)
 
 
-class EntryTable(NamedTuple):
-    """Entries of an index: a line and an object each."""
-
-    kind: str
-    names: tuple[str, ...]
-    """Names of the columns in objects; in lines the same in Java's spelling."""
-    columns: tuple[npt.NDArray[np.int64], ...]
-
-    def text(self) -> str:
-        line = " ".join(f"{_java_name(name)}: {{}}" for name in self.names) + "\n"
-        return "".join(map(line.format, *(column.tolist() for column in self.columns)))
-
-    def rows(self) -> Iterator[Row]:
-        for values in zip(*(column.tolist() for column in self.columns), strict=True):
-            yield {"kind": self.kind, **dict(zip(self.names, values, strict=True))}
-
-
-class Remark(NamedTuple):
-    """A line about a whole index, and the object that says the same, if there is one."""
-
-    line: str
-    row: Row | None = None
-
-    def text(self) -> str:
-        return f"{self.line}\n"
-
-    def rows(self) -> Iterator[Row]:
-        if self.row is not None:
-            yield self.row
-
-
-def passed(path: str) -> Remark:
-    """Return what there is to show of an index that passes the sanity check."""
-    return Remark(f"{path} passed sanity check.", {"kind": "sanity", "passed": True})
-
-
-def _java_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
-class IndexFile:
-    """All entries of an index file, including the zeros after the last one, as Kafka's `AbstractIndex` sees them."""
-
-    def __init__(self, path: str, dtype: np.dtype[np.void], base_offset: int, limits: Limits) -> None:
-        with open_source(path, memory_map=False) as source:
-            self.size_in_bytes = source.size
-            if source.size > limits.max_segment_bytes:
-                detail = f"the file has {source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
-                raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=path, length=source.size)
-            data = source.window(0, source.size)
-        self.odd_bytes = data.size % dtype.itemsize
-        self.entries: npt.NDArray[np.void] = data[: data.size - self.odd_bytes].view(dtype)
-        self.base_offset = base_offset
-        self.path = path
-
-    def __len__(self) -> int:
-        return self.entries.size
-
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """Return the absolute offsets, int64[n]."""
-        return self.entries["relative_offset"].astype(np.int64) + self.base_offset
-
-    def used(self) -> int:
-        """Return the number of entries before the padding: before the first zero offset, entry 0 not counted."""
-        zero = np.flatnonzero(self.entries["relative_offset"][1:] == 0)
-        return int(zero[0]) + 1 if zero.size else len(self)
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether a broker only preallocated the file, so that entry 0 is padding too."""
-        return len(self) > 0 and self.used() == 1 and not any(self.entries[0].tolist())
-
-    def sanity_check_error(self, detail: str) -> SidecarError:
-        return SidecarError(Reason.INDEX_ENTRY, detail, path=self.path, base_offset=self.base_offset)
-
-    def check_end(self) -> None:
-        """Run the part of Kafka's sanity checks that all indexes share."""
-        if len(self) and self.entries["relative_offset"][-1] < 0:
-            raise self.sanity_check_error("the last offset lies before the base offset")
-        if self.odd_bytes:
-            detail = f"{self.size_in_bytes} bytes are not a multiple of {self.entries.dtype.itemsize}"
-            raise SidecarError(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)
-
-    def positions_for(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Look up positions for offsets, int64[m], in an offset index whose entries need not be sorted."""
-        relative = self.entries["relative_offset"].astype(np.int32)
-        targets = offsets - self.base_offset
-        if (np.diff(relative.astype(np.int64)) > 0).all():
-            floors = np.searchsorted(relative, targets, side="right") - 1
-        else:
-            floors = np.fromiter((self._floor(relative, target) for target in targets.tolist()), np.int64, targets.size)
-        if not len(self):
-            return np.zeros(offsets.size, np.int64)
-        return np.where(floors < 0, 0, self.entries["position"][floors]).astype(np.int64)
-
-    def _floor(self, relative: npt.NDArray[np.int32], target: int) -> int:
-        """Return the number of the entry that Kafka finds, -1 for none.
-
-        Repeats Kafka's binary search step by step: with entries out of order another search would find another one.
-        """
-        first_hot = max(0, len(self) - 1 - _WARM // self.entries.dtype.itemsize)
-        low, high = 0, first_hot
-        if relative[first_hot] < target:
-            low, high = first_hot, len(self) - 1
-        elif relative[0] > target:
-            return -1
-        while low < high:
-            middle = (low + high + 1) >> 1
-            found = relative[middle]
-            if found > target:
-                high = middle - 1
-            elif found < target:
-                low = middle
-            else:
-                return middle
-        return low
-
-
-def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable | Remark]:
+def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
     """Yield the entries of an offset index, compared with the log.
 
     Parameters
@@ -162,128 +48,171 @@ def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
     Raises
     ------
     SidecarError
-        The index fails the sanity check, or the position of an entry is outside the log.
-    CorruptionError
-        The bytes at the position of an entry are not a batch.
+        The index fails the sanity check, or no batch starts at the position of an entry.
+    KafkalogError
+        The log is damaged before the batch of an entry.
     ReadError
         There is no `.log` for this index.
     """
-    base_offset = start_offset(os.path.basename(path))
-    with open_source(beside(path, kf.LOG_SUFFIX), memory_map=False) as log:
-        index = IndexFile(path, kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
-        if not len(index):
-            yield Remark(f"{path} is empty.")
+    with open_file(beside(path, kf.LOG_SUFFIX), options) as log:
+        index = _open(OffsetEntries, path, options)
+        if not len(index) and not index.padding_bytes:
+            yield f"{path} is empty.", None
             return
         if options.index_sanity_check:
-            index.check_end()
-            yield passed(path)
+            yield _checked(index, path)
             return
-        n = index.used()
-        offset = index.offsets()[:n]
-        position = index.entries["position"][:n].astype(np.int64)
-        at = 0
-        while at < n:
-            stop = min(at + CHUNK, n)
-            last, found = last_offsets(log, position[at:stop], options.max_message_size)
-            done = slice(at, at + last.size)
-            _report_mismatches(offset[done], last, key, path, index, report)
-            if not options.verify_index_only:
-                yield EntryTable("offset_index_entry", ("offset", "position"), (offset[done], position[done]))
-            at += last.size
-            if found is Found.END and index.is_unused:
-                # a segment that was just rolled has no batch yet: not an issue, though the tool throws
-                return
-            if found is not Found.BATCH:
-                raise _entry_error(log, index, int(position[at]), at, found, options)
+        # a broker may only have preallocated the file: then the tool shows an entry of zeros
+        offset, position = (index.offset, index.position) if len(index) else (np.array([index.base_offset]), _ZERO)
+        batches, found, error = _first_batches(log, "position", position, options)
+        found &= (batches.position == position) & (batches.size_in_bytes <= options.max_message_size)
+        n = offset.size if found.all() else int(np.argmin(found))
+        last = batches.last_offset[:n]
+        wrong = np.flatnonzero(offset[:n] != last)
+        report.add_pairs("offset", key, np.stack([offset[wrong], last[wrong]]))
+        for number in wrong[last[wrong] > offset[wrong]].tolist() if len(index) else ():
+            detail = f"an entry for offset {offset[number]} leads to a batch that ends at {last[number]}"
+            report.add_finding(Reason.INDEX_ENTRY, detail, path=path, base_offset=index.base_offset)
+        if not options.verify_index_only:
+            yield from _entries("offset_index_entry", {"offset": offset[:n], "position": position[:n]})
+        if n < len(index):
+            detail = f"entry {n} leads to {position[n]}, where no batch of the log starts that could be read"
+            wrong_entry = SidecarError(
+                Reason.INDEX_ENTRY, detail, path=path, position=8 * n, base_offset=index.base_offset
+            )
+            raise error or wrong_entry
 
 
-def _report_mismatches(
-    offset: npt.NDArray[np.int64],
-    last: npt.NDArray[np.int64],
-    key: str,
-    path: str,
-    index: IndexFile,
-    report: Report,
-) -> None:
-    wrong = np.flatnonzero(offset != last)
-    if not wrong.size:
-        return
-    report.add_pairs("offset", key, np.stack([offset[wrong], last[wrong]]))
-    # before 4.0 an append of several batches made one entry: its first batch ends before the entry's offset, which is
-    # valid; a batch that ends after it is not
-    behind = wrong[last[wrong] > offset[wrong]] if not index.is_unused else wrong[:0]
-    for row in behind.tolist():
-        detail = f"an entry for offset {offset[row]} leads to a batch that ends at {last[row]}"
-        report.add_finding(Reason.INDEX_ENTRY, detail, path=path, base_offset=index.base_offset)
-
-
-def _entry_error(
-    log: ByteSource, index: IndexFile, position: int, number: int, found: Found, options: DumpOptions
-) -> KafkalogError:
-    if found is Found.END or not 0 <= position <= log.size:
-        detail = f"entry {number} leads to {position}, where no batch of the log starts that could be read"
-        return SidecarError(
-            Reason.INDEX_ENTRY, detail, path=index.path, position=8 * number, base_offset=index.base_offset
+def read_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+    """Yield the entries of a time index, compared with the log; for parameters and errors see `read_index`."""
+    with open_file(beside(path, kf.LOG_SUFFIX), options) as log:
+        index = _open(TimeEntries, path, options)
+        if options.index_sanity_check:
+            if len(index) and index.timestamp[-1] < index.timestamp[0]:
+                raise _unsound(index, "the last timestamp lies before the first")
+            yield _checked(index, path)
+            return
+        timestamp, offset = index.timestamp, index.offset
+        if not len(index) and index.padding_bytes:
+            timestamp, offset = _ZERO, np.array([index.base_offset])
+        batches, is_there, error = _first_batches(log, "last_offset", offset, options)
+        n = offset.size if error is None or is_there.all() else int(np.argmin(is_there))
+        last = np.where(is_there, batches.last_offset, -1)
+        # compaction may remove all records of a batch; its header still has the largest timestamp
+        shown = np.where(batches.records_count == 0, kf.NO_TIMESTAMP, np.maximum(batches.max_timestamp, -1))
+        before = np.concatenate([np.array([kf.NO_TIMESTAMP]), timestamp[:-1]])
+        is_exact = last == offset
+        wrong_time, wrong_order = is_exact & (shown != timestamp), is_exact & (before >= timestamp)
+        pairs: tuple[tuple[Kind, npt.NDArray[np.bool_], Numbers, Numbers], ...] = (
+            ("missing", ~is_exact, offset, last),
+            ("timestamp", wrong_time, timestamp, shown),
+            ("order", wrong_order, timestamp, before),
         )
-    return explain_end(log, position, log.size, options)
+        for kind, is_wrong, first, second in pairs:
+            rows = np.flatnonzero(is_wrong[:n])
+            report.add_pairs(kind, key, np.stack([first[rows], second[rows]]))
+        wrong_time &= batches.max_timestamp != timestamp
+        for number in np.flatnonzero((~is_there | wrong_time | wrong_order)[:n]).tolist() if len(index) else ():
+            if not is_there[number]:
+                detail = f"no batch for the entry of offset {offset[number]}"
+            elif wrong_time[number]:
+                largest = batches.max_timestamp[number]
+                detail = f"the entry has timestamp {timestamp[number]}, but the largest in the batch is {largest}"
+            else:
+                detail = f"the timestamp {timestamp[number]} does not lie after {before[number]}"
+            report.add_finding(
+                Reason.INDEX_ENTRY, detail, path=path, position=12 * number, base_offset=index.base_offset
+            )
+        if not options.verify_index_only:
+            yield from _entries("time_index_entry", {"timestamp": timestamp[:n], "offset": offset[:n]})
+        if n < offset.size:
+            assert error is not None
+            raise error
 
 
-def read_transaction_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable]:
-    """Yield the entries of a transaction index.
+class _Batches(NamedTuple):
+    """The batches of a log that the entries of an index lead to."""
 
-    Raises
-    ------
-    SidecarError
-        An entry has a version that Kafka does not define.
-    """
-    start_offset(os.path.basename(path))
-    entries = IndexFile(path, kf.TRANSACTION_INDEX_DTYPE, 0, options.limits).entries
-    # Kafka reads the high byte as the version, and reads all entries before it prints the first one
-    versions = entries["version"].astype(np.int64) >> 8
-    wrong = np.flatnonzero(versions > 0)
+    batches: BatchTable
+    """One for each entry, in the order of the entries; the first one of all if the entry has none."""
+    found: npt.NDArray[np.bool_]
+    error: KafkalogError | None
+    """The damage at which the search ended, if it did not find a batch for each entry before."""
+
+
+def _first_batches(log: ByteSource, column: str, keys: Numbers, options: DumpOptions) -> _Batches:
+    """Find the first batch that has at least each key in a column that rises: `position` or `last_offset`."""
+    order = np.argsort(keys, kind="stable")
+    wanted, done, error = keys[order], 0, None
+    tables = []
+    try:
+        for window in walk_with(HeaderReader(limits=options.limits), log, limits=options.limits):
+            values = getattr(window.batches, column)
+            stop = int(np.searchsorted(wanted, values[-1], side="right"))
+            tables.append(window.batches[np.searchsorted(values, wanted[done:stop])])
+            done = stop
+            log.release(window.data, window.start)
+            if done == keys.size:
+                break
+    except TruncatedTailError:
+        pass  # normal after a crash
+    except KafkalogError as damage:
+        error = damage
+    rows = np.empty(keys.size, np.int64)
+    rows[order] = np.arange(keys.size)
+    found = rows < done
+    batches = BatchTable.concatenate([*tables, BatchTable.empty(1)])
+    return _Batches(batches[np.where(found, rows, done)], found, error)
+
+
+def read_transaction_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+    """Yield the entries of a transaction index; raises `SidecarError` for a version that Kafka does not define."""
+    entries = _open(TransactionIndex, path, options).entries
+    # Kafka reads the high byte as the version
+    columns = {
+        name: entries[name].astype(np.int64) >> (8 if name == "version" else 0) for name in entries.dtype.names or ()
+    }
+    wrong = np.flatnonzero(columns["version"] > 0)
     if wrong.size:
         at = int(wrong[0])
-        detail = f"version {versions[at]}; Kafka has 0"
+        detail = f"version {columns['version'][at]}; Kafka has 0"
         raise SidecarError(Reason.INDEX_ENTRY, detail, path=path, position=at * entries.dtype.itemsize)
-    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
-    for at in range(0, entries.size, CHUNK):
-        rows = slice(at, at + CHUNK)
-        columns = (versions[rows], *(entries[name][rows].astype(np.int64) for name in names))
-        yield EntryTable("aborted_transaction", ("version", *names), columns)
+    return _entries("aborted_transaction", columns)
 
 
-class ProducerEntry(NamedTuple):
-    """A producer in a snapshot."""
-
-    row: dict[str, int | None]
-    is_2_8: bool
-
-    def text(self) -> str:
-        row = self.row
-        txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
-        line = (
-            f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
-            f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
-        )
-        if self.is_2_8:
-            line += "None" if txn is None else f"Some({txn})"
-        else:
-            line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
-            line += f" lastTimestamp: {timestamp}"
-        if row["last_offset"] is not None:
-            line += (
-                f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
-                f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
-            )
-        elif self.is_2_8:
-            line += " "
-        return f"{line}\n"
-
-    def rows(self) -> Iterator[Row]:
-        yield {"kind": "producer", **self.row}
+def _entries(kind: str, columns: dict[str, Numbers]) -> Iterator[Entry]:
+    template = " ".join(f"{first}{''.join(map(str.capitalize, others))}: {{}}" for first, *others in _words(columns))
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield template.format(*values), {"kind": kind, **dict(zip(columns, values, strict=True))}
 
 
-def read_producers(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[ProducerEntry]:
+def _words(columns: dict[str, Numbers]) -> list[list[str]]:
+    return [name.split("_") for name in columns]
+
+
+def _open(kind: type[_Index], path: str, options: DumpOptions) -> _Index:
+    base_offset = start_offset(os.path.basename(path))
+    open_file(path, options).close()
+    return kind.open(path, base_offset)
+
+
+def _checked(index: IndexEntries, path: str) -> Entry:
+    """Run the sanity check of a broker, and return what there is to show of an index that passes."""
+    if len(index) and not index.padding_bytes and index.entries["relative_offset"][-1] < 0:
+        raise _unsound(index, "the last offset lies before the base offset")
+    for finding in index.findings():
+        raise SidecarError(finding.reason, finding.detail, path=path, base_offset=index.base_offset)
+    return f"{path} passed sanity check.", {"kind": "sanity", "passed": True}
+
+
+def _unsound(index: IndexEntries, detail: str) -> SidecarError:
+    return SidecarError(Reason.INDEX_ENTRY, detail, path=index.path, base_offset=index.base_offset)
+
+
+_ZERO: Final = np.zeros(1, np.int64)
+
+
+def read_producers(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
     """Yield the producers in a snapshot.
 
     A damaged snapshot is reported and yields nothing: Kafka's tool also continues after one.
@@ -295,23 +224,41 @@ def read_producers(path: str, key: str, options: DumpOptions, report: Report) ->
         return
     for entry in snapshot.entries:
         row: dict[str, int | None] = {name: int(entry[name]) for name in _PRODUCER}
-        txn = int(entry["current_txn_first_offset"])
+        txn, has_batch = int(entry["current_txn_first_offset"]), int(entry["last_offset"]) >= 0
         row["current_txn_first_offset"] = None if txn < 0 else txn
-        has_batch = int(entry["last_offset"]) >= 0
         for name in _BATCH:
             row[name] = int(entry[name]) if has_batch else None
         first = _first_sequence(int(entry["last_sequence"]), int(entry["offset_delta"])) if has_batch else None
-        yield ProducerEntry({**row, "first_sequence": first}, options.is_2_8)
+        row["first_sequence"] = first
+        yield _producer_line(row, is_2_8=options.is_2_8), {"kind": "producer", **row}
 
 
 _PRODUCER: Final = ("producer_id", "producer_epoch", "coordinator_epoch", "timestamp")
 _BATCH: Final = ("last_sequence", "last_offset", "offset_delta")
 
 
-def _first_sequence(last: int, delta: int) -> int:
-    """Return the first sequence number of a batch, in Java's int arithmetic.
+def _producer_line(row: dict[str, int | None], *, is_2_8: bool) -> str:
+    txn, timestamp = row["current_txn_first_offset"], row["timestamp"]
+    line = (
+        f"producerId: {row['producer_id']} producerEpoch: {row['producer_epoch']}"
+        f" coordinatorEpoch: {row['coordinator_epoch']} currentTxnFirstOffset: "
+    )
+    if is_2_8:
+        line += "None" if txn is None else f"Some({txn})"
+    else:
+        line += "OptionalLong.empty" if txn is None else f"OptionalLong[{txn}]"
+        line += f" lastTimestamp: {timestamp}"
+    if row["last_offset"] is not None:
+        line += (
+            f" firstSequence: {row['first_sequence']} lastSequence: {row['last_sequence']}"
+            f" lastOffset: {row['last_offset']} offsetDelta: {row['offset_delta']} timestamp: {timestamp}"
+        )
+    elif is_2_8:
+        line += " "
+    return line
 
-    Source: `DefaultRecordBatch.decrementSequence`.
-    """
-    first = last - delta if last >= delta else 2**31 - 1 - (delta - last) + 1
+
+def _first_sequence(last: int, delta: int) -> int:
+    """Return the first sequence number of a batch, in Java's int arithmetic (`decrementSequence`)."""
+    first = last - delta if last >= delta else 2**31 - (delta - last)
     return (first + 2**31) % 2**32 - 2**31

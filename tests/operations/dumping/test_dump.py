@@ -167,12 +167,3 @@ def test_an_absolute_path_keeps_links_and_dots(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert files.absolute("x/../y.log") == f"{tmp_path}/x/../y.log"
     assert files.absolute("/x//y.log") == "/x/y.log"
-
-
-def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_path):
-    first, second = (tmp_path / f"{offset:020d}.log" for offset in (0, 7))
-    first.write_bytes(b"")
-    assert files.is_last_segment(str(first))
-    second.write_bytes(b"")
-    assert [files.is_last_segment(str(path)) for path in (first, second)] == [False, True]
-    assert files.is_last_segment(str(tmp_path / "bootstrap.checkpoint"))

@@ -10,6 +10,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kafkalog
 from kafkalog.errors import KafkalogError
 from kafkalog.interchange.arrow_output import java_string
 
@@ -76,7 +77,10 @@ def test_what_is_too_short_for_its_decoder_is_misuse_not_damage(log):
 
 def test_numbers_are_printed_to_their_last_digit(log):
     numbers = [0, 9, 10, 99, 100, 99_999_999, 10**8, 10**16 - 1, 10**16, 2**63 - 1, -1, -(10**16), -(2**63)]
-    data = b"".join(builder.batch_v2([ONE], max_timestamp=number, producer_id=number) for number in numbers)
+    data = b"".join(
+        builder.batch_v2([ONE], base_offset=n, max_timestamp=number, producer_id=number)
+        for n, number in enumerate(numbers)
+    )
     lines = log(data)
     assert [int(re.search(r" CreateTime: (\S+)", line)[1]) for line in lines] == numbers
     assert [int(re.search(r" producerId: (\S+)", line)[1]) for line in lines] == numbers
@@ -100,16 +104,29 @@ def test_without_its_metadata_a_record_begins_with_its_key_or_its_value(log):
     assert log(data, dialect="2.8", **options)[1:] == [" payload: v", "| key: k payload: v", "| key: k", ""]
 
 
-def test_the_lines_before_an_error_are_printed_even_half_a_line(tmp_path):
-    control_value = builder.control_batch(builder.ABORT, value=b"\0")
-    path = write_log(tmp_path, builder.batch_v2([ONE]) + control_value)
-    lines = dumped(path, deep_iteration=True)
-    assert lines[-2] == "| offset: 0 CreateTime: 0 keySize: 4 valueSize: 1 sequence: -1 headerKeys: []"
-    assert "control_record" in lines[-1]
-    unknown = builder.batch_v2([ONE], attributes=6)
-    *_, half, error = dumped(write_log(tmp_path, unknown))
-    assert half.endswith(" deleteHorizonMs: OptionalLong.empty")
-    assert "unknown_codec" in error
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        (builder.control_batch(builder.ABORT, base_offset=1, value=b"\0"), "control_record"),
+        (builder.batch_v2([ONE], base_offset=1, attributes=6), "unknown_codec"),
+        (builder.batch_v2([ONE], base_offset=1, magic=3), "bad_magic"),
+        (builder.batch_v2([ONE], base_offset=1, records_count=2), "record_count"),
+        (builder.batch_v2([ONE]), "offset_order"),
+        (bytes(50), "size_too_small"),
+    ],
+)
+def test_damage_ends_the_dump_after_the_lines_of_the_batches_before(tmp_path, damaged, reason):
+    good = builder.batch_v2([ONE])
+    lines = dumped(write_log(tmp_path, good), deep_iteration=True)
+    path = write_log(tmp_path, good + damaged + builder.batch_v2([ONE], base_offset=9))
+    *before, error = dumped(path, deep_iteration=True)
+    assert before == lines
+    assert f"{path}@{len(good)}" in error
+    assert reason in error
+    rows = []
+    with pytest.raises(KafkalogError) as caught:
+        rows.extend(kafkalog.dump(path, deep_iteration=True).rows())
+    assert str(caught.value) == error.removeprefix("EXCEPTION ")
 
 
 def test_a_record_larger_than_any_buffer_is_printed_whole(log):
@@ -134,9 +151,8 @@ def test_records_of_an_internal_topic_are_decoded(log):
 
 def test_a_record_without_the_key_that_a_decoder_needs_ends_the_dump(log):
     data = builder.batch_v2([builder.record_v2(0, 0, b"\0\2\0\1g", None), builder.record_v2(1, 0, None, b"")])
-    *lines, half, error = log(data, topic_decoder="offsets")
-    assert len(lines) == 2
-    assert half.endswith("headerKeys: []")
+    *lines, error = log(data, topic_decoder="offsets")
+    assert not lines
     assert re.fullmatch("EXCEPTION .*00.log@0 base_offset=0: internal_record: .* has no key", error)
 
 

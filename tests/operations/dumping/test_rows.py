@@ -1,18 +1,15 @@
 """Objects hold what was written, and what the lines say."""
 
-import struct
 from collections import Counter
 
 import builder
 import golden_sets
-import pytest
 import strategies
 from dumping_support import ONE, dumped, write_log
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 
 import kafkalog
-from kafkalog.errors import CorruptionError
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,42 +48,6 @@ def test_many_small_batches_are_walked_together(tmp_path):
     dump = kafkalog.dump(write_log(tmp_path, b"".join(gap)), print_data_log=True)
     assert [row["kind"] for row in dump.rows()] == ["file", *["batch", "record"] * 4999, "mismatch"]
     assert 1 <= sum(1 for _ in dump.chunks()) < 10
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"), [(0, b""), (1, None), (2, b""), (2, None)], ids=["abort", "commit", "short", "null"]
-)
-def test_an_error_about_a_control_record_names_the_file_and_the_position(kind, value, tmp_path):
-    marker = builder.record_v2(0, 0, struct.pack(">hh", 0, kind), value)
-    first = builder.batch_v2([ONE])
-    path = write_log(tmp_path, first + builder.batch_v2([marker], base_offset=1, control=True))
-    with pytest.raises(CorruptionError) as said_in_text:
-        list(kafkalog.dump(path, deep_iteration=True))
-    with pytest.raises(CorruptionError) as caught:
-        list(kafkalog.dump(path, deep_iteration=True).rows())
-    assert (caught.value.path, caught.value.position) == (path, len(first))
-    assert str(caught.value) == str(said_in_text.value)
-
-
-@pytest.mark.parametrize("magic", [3, 8, 127])
-def test_objects_of_a_batch_of_an_unknown_magic_are_those_of_v2_as_its_lines_are(magic, tmp_path):
-    for records in ([], [ONE], [ONE] * 9):
-        batch = bytearray(builder.batch_v2(records))
-        batch[16] = magic
-        path = write_log(tmp_path, bytes(batch))
-        kinds = Counter(row["kind"] for row in kafkalog.dump(path, deep_iteration=True).rows())
-        lines = list(kafkalog.dump(path, deep_iteration=True))
-        assert kinds["batch"] == sum(line.startswith("baseOffset") for line in lines) == 1
-        assert kinds["record"] == sum(line.startswith("| offset") for line in lines) == len(records)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_objects_of_a_message_that_ends_inside_its_own_fields_are_damage(magic, tmp_path):
-    whole = builder.message(0, b"k", b"v", magic=magic)
-    for size in range(26, len(whole)):
-        path = write_log(tmp_path, whole[:8] + struct.pack(">i", size - 12) + whole[12:size])
-        with pytest.raises(CorruptionError):
-            list(kafkalog.dump(path, deep_iteration=True).rows())
 
 
 def test_objects_of_control_records_say_what_they_mean():
