@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog._kernels.columns import make_objects
-from kafkalog.interchange.arrow_output import binary_array
-from kafkalog.records.columns import BinaryColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,45 +117,3 @@ def _fill_objects(array: pa.Array, values: npt.NDArray[np.object_]) -> None:
     )
     if done != n:
         raise ValueError("a value does not lie within the bytes of its column")
-
-
-def decoded_base64(texts: pa.Array) -> pa.Array | None:
-    """A binary array of base64 as large_binary; None unless each text is whole groups of four, with padding or not."""
-    n = len(texts)
-    _, offsets_buffer, data_buffer = texts.buffers()
-    if not n or data_buffer is None:
-        return None
-    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + n + 1].astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    if last - first > _MOST_QUICK_BYTES or ((offsets - first) & 3).any():
-        return None
-    data = np.frombuffer(data_buffer, np.uint8)[first:last]
-    offsets -= first
-    ends = offsets[1:][offsets[1:] > offsets[:-1]]
-    is_padded = data[ends - 1] == _PADDING
-    is_padded_twice = is_padded & (data[ends - 2] == _PADDING)
-    digits = _BASE64_DIGITS[data]
-    padding = np.concatenate([ends[is_padded] - 1, ends[is_padded_twice] - 2])
-    # counted as digits of 0, whose bytes are cut off below
-    digits[padding] = 0
-    if (digits > 63).any():
-        return None
-    groups = digits.reshape(-1, 4)
-    plain = np.empty((len(groups), 3), np.uint8)
-    for place in range(3):
-        plain[:, place] = groups[:, place] << 2 * place + 2 | groups[:, place + 1] >> 4 - 2 * place
-    kept = plain.reshape(-1)
-    if padding.size:
-        is_kept = np.ones(kept.size, np.bool_)
-        is_kept[padding // 4 * 3 + padding % 4 - 1] = False
-        kept = kept[is_kept]
-    n_padding = np.zeros(n, np.int64)
-    n_padding[offsets[1:] > offsets[:-1]] = is_padded.astype(np.int64) + is_padded_twice
-    sizes = np.diff(offsets) // 4 * 3 - n_padding
-    return binary_array(BinaryColumn(np.append(0, np.cumsum(sizes)), kept, validity(texts)), pa.large_binary())
-
-
-_PADDING: Final = ord("=")
-_MOST_QUICK_BYTES: Final = 2**24  # of which several copies are held
-_BASE64_DIGITS: Final = np.full(256, 255, np.uint8)
-_BASE64_DIGITS[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)] = range(64)

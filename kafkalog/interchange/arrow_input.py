@@ -62,37 +62,19 @@ def record_slices(
     truncate_timestamps: bool = False,
     max_bytes: int = SLICE_BYTES,
 ) -> Iterator[RecordColumns]:
-    """Read records from any Arrow-compatible object, one slice at a time.
+    """Read records from any Arrow-compatible object, one slice of about `max_bytes` at a time; a record is never cut.
 
-    Parameters
-    ----------
-    data : object
-        An object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, Polars, DuckDB, a
-        `kafkalog.Scan`), a dict of arrays, a pyarrow dataset, or RecordColumns.
-    columns : dict of str to str, optional
-        Names of the input's columns by role: ``{"timestamp": "created_at"}``.
-    ignore_columns : sequence of str, or bool
-        Columns of the input to leave out; True for all unknown columns.
-    naive_timezone : str, optional
-        Time zone of timestamps without one, "UTC" for example. Without it they are rejected.
-    truncate_timestamps : bool
-        Whether to round timestamps finer than a millisecond down. Otherwise they are rejected.
-    max_bytes : int
-        Approximate bytes of keys, values and headers in a slice. A record is never cut.
+    The data is an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, Polars, DuckDB, a
+    `kafkalog.Scan`), a dict of arrays, a pyarrow dataset, or RecordColumns; TypeError for any other. `columns` names
+    the input's columns by role: ``{"timestamp": "created_at"}``. `ignore_columns` are left out; True means all unknown
+    ones. Timestamps without a zone are in `naive_timezone`; without it they are rejected. Timestamps finer than a
+    millisecond are rejected too, unless `truncate_timestamps` rounds them down.
 
-    Yields
-    ------
-    RecordColumns
-        `timestamp` (-1 for null, and for -1 ms, which a scan returns for a record without timestamp), `key`, `value`,
-        `headers`, and `offset` if the input has it. They may share memory with the input.
+    A slice has `timestamp` (-1 for null, and for -1 ms, which a scan returns for a record without timestamp), `key`,
+    `value`, `headers`, and `offset` if the input has it. They may share memory with the input.
 
-    Raises
-    ------
-    UnwritableError
-        A column has another type, or is unknown, or a value does not fit a record. `row` counts from the beginning of
-        the data.
-    TypeError
-        `data` is none of the objects above.
+    Raises UnwritableError if a column has another type, or is unknown, or a value does not fit a record. `row` counts
+    from the beginning of the data.
     """
     if isinstance(data, RecordColumns):
         yield from cut(data, max_bytes)
@@ -183,23 +165,10 @@ def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[Record
 
 
 class ColumnReader:
-    """Turns record batches of one schema into record columns.
+    """Turns record batches of one schema into record columns; the options are those of `record_slices`.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    columns, ignore_columns, naive_timezone, truncate_timestamps
-        See `record_slices`.
-
-    Attributes
-    ----------
-    names : dict of str to str
-        Names of the input's columns by role, for the roles that the input has.
-
-    Raises
-    ------
-    UnwritableError
-        A column is unknown, occurs twice, or has another type.
+    `names` are the input's columns by role, for the roles that the input has. Raises UnwritableError if a column is
+    unknown, occurs twice, or has another type.
     """
 
     def __init__(
@@ -234,11 +203,7 @@ class ColumnReader:
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
         """The records of a batch: `timestamp`, `key`, `value`, `headers`; `offset` and `timestamp_type` if it has them.
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch
-        first_row : int
-            Row number of its first row in the whole data, for messages.
+        Messages count rows from `first_row`.
         """
         n = batch.num_rows
         if self._checks_control:

@@ -84,14 +84,9 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.DataType | None = None) -> pa.Schema:
-    """The schema of records: columns in the order given, with fixed types.
+    """The schema of records: columns of `ALL_COLUMNS` in the order given, with fixed types.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Names from `ALL_COLUMNS`.
-    binary_type : pyarrow.DataType, optional
-        Type of key, value and header values: `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()`.
+    Key, value and header values are `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()`.
     """
     return _record_schema(tuple(columns), check_binary_type(binary_type))
 
@@ -134,21 +129,9 @@ def batch_fields(
 
 
 class ArrowWriter:
-    """Turns the record columns of one segment into record batches of one schema.
+    """Turns the record columns of one segment into record batches of a schema from `record_schema`.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        From `record_schema`.
-    topic_partition : TopicPartition or None
-        With None, the columns topic and partition are null.
-    segment : str or None
-        File name of the segment.
-
-    Attributes
-    ----------
-    n_bad_header_keys : int
-        Number of header keys so far that are not UTF-8. Invalid bytes become U+FFFD, as in Java.
+    `n_bad_header_keys` counts header keys that are not UTF-8. Invalid bytes become U+FFFD, as in Java.
     """
 
     def __init__(
@@ -165,10 +148,7 @@ class ArrowWriter:
     def batch(self, columns: RecordColumns) -> pa.RecordBatch:
         """One record batch of all records.
 
-        Raises
-        ------
-        ValueError
-            A `binary` column would exceed 2 GiB: slice first, or use `large_binary`.
+        Raises ValueError if a `binary` column would exceed 2 GiB: slice first, or use `large_binary`.
         """
         n = columns.n_records
         arrays = [self._array(name, kind, columns, n) for name, kind in self._fields]

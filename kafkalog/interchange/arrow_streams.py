@@ -42,12 +42,7 @@ class ArrowStream(PublicNames, ABC):
 def open_batches(data: Any) -> pa.RecordBatchReader:
     """Open data as a stream of record batches.
 
-    Raises
-    ------
-    TypeError
-        The object has no Arrow interface.
-    UnwritableError
-        The values of a column have no common Arrow type.
+    Raises TypeError if it has no Arrow interface, UnwritableError if the values of a column have no common Arrow type.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data

@@ -39,24 +39,11 @@ class InputFile(NamedTuple):
 
 
 def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: str | None = None) -> list[InputFile]:
-    """List files and streams; a directory is replaced by the files in it.
+    """List files and streams; a directory is replaced by the files in it, of one format or of all that a suffix names.
 
-    Parameters
-    ----------
-    format : str, optional
-        Only files of this format count in a directory. Default: all formats known by their suffix.
-
-    Raises
-    ------
-    NotKafkaError
-        A directory has no such files, or a link leads out of it.
-    ReadError
-        A directory cannot be read.
-
-    Notes
-    -----
     Directories are walked recursively, in natural order of names (part-2 before part-10). Names that begin with ``.``
     or ``_``, and those without a known suffix, are skipped. So are ``.json`` and ``.avro`` next to other formats.
+    Raises NotKafkaError if a directory has no such files, or a link leads out of it.
     """
     found = []
     for each in inputs:
@@ -127,14 +114,7 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
 def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str, str], path: Any) -> Batches:
     """Add `topic` and `partition` from the path of a file to its record batches, unless it has such columns.
 
-    Parameters
-    ----------
-    place : mapping of str to str
-        See `InputFile`.
-    columns : mapping of str to str
-        Names of columns by role, if they differ from the role.
-    path : path-like
-        Path of the file, for messages.
+    `place` is that of an `InputFile`, `columns` has names of columns by role, if they differ from the role.
     """
     names = {role: columns.get(role, role) for role in ("topic", "partition")}
     said = {name: role for role, name in names.items() if name in place}

@@ -37,26 +37,10 @@ _STREAM_BLOCK_BYTES: Final = 2**25
 
 
 class RecordFile:
-    """A file of records.
+    """A file of records, in the format given or in that of its suffix.
 
-    Parameters
-    ----------
-    path : path-like or binary file
-        A stream is read once, and needs `format`. Parquet and Arrow's file format need a file.
-    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
-        Default: from the suffix of the name.
-    **texts
-        Options for text files: see `kafkalog.interchange.text_input.TextOptions`.
-
-    Attributes
-    ----------
-    name : str
-        The path, for messages.
-    format : str
-    size : int
-        Size of the file in bytes, 0 if it is not known.
-    done : int
-        Approximate number of bytes read so far.
+    A stream is read once, and needs `format`. Parquet and Arrow's file format need a file. `texts` are `TextOptions`.
+    `size` is 0 if it is not known; `done` is the approximate number of bytes read so far.
     """
 
     def __init__(
@@ -98,12 +82,7 @@ class RecordFile:
     def batches(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         """The record batches of the file. They have the wanted columns, and maybe others.
 
-        Raises
-        ------
-        ReadError
-            The file cannot be read, or is not of its format.
-        UnwritableError
-            A line of a text file cannot be converted to a record.
+        Raises ReadError if it cannot be read or is not of its format, UnwritableError if a line cannot become a record.
         """
         with self._errors():
             yield from _READERS[self.format](self, wanted)

@@ -45,13 +45,7 @@ _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The format of a file of records, and its options.
-
-    Raises
-    ------
-    ValueError
-        An option is invalid, or not available for this format.
-    """
+    """The format of a file of records, and its options; ValueError for one that is invalid or not of this format."""
 
     format: str
     """`arrow` is Arrow's IPC file format (Feather), `arrows` its IPC stream format."""
@@ -109,16 +103,9 @@ class OutputFormat:
 
 
 class RecordSink(ABC):
-    """Writes record batches of one schema.
+    """Writes record batches of one schema; `held_bytes` of them are buffered to be written together.
 
-    Attributes
-    ----------
-    n_records, n_bytes : int
-        Records received so far, and bytes written so far.
-    held_bytes : int
-        Bytes of records buffered to be written together.
-    lost : Counter of (tuple of str, str)
-        See `kafkalog.interchange.table_types.Conversion`.
+    For `lost` see `kafkalog.interchange.table_types.Conversion`.
     """
 
     def __init__(self, file: Any) -> None:

@@ -133,10 +133,7 @@ def _stored_items(kind: pa.DataType, target: str) -> pa.DataType:
 def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
     """The columns of a target for those of a scan.
 
-    Raises
-    ------
-    UnwritableError
-        Delta has no two fields whose names differ only by case.
+    Raises UnwritableError for fields whose names differ only by case, which Delta does not have.
     """
     fields = [field.with_type(stored_type(field.type, target)) for field in schema]
     if target in TABLES:
@@ -235,12 +232,7 @@ class LostValues(NamedTuple):
 
 
 class Lost:
-    """Collects what `converted` reports.
-
-    Attributes
-    ----------
-    found : list of LostValues
-    """
+    """Collects what `converted` reports."""
 
     def __init__(self) -> None:
         self.found: list[LostValues] = []
@@ -260,17 +252,7 @@ class Lost:
 class Conversion:
     """Converts record batches to the columns of a target, and counts what the columns cannot hold.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The columns of the target.
-    target : str
-        One of `TARGETS`.
-
-    Attributes
-    ----------
-    lost : Counter of (tuple of str, str)
-        How many values are null or have fewer digits, by field and what happened.
+    `lost` says how many values are null or have fewer digits, by field and what happened.
     """
 
     def __init__(self, schema: pa.Schema, target: str) -> None:
@@ -317,16 +299,9 @@ def converted(
 ) -> pa.Array:
     """An array in another type: what the type cannot hold is null, and reported.
 
-    Parameters
-    ----------
-    to : pyarrow.DataType
-        Fields that the array lacks are null; fields that it has and the type lacks are left out.
-    as_text : collection of tuple of str
-        Fields of any type that become JSON text.
-    target : str, optional
-        One of `TARGETS`, which may not hold each value of the type.
-    exact : bool
-        Whether times that are finer than the unit are null instead of rounded.
+    Fields that the array lacks are null; fields that it has and the type lacks are left out. Fields in `as_text` become
+    JSON text. A `target` may not hold each value of the type. With `exact`, times finer than the unit are null instead
+    of rounded.
     """
     kind = array.type
     if path in as_text:
@@ -553,14 +528,9 @@ def text_array(texts: Sequence[str | None]) -> pa.Array:
 
 
 class Digits:
-    """A number of JSON with more digits than Python's numbers keep.
+    """A number of JSON with more digits than Python's numbers keep, as `text`.
 
-    Attributes
-    ----------
-    text : str
-        As it stands.
-    real : float or None
-        The double next to a fraction; None for a whole number, and where a double is infinite or 0.
+    `real` is the double next to a fraction; None for a whole number, and where a double is infinite or 0.
     """
 
     __slots__ = ("real", "text")

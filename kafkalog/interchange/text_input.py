@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -37,14 +36,12 @@ from kafkalog.interchange.text_values import (
     byte_strings,
     bytes_array,
     header_lists,
-    integer_array,
     json_object,
     json_table,
     json_types,
     milliseconds,
     refuse_early,
     shown,
-    text_array,
     texts_of,
     whole_numbers,
 )
@@ -59,19 +56,6 @@ _MOST_LINES: Final = 2**15
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
 _END_BYTES: Final = 2**16
-_OPEN_QUOTE: Final = {
-    delimiter: re.compile(
-        rb"""(?> (?: (?: "(?>(?:[^"]++|"")*)" | (?!") ) [^%b]*+ [%b] )* )  # values, in quotes or not
-            "(?>(?:[^"]++|"")*)  # a quote without an end"""
-        % (delimiter.encode(), delimiter.encode()),
-        re.VERBOSE,
-    )
-    for delimiter in ",;\t|"
-}
-"""A line that ends inside quotes, by what separates columns. As in Arrow, a quote opens only at the start of a value.
-
-Atomic groups: before Python 3.11.5 possessive repeats of groups match too little.
-"""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """Arrow's error message about a row; rows count from 1."""
 _TYPES: Final[dict[str, pa.DataType]] = {
@@ -106,18 +90,11 @@ Names = Callable[[pa.Schema], Sequence[str]]
 class TextOptions:
     """How text is converted to values.
 
-    Parameters
-    ----------
-    roles : mapping of str to str
-        Roles of columns by name: ``{"payload": "value"}``. The role of any other column is its name.
-    encoding : {"base64", "utf8", "hex"}, optional
-        Encoding of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value; in
-        CSV that is possible for header values only. Default: base64 for what an export wrote, utf8 for other rows.
-        Without rows, other files need a choice: they seldom have base64, and text such as ``abcd`` is valid base64.
-    null : str
-        Unquoted text that means null in CSV.
-    naive_timezone, truncate_timestamps
-        See `kafkalog.interchange.arrow_input.record_slices`.
+    `roles` are those of columns by name: ``{"payload": "value"}``; the role of any other column is its name. `encoding`
+    is that of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value; in CSV that
+    is possible for header values only. Default: base64 for what an export wrote, utf8 for other rows. Without rows,
+    other files need a choice: they seldom have base64, and text such as ``abcd`` is valid base64. `null` is unquoted
+    text that means null in CSV.
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -164,10 +141,7 @@ class TextOptions:
     def row_roles(self, names: Sequence[str]) -> dict[str, str]:
         """Which columns of rows supply what a record has, by role; `value` is one of them if a column has values.
 
-        Raises
-        ------
-        UnwritableError
-            A column that is named is not there.
+        Raises UnwritableError if a column that is named is not there.
         """
         named = {role: name for name, role in self.roles.items()}
         check_columns((*named.values(), *self.headers_of_rows), names)
@@ -212,23 +186,11 @@ def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
-    """Read record batches from JSON objects, one per line; blank lines are skipped.
+    """Read the wanted columns of JSON objects, one per line; blank lines are skipped.
 
-    Parameters
-    ----------
-    stream : binary file
-    wanted : callable
-        Returns the wanted columns; the others are ignored.
-
-    Raises
-    ------
-    UnwritableError
-        A line is not an object, or a value cannot be that of a record. The message has the line number.
-
-    Notes
-    -----
     A name that is missing in a line is null there, except the value: a null value is a tombstone, and has to be given
-    explicitly.
+    explicitly. Raises UnwritableError with the line number if a line is no object, or a value cannot be that of a
+    record.
     """
     usual = {**_JSON_TYPES, **{name: _JSON_TYPES[role] for name, role in options.roles.items()}}
     types: dict[str, pa.DataType] = {}
@@ -269,10 +231,7 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
 def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.RecordBatch]:
     """Read rows from JSON objects, one per line: columns of records by their names, and `JSON_ROW`.
 
-    Raises
-    ------
-    UnwritableError
-        A line is not an object, or a value cannot be that of a record's column.
+    Raises UnwritableError if a line is not an object, or a value cannot be that of a record's column.
     """
     roles: dict[str, str] = {}
     for first_line, data in _blocks(stream):
@@ -297,11 +256,9 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
             if role == "value" and options.is_value_decoded:
                 continue
             if role == "key" and options.is_key_decoded:
-                made[role] = _json_texts(cells, column)
+                made[role] = _json_texts(cells)
             elif (name in options.roles and role == "key") or name in options.headers_of_rows:
-                made[role] = text_array(
-                    [one if one is None or isinstance(one, str) else json_text(one) for one in cells], column
-                )
+                made[role] = _texts(cells)
             else:
                 made[role] = _json_column(role, cells, column, options)
         rows: list[Any]
@@ -311,12 +268,18 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
             rows = [each.get(roles["value"]) for each in objects]
         else:
             rows = [{name: each[name] for name in options.fields_of_rows(each)} for each in objects]
-        made[JSON_ROW] = _json_texts(rows, SourceColumn("value", partial(_line, lines)))
+        made[JSON_ROW] = _json_texts(rows)
         yield pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
 
-def _json_texts(values: Iterable[Any], column: SourceColumn) -> pa.Array:
-    return text_array([None if value is None else json_text(value) for value in values], column)
+def _json_texts(values: Iterable[Any]) -> pa.Array:
+    return pa.array([None if value is None else json_text(value) for value in values], pa.large_string())
+
+
+def _texts(values: Iterable[Any]) -> pa.Array:
+    """Strings as they are, and other values as JSON text."""
+    texts = [one if one is None or isinstance(one, str) else json_text(one) for one in values]
+    return pa.array(texts, pa.large_string())
 
 
 def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptions) -> list[pa.Array] | None:
@@ -403,41 +366,10 @@ def _json_column(role: str, values: list[Any], column: SourceColumn, options: Te
     if role == "topic":
         return _topics(values, column)
     if role in NUMBER_ROLES:
-        return _numbers(values, column)
+        return whole_numbers(_texts(values), column)
     if role == "timestamp":
-        return _timestamps(values, column, options)
+        return _milliseconds(_texts(values), column, options)
     return pa.array([value is True for value in values], pa.bool_())  # is_control
-
-
-def _numbers(values: Sequence[Any], column: SourceColumn) -> pa.Array:
-    numbers = np.zeros(len(values), np.int64)
-    for row, value in enumerate(values):
-        if value is not None:
-            numbers[row] = _number(value, row, column)
-    return integer_array(numbers, np.array([value is not None for value in values], np.bool_))
-
-
-def _number(value: Any, row: int, column: SourceColumn) -> int:
-    # tools that know only floats write whole numbers so
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise column.refused(row, f"must be a whole number, not {shown(value)}", reason=Reason.COLUMN_TYPE)
-    if not -(2**63) <= value < 2**63:
-        raise column.refused(row, f"does not fit 64 bits: {shown(value)}")
-    return value
-
-
-def _timestamps(values: Sequence[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
-    if any(isinstance(value, str) for value in values):
-        texts = [
-            value if value is None or isinstance(value, str) else str(_number(value, row, column))
-            for row, value in enumerate(values)
-        ]
-        return _milliseconds(text_array(texts, column), column, options)
-    numbers = _numbers(values, column)
-    refuse_early(numbers, values, column)
-    return numbers
 
 
 def _milliseconds(texts: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
@@ -448,7 +380,7 @@ def _topics(values: Sequence[Any], column: SourceColumn) -> pa.Array:
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, str):
             raise column.refused(row, f"must be text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
-    return text_array(values, column)
+    return pa.array(values, pa.large_string())
 
 
 class LongRowError(UnwritableError):
@@ -463,36 +395,15 @@ def read_csv(
     block_bytes: int = CSV_BLOCK_BYTES,
     reopened: Callable[[], AbstractContextManager[BinaryIO]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    r"""Read record batches from CSV whose first line has the column names.
+    """Read the wanted columns of CSV whose first line has the names, separated by commas, semicolons, tabs or bars.
 
-    If that line has no comma, semicolons, tabs or bars may separate columns.
-
-    Parameters
-    ----------
-    stream : binary file
-    options, wanted
-        See `read_json_lines`.
-    block_bytes : int
-        Bytes to read at a time; any row of this length fits.
-    reopened : callable, optional
-        Opens the stream from its start, to find the line of a rejected row. Without it the message has the number of
-        the row.
-
-    Raises
-    ------
-    LongRowError
-        A row does not fit into a block: retry with larger blocks.
-    UnwritableError
-        The text is not CSV, or a value cannot be that of a record. The message has the line or the row.
+    `reopened` opens the stream from its start, to find the line of a rejected row. Without it the message has the
+    number of the row. Raises LongRowError if a row does not fit into a block: retry with larger blocks. Raises
+    UnwritableError with the line or row if the text is not CSV, or a value cannot be that of a record.
     """
     names, first_line, delimiter = _csv_names(stream)
-    try:
-        options = options.for_columns(names)
-        roles = options.row_roles(names) if options.has_rows else options.wanted_roles(names, wanted)
-    except UnwritableError as error:
-        if "" in names and error.reason is Reason.COLUMN_UNKNOWN:
-            error.add_note("a column without a name is the index that pandas writes unless index=False")
-        raise
+    options = options.for_columns(names)
+    roles = options.row_roles(names) if options.has_rows else options.wanted_roles(names, wanted)
     # columns are checked even if there is no row
     if not options.has_rows:
         yield no_rows(pa.schema([(name, _type_of(role)) for name, role in roles.items()]))
@@ -588,19 +499,16 @@ class _ArrowInput(io.RawIOBase):
 
 
 def _line_of_row(stream: BinaryIO, first_line: int, row: int, delimiter: str, *, has_blank_rows: bool) -> int | None:
-    """The line in which a row begins, None if there are fewer rows. Row 0 begins at `first_line` or after it."""
-    for _ in range(first_line - 1):
-        stream.readline()
-    line, is_quoted = first_line, False
-    while text := stream.readline(MAX_LINE_BYTES):
-        if is_quoted:
-            text = b'"' + text
-        elif has_blank_rows or text.strip(b"\r\n"):
-            if row == 0:
-                return line
-            row -= 1
-        is_quoted = _OPEN_QUOTE[delimiter].fullmatch(text) is not None
-        line += 1
+    """The line in which a row begins, None if it is not found. Row 0 begins at `first_line` or after it."""
+    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="\n"), delimiter=delimiter)
+    line = 0
+    with contextlib.suppress(csv.Error):  # such as a value beyond the limit of this parser
+        for cells in reader:
+            if line + 1 >= first_line and (cells or has_blank_rows):
+                if row == 0:
+                    return line + 1
+                row -= 1
+            line = reader.line_num
     return None
 
 
@@ -663,12 +571,9 @@ def _csv_row_columns(
         is_decoded = options.is_value_decoded if role == "value" else role == "key" and options.is_key_decoded
         if is_decoded:
             cells = texts_of(values, column).to_pylist()
-            made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = text_array(
-                [
-                    one if one is None else json_text(one) if role in options.text_columns else _json_of(one)
-                    for one in cells
-                ],
-                column,
+            encode = json_text if role in options.text_columns else _json_of
+            made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = pa.array(
+                [one if one is None else encode(one) for one in cells], pa.large_string()
             )
         elif name in options.headers_of_rows or (name in options.roles and role == "key"):
             made[f"{_TYPED}{role}"] = texts_of(values, column)

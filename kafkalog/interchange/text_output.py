@@ -63,15 +63,7 @@ def check_encoding(encoding: str) -> None:
 
 
 class LineFormat(ABC):
-    """Converts records to machine-readable lines.
-
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        Columns in this order; default: `kafkalog.interchange.arrow_output.DEFAULT_COLUMNS`.
-    encoding : {"base64", "utf8", "hex"}
-        Encoding of key, value and header values.
-    """
+    """Converts records to machine-readable lines, with bytes in one of `ENCODINGS`."""
 
     def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64") -> None:
         check_encoding(encoding)
@@ -95,12 +87,10 @@ class LineFormat(ABC):
 
 
 class JsonLines(LineFormat):
-    r"""Writes one JSON object per record.
+    """Writes one JSON object per record.
 
-    Notes
-    -----
-    key, value and header values are strings; with `utf8`, bytes that are not valid become ``{"base64": ...}``. Headers
-    are a list of ``[name, value]``.
+    Bytes are strings; with `utf8`, those that are not valid become ``{"base64": ...}``. Headers are lists of ``[name,
+    value]``.
     """
 
     @property
@@ -124,20 +114,14 @@ class JsonLines(LineFormat):
 
 
 class CsvRows(LineFormat):
-    r"""Writes one CSV row per record (RFC 4180, but lines end in a newline).
+    """Writes one CSV row per record (RFC 4180, but lines end in a newline).
 
-    Parameters
-    ----------
-    null : str
-        Text for null, written without quotes. By default null is empty; an empty value is always ``""``.
-    escape_formulas : bool
-        Put ``'`` before text that a spreadsheet would run as a formula: text that begins with ``= + - @``, a tab or a
-        carriage return. Loading the file does not remove it.
+    `null` is written without quotes. By default it is empty; an empty value is always ``""``. Values are in quotes only
+    where they must be: when they are empty, hold a quote, a comma or a line end, or read like `null`. Headers are the
+    JSON text that `JsonLines` has, ``[]`` for none.
 
-    Notes
-    -----
-    Values are in quotes only where they must be: when they are empty, hold a quote, a comma or a line end, or read like
-    `null`. Headers are the JSON text that `JsonLines` has, ``[]`` for none.
+    `escape_formulas` puts ``'`` before text that a spreadsheet would run as a formula: text that begins with ``= + -
+    @``, a tab or a carriage return. Loading the file does not remove it.
     """
 
     def __init__(

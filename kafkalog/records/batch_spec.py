@@ -27,16 +27,9 @@ PerBatch = int | npt.NDArray[Any] | Sequence[int]
 class BatchSpec:
     """Header fields of batches. A field is one number for all batches, or an array with one number per batch.
 
-    Raises
-    ------
-    ValueError
-        Numbers contradict each other by the rules of `MemoryRecordsBuilder`. Arrays are not checked: they may come
-        from a log that has such values.
-
-    Notes
-    -----
     A batch without records, as compaction leaves it, needs `base_offset` and `last_offset`. It is not compressed, its
-    base timestamp is -1 and it has no delete horizon.
+    base timestamp is -1 and it has no delete horizon. Raises ValueError for numbers that contradict each other by the
+    rules of `MemoryRecordsBuilder`. Arrays are not checked: they may come from a log that has such values.
 
     Source: MemoryRecordsBuilder, DefaultRecordBatch.writeHeader and writeEmptyHeader, Kafka 4.3.
     """

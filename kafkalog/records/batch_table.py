@@ -196,13 +196,7 @@ class BatchTable(PublicNames):
 
 
 class ReadTable(BatchTable):
-    """The table of batches that a kernel read. Its columns are created on first use.
-
-    Parameters
-    ----------
-    rows : HeaderRows
-        Must not be filled again.
-    """
+    """The table of batches that a kernel read; its columns are created on first use. `rows` must not be filled again."""
 
     __slots__ = (
         *("_rows", "attribute_bits", "has_empty"),
@@ -296,16 +290,10 @@ def row_of(error: KafkalogError, batches: BatchTable) -> int:
 def lost_batch(
     error: KafkalogError, batches: BatchTable, *, before: int | None = None, after: int | None = None
 ) -> Finding:
-    """Return the finding about a batch that cannot be read, with its offsets and the record count of its header.
+    """The finding about a batch that cannot be read, with its offsets and the record count of its header.
 
-    Parameters
-    ----------
-    error : KafkalogError
-        Its position in the file identifies the batch.
-    batches : BatchTable
-        Batches that include the one that cannot be read.
-    before, after : int, optional
-        The last offset before the first of them, and the base offset of the batch after the last.
+    The position of the error identifies it in `batches`. `before` is the last offset before the first of them, and
+    `after` the base offset of the batch after the last.
     """
     finding = error.to_finding()
     row = row_of(error, batches)
@@ -396,18 +384,7 @@ def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
-    """Whether each batch of a window has a correct checksum.
-
-    Parameters
-    ----------
-    window : Window
-    batches : BatchTable, optional
-        Some of its batches; default: all.
-
-    Returns
-    -------
-    bool[n]
-    """
+    """bool[n]: whether some batches of a window, by default all, have a correct checksum."""
     if batches is None and window.valid is not None:
         return window.valid
     rows = window.batches if batches is None else batches
@@ -427,13 +404,7 @@ def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray
 
 
 class HeaderParser:
-    """Parses batch headers from bytes into reused arrays.
-
-    Parameters
-    ----------
-    rows : int, optional
-        Batches per kernel call.
-    """
+    """Parses batch headers from bytes into reused arrays, `rows` per kernel call."""
 
     def __init__(self, rows: int | None = None) -> None:
         n = _ROWS if rows is None else rows

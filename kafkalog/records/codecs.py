@@ -121,12 +121,7 @@ UNCOMPRESSED: Final = Compression(kf.Codec.NONE)
 class Arena:
     """A growing buffer that decompressed batches are appended to.
 
-    Attributes
-    ----------
-    data : uint8[capacity]
-        Content is valid up to `used`. Growing replaces the array; references to the old one stay valid.
-    used : int
-        Number of bytes in use.
+    `data` is uint8[capacity], valid up to `used`. Growing replaces the array; references to the old one stay valid.
     """
 
     def __init__(self, capacity: int = 0) -> None:
@@ -158,34 +153,13 @@ def decompress_into(
     magic: int,
     limits: Limits = DEFAULT_LIMITS,
 ) -> int:
-    """Append the decompressed content of a batch or of a compressed message to an arena.
+    """Append the decompressed content of a batch or of a compressed message to an arena; return the number of bytes.
 
-    Parameters
-    ----------
-    arena : Arena
-    codec : int
-        Codec id; 0 copies.
-    data : uint8[n]
-        The compressed bytes.
-    magic : int
-        Magic of the batch: the header checksum of a v0 LZ4 frame is different, and zstd exists from v2 on.
-    limits : Limits
-        `max_decompressed_bytes` bounds the result.
-
-    Returns
-    -------
-    int
-        Bytes appended. If this raises, the arena's content is unchanged.
-
-    Raises
-    ------
-    CorruptionError
-        The stream is damaged (`codec_stream`), or declares a size that its codec cannot reach (`codec_ratio`), or its
-        codec does not exist in this format (`legacy_codec`).
-    LimitExceededError
-        The result would be larger than the limit. About as many bytes as the limit are decompressed to find out.
-    UnsupportedError
-        Codec ids 5 to 7.
+    Codec 0 copies. `magic` counts: the header checksum of a v0 LZ4 frame is different, and zstd exists from v2 on. If
+    this raises, the arena's content is unchanged. Raises CorruptionError if the stream is damaged (`codec_stream`),
+    declares a size that its codec cannot reach (`codec_ratio`), or its codec does not exist in this format
+    (`legacy_codec`). Raises LimitExceededError beyond `max_decompressed_bytes`, after about as many bytes, and
+    UnsupportedError for codec ids 5 to 7.
     """
     used = arena.used
     try:

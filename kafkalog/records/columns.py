@@ -394,16 +394,10 @@ def _empty_column(name: str) -> Column:
 def gather(
     parts: Iterable[RecordColumns], names: Sequence[str], n_parts: Callable[[], float] = lambda: 1
 ) -> RecordColumns:
-    """Concatenate records that arrive in parts; memory holds the result and one part.
+    """Concatenate records that arrive in parts of the same columns; memory holds the result and one part.
 
-    Parameters
-    ----------
-    parts : iterable of RecordColumns
-        All with the same columns.
-    names : sequence of str
-        The columns if there is no part.
-    n_parts : callable
-        Returns the estimated number of parts like the first, so that large columns get huge pages from the start.
+    `names` are the columns if there is no part. `n_parts` returns the estimated number of parts like the first, so that
+    large columns get huge pages from the start.
     """
     columns: dict[str, _Gathered] | None = None
     n_records = 0

@@ -85,35 +85,15 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     path: str | None = None,
 ) -> Decoded:
-    """Decode batches `first` to `stop` of a window to columns.
+    """Decode batches `first` to `stop` of a window to columns; by default all records except control records.
 
-    Parameters
-    ----------
-    window : Window
-    columns : sequence of str
-        Names from `ALL_COLUMNS`; only these are filled. Derived columns are returned in addition.
-    first, stop : int
-        Rows of the batch table; default: all.
-    selection : Selection, optional
-        Default: all records except control records. A wrong checksum of a control batch is still damage.
-    form : {"numpy", "arrow", "views"}
-        Representation of byte strings: int64 offsets, or, if all records are selected, int32 offsets or views into the
-        window.
-    check_crcs : bool
-        Whether to compare each batch's checksum.
-    limits : Limits
-    path : str, optional
-        For messages.
+    Only the columns named are filled; derived columns are returned in addition. They own their memory, except for
+    views, so the window may be released. `form` is that of byte strings: int64 offsets (numpy), or, if all records are
+    selected, int32 offsets (arrow) or views into the window. May stop early without an error, after one batch or more;
+    the caller continues with another call.
 
-    Returns
-    -------
-    Decoded
-        The columns own their memory, except for views, so the window may be released. May stop early without an
-        error, after one batch or more; the caller continues with another call.
-
-    Notes
-    -----
-    A batch is decoded completely or not at all, and with all checks of Kafka's reader, whatever the columns.
+    A batch is decoded completely or not at all, and with all checks of Kafka's reader, whatever the columns. A wrong
+    checksum of a control batch is damage, too.
     """
     selection = selection or Selection()
     stop = len(window.batches) if stop is None else stop
@@ -137,15 +117,7 @@ def decode(
 
 
 def decode_all(window: Window, columns: Sequence[str], **options: Any) -> Iterator[Decoded]:
-    """Decode all batches of a window, in several calls of `decode`; continues after one that cannot be decoded.
-
-    Parameters
-    ----------
-    window : Window
-    columns : sequence of str
-    **options
-        See `decode`.
-    """
+    """Decode all batches of a window, in several calls of `decode`; continues after one that cannot be decoded."""
     done = 0
     while done < len(window.batches):
         decoded = decode(window, columns, first=done, **options)

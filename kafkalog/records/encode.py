@@ -49,36 +49,16 @@ def cut_batches(
     any_header_keys: bool = False,
     first_row: int = 0,
 ) -> Int64s:
-    """Choose batch boundaries as a producer does when it fills batches.
+    """Choose batch boundaries as a producer does when it fills batches of `batch_size` bytes (its `batch.size`).
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        See `encode_batches`.
-    batch_size : int
-        Bytes, as a producer's `batch.size`: a record that no longer fits, uncompressed, begins the next batch. A
-        record larger than `batch_size` also begins a batch.
-    max_records : int, optional
-        Most records in a batch; default: as many as the default `Limits` allow to read.
-    any_header_keys : bool
-        See `BatchSpec`.
-    first_row : int
-        Row number of the first record in the caller's data, for messages.
+    Returns int64[n_batches + 1]: batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``; none is empty. A record
+    that no longer fits, uncompressed, begins the next batch, and so does one larger than `batch_size`. A batch has at
+    most `max_records`, by default as many as the default `Limits` allow to read. It also ends before an offset more
+    than 2^31 - 1 above its first one. For a record larger than `batch_size`, a producer's buffer has room for the
+    longest record header possible, so a tiny record can still fit after it.
 
-    Returns
-    -------
-    int64[n_batches + 1]
-        Batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``; none is empty.
-
-    Raises
-    ------
-    UnwritableError
-        A record cannot be written, or the offsets do not increase; `row` is the record's row.
-
-    Notes
-    -----
-    A batch also ends before an offset more than 2^31 - 1 above its first one. For a record larger than `batch_size`,
-    a producer's buffer has room for the longest record header possible, so a tiny record can still fit after it.
+    Raises UnwritableError if a record cannot be written, or the offsets do not increase; `row` is the record's row,
+    counted from `first_row`.
 
     Source: MemoryRecordsBuilder.hasRoomFor, RecordAccumulator.append, Kafka 4.3.
     """
@@ -96,29 +76,14 @@ def cut_batches(
 
 
 def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec | None = None) -> Window:
-    """Encode records as consecutive v2 batches.
+    """Encode records as consecutive v2 batches: their bytes, from position 0 on, and the table of the batches.
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        `offset` (increasing), and any of `timestamp`, `key`, `value` and `headers`, as decoding returns them. A
-        missing column is null for every record; a null timestamp is -1.
-    boundaries : int64[n_batches + 1]
-        Batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``. Rows before the first and after the last boundary
-        are not written.
-    spec : BatchSpec, optional
+    The columns are `offset` (increasing), and any of `timestamp`, `key`, `value` and `headers`, as decoding returns
+    them. A missing column is null for every record; a null timestamp is -1. Batch `i` has the rows
+    ``boundaries[i]:boundaries[i + 1]``. Rows before the first and after the last boundary are not written.
 
-    Returns
-    -------
-    Window
-        The bytes, from position 0 on, and the table of their batches.
-
-    Raises
-    ------
-    UnwritableError
-        Kafka's format cannot represent a record; `row` is its row. Values are never truncated or wrapped.
-    ValueError
-        Columns, boundaries and spec do not match.
+    Raises UnwritableError if Kafka's format cannot represent a record; `row` is its row. Values are never truncated or
+    wrapped. Raises ValueError if columns, boundaries and spec do not match.
     """
     spec = BatchSpec() if spec is None else spec
     bound = _bind(columns, spec.any_header_keys)
@@ -155,28 +120,9 @@ def encode_marker(
     timestamp: int,
     leader_epoch: int = -1,
 ) -> Window:
-    """Encode the marker that ends a transaction: a control batch of 78 bytes.
+    """Encode the marker that ends a transaction of a producer: a control batch of 78 bytes.
 
-    Parameters
-    ----------
-    offset : int
-    producer_id, producer_epoch : int
-        Producer whose transaction ends.
-    coordinator_epoch : int
-        Epoch of the transaction coordinator.
-    is_commit : bool
-        Commit or abort.
-    timestamp : int
-        Milliseconds.
-    leader_epoch : int
-
-    Returns
-    -------
-    Window
-
-    Notes
-    -----
-    Key: version 0 (i16), type (i16). Value: version 0 (i16), coordinator epoch (i32).
+    Key: version 0 (i16), type (i16). Value: version 0 (i16), epoch of the transaction coordinator (i32).
 
     Source: MemoryRecords.withEndTransactionMarker, Kafka 4.3.
     """

@@ -64,44 +64,23 @@ def walk(
     first_window_bytes: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Window]:
-    """Walk the batch headers of a segment.
+    """Walk the batch headers of a segment from a batch boundary on; `stop` counts as the end of the file.
 
-    Parameters
-    ----------
-    source : ByteSource
-    start, stop : int
-        Position to begin at (a batch boundary), and the position that counts as the end of the file.
-    previous_offset : int
-        Offsets must be above this one; -1 for any.
-    window_bytes : int
-        Bytes to read at a time. A larger batch gets a window of its own.
-    first_window_bytes : int, optional
-        Bytes to read first, if more damage may be near; doubled from window to window.
-    limits : Limits
+    Offsets must be above `previous_offset`; -1 for any. Windows have `window_bytes`; a larger batch gets a window of
+    its own. If more damage may be near, `first_window_bytes` are read first, doubled from window to window. The windows
+    are in file order, each with at least one batch. The caller may `source.release` them.
 
-    Yields
-    ------
-    Window
-        In file order, each with at least one batch. The caller may `source.release` it.
+    Errors are raised after the batches before them were yielded. TruncatedTailError: the file ends inside a batch
+    (`partial_tail`) or in zeros (`zero_fill`), which is normal at the end of a partition's last segment.
+    CorruptionError: there is no batch at `position`, or its offset does not increase. LimitExceededError: a batch is
+    larger than `limits.max_batch_bytes`.
 
-    Raises
-    ------
-    TruncatedTailError
-        The file ends inside a batch (`partial_tail`) or in zeros (`zero_fill`): normal at the end of a partition's
-        last segment. Like all other errors, it is raised after the batches before it were yielded.
-    CorruptionError
-        There is no batch at `position`, or its offset does not increase.
-    LimitExceededError
-        A batch is larger than `limits.max_batch_bytes`.
-
-    Notes
-    -----
     Kafka treats a truncated batch as the end of the log, so a wrong size field hides everything after it. This function
     accepts the end only if the rest of the file contains no intact batch.
 
-    A preallocated file may be written to while it is walked. Anything irregular in it is read again as long as the
-    file was modified recently, because it may be half written. Batches are yielded once their checksums match.
-    The log ends where zeros follow a whole batch.
+    A preallocated file may be written to while it is walked. Anything irregular in it is read again as long as the file
+    was modified recently, because it may be half written. Batches are yielded once their checksums match. The log ends
+    where zeros follow a whole batch.
 
     Source: FileLogInputStream.nextBatch, Kafka 4.3.
     """
@@ -359,23 +338,13 @@ def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int
 def search_batches(
     source: ByteSource, start: int, stop: int, *, is_damaged: bool = False, limits: Limits
 ) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    """Find all intact batches in a range, in time linear in its size.
+    """Find all intact batches in a range, in time linear in its size; a batch should begin at `start`.
 
-    Parameters
-    ----------
-    source : ByteSource
-    start, stop : int
-        Positions of the first byte, where a batch should begin, and of the byte that counts as the end of the file.
-    is_damaged : bool
-        Whether to search inside the damaged batch at `start`, although its size field may be right.
-    limits : Limits
-        `max_batch_bytes` applies. Memory is bounded by four times that, or by 8 MiB if batches are small.
+    With `is_damaged`, the batch at `start` is searched inside, although its size field may be right. Memory is bounded
+    by four times `limits.max_batch_bytes`, or by 8 MiB if batches are small.
 
-    Yields
-    ------
-    tuple of arrays
-        Position, size in bytes, first offset, last offset, leader epoch and kind of batches, except those inside a
-        damaged compressed message. `kafkalog._kernels.resync.scan_window` describes the kinds.
+    Yields arrays: position, size in bytes, first offset, last offset, leader epoch and kind of batches, except those
+    inside a damaged compressed message. `kafkalog._kernels.resync.scan_window` describes the kinds.
     """
     first = search_kernels.LOOK_INSIDE if is_damaged else search_kernels.EXPECTED
     state = np.array([first, 0, start, search_kernels.KINDS["CHAINED"], -1, 0, 0], np.int64)

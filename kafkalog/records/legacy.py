@@ -33,19 +33,9 @@ _OK = STATUS["OK"]
 def walk_legacy(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
 ) -> tuple[Spans | None, int, KafkalogError | None]:
-    """Return spans of messages, the number of batches done, and the error about the next batch.
+    """Spans of the messages in batches of magic 0 or 1, the number of batches done, and the error about the next batch.
 
-    Parameters
-    ----------
-    window : Window
-    batches : BatchTable
-        Batches of the window, all of magic 0 or 1.
-    check_crcs : bool
-    room : int
-        Number of decompressed bytes after which to stop; the caller continues with another call.
-    limits : Limits
-    path : str or None
-        For messages.
+    It stops after `room` decompressed bytes; the caller continues with another call.
     """
     status, n_done, outer = outer_spans(window, batches, check_crcs=check_crcs)
     error: KafkalogError | None = None

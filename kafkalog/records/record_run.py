@@ -11,15 +11,8 @@ from kafkalog._kernels.record_windows import RecordWindow
 class RecordRun:
     """Record batches of consecutive windows, without their batch tables.
 
-    It can be iterated once. Its end attributes describe the windows returned so far.
-
-    Parameters
-    ----------
-    start : int
-        Its start in the file.
-    first : RecordWindow
-    read_next : callable
-        Returns the next window of the run; None if another reader must continue.
+    It can be iterated once. Its end attributes describe the windows returned so far; `start` is its start in the file.
+    `read_next` returns the next window of the run; None if another reader must continue.
     """
 
     attribute_bits, has_empty = 0, False

@@ -48,11 +48,9 @@ _DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
 
 @dataclass(slots=True)
 class Spans:
-    """Start and size of each record's fields in a buffer; a size of -1 means null.
+    """Start and size of each record's fields in a buffer, in memory that the thread's next walk overwrites.
 
-    Notes
-    -----
-    The starts and sizes are in memory that the thread's next walk overwrites.
+    A size of -1 means null.
     """
 
     data: Bytes
@@ -387,15 +385,8 @@ def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
 
 
 def new_codecs(decoders: str = "") -> fill_kernels.Codecs:
-    """Decompressors that use the libraries of this machine.
+    """Decompressors that use the libraries of this machine; none of them if `decoders` is ``"own"``.
 
-    Parameters
-    ----------
-    decoders : str
-        ``"own"`` uses no library; any other value uses all libraries found.
-
-    Notes
-    -----
     Functions are looked up by name in installed libraries, first in the `zstandard` package. Without any,
     `kafkalog.records.codecs` decompresses the same streams.
     """

@@ -148,11 +148,7 @@ class JsonColumn(ColumnDecoder):
 class SchemaColumn(ColumnDecoder):
     """Values decoded by schemas; all versions of a schema share one type.
 
-    Parameters
-    ----------
-    column : {"key", "value"}
-    source : SchemaSource or None
-        Source of the schemas that values name. A schema in `how` takes precedence.
+    A schema in `how` takes precedence over those that values name, which come from `source`.
     """
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:

@@ -74,20 +74,9 @@ class Split(NamedTuple):
 
 
 def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Groups]) -> Split:
-    """Split the filters of a scan into those on records and those on decoded columns.
+    """Split the filters of a scan into those on records and those on decoded columns; `parse` makes groups of a text.
 
-    Parameters
-    ----------
-    filters : str, or list as `kafkalog.scan` takes it
-    decoded : collection of str
-        The columns that are decoded.
-    parse : callable
-        Parses a text into groups.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A condition on a decoded column is invalid.
+    Raises ValueError or TypeError for an invalid condition on a decoded column.
     """
     if isinstance(filters, str):
         filters = [filters]
@@ -104,13 +93,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
 
 
 def groups_of(items: Sequence[Any], parse: Callable[[str], Groups]) -> Groups:
-    """Parse a list of texts, tuples, or lists of these into groups of conditions.
-
-    Parameters
-    ----------
-    parse : callable
-        Makes groups of a text.
-    """
+    """Parse a list of texts, tuples, or lists of these into groups of conditions; `parse` makes groups of a text."""
     if all(isinstance(item, (tuple, str)) for item in items):
         return all_of(parse(item) if isinstance(item, str) else [[item]] for item in items)
     found: Groups = []
@@ -195,17 +178,9 @@ def columns_of(groups: Conditions | None) -> list[str]:
 
 
 def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
-    """bool[n]: rows for which all conditions of one group hold.
+    """bool[n]: rows for which all conditions of one group hold; a field ``a.b`` is looked up in column ``a``.
 
-    Parameters
-    ----------
-    columns : mapping of str to pyarrow.Array
-        By name; a field ``a.b`` is looked up in column ``a``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A field does not exist, or cannot be compared with the value.
+    Raises ValueError or TypeError if a field does not exist, or cannot be compared with the value.
     """
     if isinstance(groups, AllOf):
         found = np.ones(n, np.bool_)

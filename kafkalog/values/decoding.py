@@ -52,30 +52,12 @@ class _Failures:
 class Decoding:
     """The computed columns of a scan: decoded columns, and single headers.
 
-    Parameters
-    ----------
-    formats : mapping of str to ColumnFormat
-        By column: key, value, both or none.
-    source : SchemaSource or None
-        Source of schemas.
-    columns : sequence of str or None
-        The columns of the result: columns of a scan; ``value.a.b`` for a single field; `value_error` for the reason why
-        a value did not decode; `value_bytes` for the original bytes. The same for `key`. ``headers.NAME`` is the value
-        of the last header of that name.
-    conditions : list of list of tuple, ArrowCondition or None
-        Filters on decoded columns.
-    derived : mapping of str to dtype
-        Columns computed from undecoded records; they follow the others.
+    `columns` are those of the result: columns of a scan; ``value.a.b`` for a single field; `value_error` for the reason
+    why a value did not decode; `value_bytes` for the original bytes. The same for `key`. ``headers.NAME`` is the value
+    of the last header of that name. `derived` are columns computed from undecoded records; they follow the others.
+    `learn` and `decode` need `record_columns` in batches.
 
-    Attributes
-    ----------
-    record_columns : tuple of str
-        The columns that `learn` and `decode` need in batches.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A column does not exist, or is named twice.
+    Raises ValueError or TypeError if a column does not exist, or is named twice.
     """
 
     def __init__(
@@ -188,15 +170,7 @@ class Decoding:
     def learn(self, read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
         """Learn types from all records. Reads them twice if schemas have times in several units.
 
-        Parameters
-        ----------
-        read : callable
-            Reads all records.
-
-        Raises
-        ------
-        LimitExceededError
-            The values have too many different fields.
+        Raises LimitExceededError if the values have too many different fields.
         """
         for batch in read():
             headers, topic = _place(batch)
@@ -236,13 +210,7 @@ class Decoding:
         return types
 
     def schema(self, binary_type: pa.DataType | None = None) -> pa.Schema:
-        """The schema of the result.
-
-        Raises
-        ------
-        ValueError
-            A column names a field that no value has.
-        """
+        """The schema of the result; raises ValueError if a column names a field that no value has."""
         types = self._settle()
         fields = []
         for column in self.columns:
@@ -260,15 +228,7 @@ class Decoding:
         return extend_schema(pa.schema(fields), self._derived)
 
     def decode(self, batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordBatch:
-        """Decode the records for which the conditions hold.
-
-        Parameters
-        ----------
-        path : str
-            The segment, for findings.
-        schema : pyarrow.Schema
-            Result of `schema`.
-        """
+        """Decode the records for which the conditions hold; `path` is the segment, for findings."""
         n = batch.num_rows
         headers, topic = _place(batch)
         self._path = path
@@ -382,13 +342,7 @@ def _place(batch: pa.RecordBatch) -> tuple[pa.Array | None, str | None]:
 
 
 def _field_type(name: str, path: Sequence[str], kind: pa.DataType, *, is_known: bool = False) -> pa.DataType:
-    """The type of a nested field; null if no value has it.
-
-    Raises
-    ------
-    ValueError
-        The type is known without reading values, and has no such field.
-    """
+    """The type of a nested field; null if no value has it, or ValueError if the type `is_known` without values."""
     if pa.types.is_null(kind):
         return kind
     try:

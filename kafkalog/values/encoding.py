@@ -41,25 +41,10 @@ class EncodeError(ValueError):
 
 
 class ValueEncoder:
-    """Encodes values.
+    """Encodes values in one of `FORMATS`; Avro and Protobuf need a schema, whose first message is the default.
 
-    Parameters
-    ----------
-    format : str
-        One of `FORMATS`.
-    schema : str or path-like, optional
-        Needed for Avro and Protobuf.
-    message : str, optional
-        The message of a Protobuf schema; default: the first one.
-    schema_id : int, optional
-        Write Confluent's wire format with this id.
-    imports : callable, optional
-        Returns the text of a file that a Protobuf schema imports.
-
-    Raises
-    ------
-    ValueError
-        An option is missing, or the schema is invalid.
+    With `schema_id`, values have Confluent's wire format. `imports` returns the text of a file that a Protobuf schema
+    imports. Raises ValueError if an option is missing, or the schema is invalid.
     """
 
     def __init__(
@@ -98,13 +83,7 @@ class ValueEncoder:
             self._encode = lambda value: _message(chosen, value)
 
     def encode(self, value: Any) -> bytes | None:
-        """Encode a value as bytes; null becomes a tombstone.
-
-        Raises
-        ------
-        EncodeError
-            The value does not fit the schema.
-        """
+        """Encode a value; null becomes a tombstone. Raises EncodeError if the value does not fit the schema."""
         return None if value is None else self._frame + self._encode(value)
 
 

@@ -43,21 +43,9 @@ class Framed(NamedTuple):
 def read_frames(
     payloads: Payloads, headers: pa.Array | None, header_name: str, *, has_indexes: bool = False
 ) -> tuple[list[Framed], dict[int, str]]:
-    """Group values by the schema in their frames; null values are left out.
+    """Group values by the schema in their frames, or in the headers of the same records; null values are left out.
 
-    Parameters
-    ----------
-    headers : pyarrow.Array or None
-        The headers of the same records.
-    header_name : str
-        One of `HEADER_NAMES`.
-    has_indexes : bool
-        Whether message indexes follow.
-
-    Returns
-    -------
-    list of Framed, dict of int to str
-        The groups, and by row the reason why a value is in none.
+    Returns the groups, and by row the reason why a value is in none. With `has_indexes`, message indexes follow the id.
     """
     failures: dict[int, str] = {}
     keys: dict[tuple[SchemaKey, tuple[int, ...]], list[Rows]] = {}

@@ -40,14 +40,9 @@ class ColumnFormat:
 
 
 def parse_decode(decode: Mapping[str, Decode] | None) -> dict[str, ColumnFormat]:
-    """Check `decode=`, and return the format of each column it names.
+    """Check `decode=`, and return the format of each column it names. A schema may be a path; this function reads it.
 
-    A schema may be a path; this function reads it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An unknown column, format or attribute; or attributes that exclude each other.
+    Raises ValueError or TypeError for an unknown column, format or attribute, or attributes that exclude each other.
     """
     if decode is None:
         return {}
@@ -90,13 +85,7 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
 
 
 def schema_text(schema: str | os.PathLike[str]) -> str:
-    """Return the text of a schema, or of the file that it names.
-
-    Raises
-    ------
-    ValueError
-        The file cannot be read, or is too large for a schema.
-    """
+    """The text of a schema, or of the file that it names; raises ValueError for one that is unreadable or too large."""
     if isinstance(schema, str) and (schema.lstrip()[:1] in ("{", "[", '"') or "\n" in schema or ";" in schema):
         return schema
     try:

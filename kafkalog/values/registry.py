@@ -28,12 +28,7 @@ TIMEOUT_SECONDS: Final = 10.0
 class Registry:
     """Looks up schemas in a registry, each only once.
 
-    Parameters
-    ----------
-    url : str
-        URL, such as ``http://localhost:8081``; a name and password in it are sent as basic authentication.
-    timeout : float
-        Seconds per request.
+    A name and password in the URL are sent as basic authentication.
     """
 
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -59,13 +54,7 @@ class Registry:
         self.__dict__.update(state, _lock=threading.Lock())
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """See `kafkalog.values.schemas.SchemaSource`.
-
-        Raises
-        ------
-        ReadError
-            The registry does not answer, or the answer is invalid.
-        """
+        """See `SchemaSource`; raises ReadError if the registry does not answer, or the answer is invalid."""
         return self._get(f"/schemas/ids/{schema_id}{self._context}")
 
     def in_context(self, context: str) -> Registry:
@@ -116,13 +105,7 @@ class Registry:
 
 
 def schema_source(schemas: Any) -> SchemaSource | None:
-    """The source that `schemas=` of a scan names: a directory, a registry's URL, a mapping, or a source itself.
-
-    Raises
-    ------
-    ValueError, TypeError
-        It is none of these.
-    """
+    """The source that `schemas=` of a scan names: a directory, a registry's URL, a mapping, or a source itself."""
     if schemas is None:
         return None
     if isinstance(schemas, str) and schemas.startswith(("http://", "https://")):

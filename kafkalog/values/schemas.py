@@ -120,13 +120,7 @@ def find_reference(source: SchemaSource, reference: SchemaReference, subject: st
 
 
 def in_context(source: SchemaSource | None, context: str | None) -> SchemaSource | None:
-    """A source with only the schemas of a context of the registry.
-
-    Raises
-    ------
-    ValueError
-        The source has no contexts.
-    """
+    """A source with only the schemas of a context of the registry; raises ValueError if the source has no contexts."""
     if source is None or context is None:
         return source
     context = f".{context.strip(':').removeprefix('.')}"
@@ -164,15 +158,7 @@ class _InContext:
 
 
 class KnownSchemas:
-    """Schemas in memory.
-
-    Parameters
-    ----------
-    by_key : mapping of int or str to Schema
-        By id, by GUID, or both.
-    by_version : mapping of (str, int) to Schema
-        By subject and version.
-    """
+    """Schemas in memory, by id or GUID, and by subject and version."""
 
     def __init__(self, by_key: Mapping[SchemaKey, Schema], by_version: Mapping[tuple[str, int], Schema]) -> None:
         self._by_key, self._by_version = by_key, by_version
@@ -192,12 +178,7 @@ class DirectorySchemas:
 
     Suffixes are `.avsc`, `.proto` and `.json`. A schema refers to others by file name, such as ``common/money.proto``,
     or to ``SUBJECT.avsc``. With the manifest that `Schemas.write` leaves, references use subjects and versions, and
-    GUIDs are known.
-
-    Raises
-    ------
-    ValueError
-        There is no such directory, or its manifest is invalid.
+    GUIDs are known. Raises ValueError if there is no such directory, or its manifest is invalid.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:

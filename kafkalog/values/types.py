@@ -36,16 +36,10 @@ class TooWideError(ValueError):
 
 
 class CommonType:
-    """A type that can hold the values of several types.
+    """A type that can hold the values of several types; it starts as null.
 
-    Attributes
-    ----------
-    type : pyarrow.DataType
-        Starts as null.
-    as_text : set of tuple of str
-        Fields that are JSON text because their types do not combine.
-    units : dict of tuple of str to list of int
-        Timestamps in several units: the number of values that each unit would lose, coarsest first.
+    Fields in `as_text` are JSON text because their types do not combine. `units` has the timestamps in several units,
+    with the number of values that each unit would lose, coarsest first.
     """
 
     def __init__(self) -> None:
@@ -54,13 +48,7 @@ class CommonType:
         self.units: dict[Path, list[int]] = {}
 
     def add(self, other: pa.DataType) -> None:
-        """Widen the type so that values of another one fit.
-
-        Raises
-        ------
-        TooWideError
-            The type would have too many fields.
-        """
+        """Widen the type so that values of another one fit; raises TooWideError for too many fields."""
         self.type = self._both(self.type, other, ())
         check_width(self.type)
 
@@ -213,10 +201,7 @@ def narrow_array(array: pa.Array, to: pa.DataType) -> pa.Array:
 def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
     """A nested field of a struct, or the value of a key of a map; null where what is around it is.
 
-    Raises
-    ------
-    KeyError
-        There is no such field; the argument lists the fields.
+    Raises KeyError if there is no such field; the argument lists the fields.
     """
     for name in path:
         if pt.is_map(array.type) and pt.is_string(array.type.key_type):

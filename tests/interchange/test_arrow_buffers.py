@@ -1,8 +1,5 @@
 """Arrow buffers as NumPy arrays, the schema of records, and streams of record batches."""
 
-import base64
-import binascii
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -14,7 +11,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import UnwritableError
-from kafkalog.interchange.arrow_buffers import data_frame, decoded_base64, milliseconds, validity
+from kafkalog.interchange.arrow_buffers import data_frame, milliseconds, validity
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.arrow_streams import open_batches
 
@@ -49,22 +46,6 @@ def test_a_frame_holds_what_the_table_holds(kind):
         assert topics == part["topic"].to_pylist()
     assert len(data_frame(table.select(["value"]))) == 5
     assert isinstance(data_frame(table)["headers"][1], np.ndarray)
-
-
-@given(st.lists(st.none() | st.binary(max_size=9), max_size=20), st.integers(0, 5), st.integers(0, 20))
-def test_base64_of_a_whole_column_is_decoded_at_once(values, start, length):
-    texts = pa.array([None if one is None else base64.b64encode(one) for one in values], pa.binary())
-    found = decoded_base64(texts.slice(start, length))
-    expected = values[start : start + length]
-    assert found is None or found.to_pylist() == expected
-    assert found is not None or not any(expected)
-
-
-@given(st.lists(st.text("Az+/=\n-", max_size=8), min_size=1, max_size=3))
-def test_what_is_decoded_at_once_is_what_python_decodes(texts):
-    found = decoded_base64(pa.array([text.encode() for text in texts], pa.binary()))
-    if found is not None:
-        assert found.to_pylist() == [binascii.a2b_base64(text, strict_mode=True) for text in texts]
 
 
 SCHEMA = pa.schema(

@@ -29,15 +29,9 @@ _MOST_WINDOWS: Final = 64
 
 
 class BatchReader:
-    """Reads valid batches faster than `walk`.
+    """Reads valid batches faster than `walk`; those with one of the attribute bits `stop_at` are left to `walk`.
 
     A batch is valid if its header is consistent, its offset increases, and no limit is exceeded.
-
-    Parameters
-    ----------
-    limits : Limits
-    stop_at : int
-        Attribute bits of batches that are left to `walk`, because the caller needs their bytes.
     """
 
     first_window_bytes: int | None = None
@@ -49,15 +43,8 @@ class BatchReader:
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """Read batches from a batch boundary on, with offsets above `previous_offset`.
 
-        Returns
-        -------
-        Window or None
-            None if `walk` must read the next batch, for example because it is too large.
-
-        Raises
-        ------
-        FileChangedError
-            The file shrank, or its content changed, since it was opened, and it was not preallocated.
+        Returns None if `walk` must read the next batch, for example because it is too large. Raises FileChangedError if
+        the file shrank, or its content changed, since it was opened, and it was not preallocated.
         """
         raise NotImplementedError
 
@@ -155,20 +142,10 @@ def walk_with(
 
 
 def walk_checked(source: ByteSource, *, needs_control_bytes: bool = False, **options: Any) -> Iterator[Window]:
-    """Walk the batches of a segment like `walk`, with the same parameters, and compare their checksums.
+    """Walk the batches of a segment like `walk`, with the same options, and compare their checksums in `valid`.
 
-    Parameters
-    ----------
-    source : ByteSource
-    needs_control_bytes : bool
-        Whether windows with control batches must have their bytes.
-    **options
-        See `walk`.
-
-    Yields
-    ------
-    Window
-        `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
+    `data` is empty if the kernel read the batches; all of them are valid then. With `needs_control_bytes`, windows with
+    control batches have their bytes.
     """
     stop_at = kf.CONTROL_BIT if needs_control_bytes else 0
     reader = CheckedReader(limits=options.get("limits", DEFAULT_LIMITS), stop_at=stop_at)

@@ -28,15 +28,8 @@ _LEAST_SKIPPED: Final = 2**18  # fetching this many bytes is faster than another
 class HeaderReader(BatchReader):
     """Reads the headers of batches, and skips the rest of large batches, while the file is in the page cache.
 
-    The windows have no bytes, and their checksums were not compared.
-
-    Parameters
-    ----------
-    needed : callable, optional
-        ``needed(batches)`` is bool[n]: batches whose bytes are needed, which are left to `walk`; None for all. Default:
-        no bytes are needed.
-    limits, stop_at
-        See `BatchReader`.
+    The windows have no bytes, and their checksums were not compared. ``needed(batches)`` is bool[n]: batches whose
+    bytes are needed, which are left to `walk`; None for all. By default no bytes are needed.
     """
 
     def __init__(
@@ -113,13 +106,8 @@ class RangeReader(BatchReader):
     """Reads the records of batches within a range of times, and only headers of those before it.
 
     Batches after the range are left to `walk`: their headers do not exclude them, but few of their records will be
-    selected, and `walk` copies only those.
-
-    Parameters
-    ----------
-    selection : Selection
-    headers, records : HeaderReader, RecordReader
-        The two readers. `headers` must leave to `records` the batches that the selection does not exclude.
+    selected, and `walk` copies only those. `headers` must leave to `records` the batches that the selection does not
+    exclude.
     """
 
     def __init__(self, selection: Selection, headers: HeaderReader, records: RecordReader, *, limits: Limits) -> None:

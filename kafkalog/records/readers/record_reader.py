@@ -25,18 +25,10 @@ from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 class RecordReader(BatchReader):
     """Reads valid batches (see `BatchReader`), and decodes their records in the same call.
 
-    Parameters
-    ----------
-    options : WindowOptions
-    submit, n_ahead : callable, int
-        ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows
-        are read ahead.
-    hints : callable, optional
-        Returns increasing positions where batches may begin; without it, size fields are followed to find some. Called
-        for files of several windows.
-    find_end : callable, optional
-        Returns the position where the caller will probably stop, or None if unknown. Windows up to there are read
-        ahead, others one by one. Omit it if the caller reads to the end.
+    ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows are
+    read ahead. `hints` returns increasing positions where batches may begin, for files of several windows; without it,
+    size fields are followed to find some. `find_end` returns the position where the caller will probably stop, or None
+    if unknown. Windows up to there are read ahead, others one by one. Omit it if the caller reads to the end.
     """
 
     def __init__(

@@ -200,23 +200,9 @@ class _Program:
 
 
 class AvroValues(ProgramValues):
-    """Decodes values of one schema.
+    """Decodes values of one schema, and only the fields in `paths`; others are checked and skipped.
 
-    Parameters
-    ----------
-    text : str
-        The schema.
-    referred : iterable of str
-        Schemas that it refers to.
-    paths : sequence of tuple of str, optional
-        Decode only these fields; others are checked and skipped.
-
-    Raises
-    ------
-    SchemaError
-        The schema is invalid.
-    TooWideError
-        It has too many fields.
+    `referred` are the schemas that it refers to. Raises SchemaError, or TooWideError for too many fields.
     """
 
     kernel: ClassVar[Any] = kernel

@@ -43,18 +43,7 @@ class AvroType:
 
 
 def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
-    """Parse a schema.
-
-    Parameters
-    ----------
-    referred : iterable of str
-        Schemas that it refers to.
-
-    Raises
-    ------
-    SchemaError
-        The schema is invalid.
-    """
+    """Parse a schema, with those that it refers to; raises SchemaError."""
     parser = _Parser()
     for other in referred:
         parser.parse(_json(other))

@@ -26,10 +26,7 @@ class UnfitError(ValueError):
 def schema_type(text: str) -> pa.DataType:
     """The type that a schema defines; null where it defines none. Required fields are not nullable.
 
-    Raises
-    ------
-    SchemaError
-        It is not JSON, or has too many fields.
+    Raises SchemaError if it is not JSON, or has too many fields.
     """
     try:
         schema = json.loads(text)
@@ -63,13 +60,7 @@ def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
 
 
 def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
-    """Return a parsed value that conforms to a type; values of integer fields become int.
-
-    Raises
-    ------
-    UnfitError
-        The value does not conform.
-    """
+    """A parsed value that conforms to a type, with int in integer fields; raises UnfitError if it does not conform."""
     if value is None or pt.is_null(kind):
         return value
     expected, name = _PYTHON_TYPES[kind.id]

@@ -43,13 +43,7 @@ _UNSAID: Final = pa.null()
 
 
 class JsonType(CommonType):
-    """The type of JSON values.
-
-    Attributes
-    ----------
-    wide : set of tuple of str
-        Fields with whole numbers that doubles do not hold.
-    """
+    """The type of JSON values; `wide` are the fields with whole numbers that doubles do not hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,13 +73,7 @@ class JsonType(CommonType):
 
 
 class JsonValues:
-    """Decodes JSON.
-
-    Attributes
-    ----------
-    common : JsonType
-        The type of the values seen by `learn`.
-    """
+    """Decodes JSON; `common` is the type of the values seen by `learn`."""
 
     def __init__(self) -> None:
         self.common = JsonType()
@@ -97,13 +85,7 @@ class JsonValues:
         self._is_open = True
 
     def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
-        """Learn the types of values that conform to their schema.
-
-        Raises
-        ------
-        TooWideError
-            The values have too many different fields.
-        """
+        """Learn the types of values that conform to their schema; raises TooWideError for too many different fields."""
         # fields of the schema become columns even if no value has them
         self.common.add(nullable_type(said))
         rows, n = np.flatnonzero(payloads.valid), _FIRST_PARSED
@@ -295,20 +277,11 @@ def _shaped(
 
 
 class _Program(ProgramValues):
-    """A program for values of a type.
+    """A program for values of a type, whose fields that are not nullable are required.
 
-    Parameters
-    ----------
-    kind : pyarrow.DataType
-        Fields that are not nullable are required.
-    wanted : pyarrow.DataType or None
-        The type with only some fields; None to only test values.
-    as_text : set of tuple of str
-        Fields of any type, returned as JSON text.
-    wide : set of tuple of str
-        Fields that may have whole numbers that doubles do not hold; a test of other fields rejects such numbers.
-    is_open : bool
-        Whether objects may also have other fields.
+    It decodes the fields of `wanted`, or only tests values if that is None. Fields in `as_text` are of any type,
+    returned as JSON text. Fields in `wide` may have whole numbers that doubles do not hold; a test of other fields
+    rejects such numbers. If it `is_open`, objects may also have other fields.
     """
 
     kernel: ClassVar[Any] = kernel

@@ -36,8 +36,6 @@ def decode_plain(name: str, payloads: Payloads) -> Decoded:
 def decode_numbers(name: str, payloads: Payloads) -> Decoded:
     """Decode numbers.
 
-    Notes
-    -----
     Source: LongDeserializer.deserialize and those of the other types, Kafka 4.3.
     """
     dtype, kind = _NUMBERS[name]

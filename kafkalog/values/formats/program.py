@@ -47,13 +47,7 @@ class Columns:
         self._symbols: list[bytes] = []
 
     def add(self, kind: str, type: pa.DataType, nullable: bool, width: int = 0) -> int:
-        """Add a column. Return its number.
-
-        Raises
-        ------
-        TooWideError
-            There are too many columns.
-        """
+        """Add a column. Return its number; raises TooWideError if there are too many."""
         if len(self.all) >= MOST_FIELDS:
             raise TooWideError(f"the schema has more than {MOST_FIELDS} fields")
         self.all.append(Column(kind, type, nullable, width))
@@ -88,13 +82,7 @@ class Columns:
 
 
 class ProgramValues:
-    """Decodes values with a program.
-
-    Parameters
-    ----------
-    arguments : sequence
-        Arguments of the kernel's `decode` before the values.
-    """
+    """Decodes values with a program: `arguments` are those of the kernel's `decode` before the values."""
 
     kernel: ClassVar[Any]
     """The kernel: a module with `decode` and `FAILURES`."""

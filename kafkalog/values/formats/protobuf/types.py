@@ -47,21 +47,10 @@ _CONFLUENT: Final = {
 
 
 class ProtoSchema:
-    """A file with all its imports.
+    """A file with all its imports, which `find` returns by name.
 
-    Parameters
-    ----------
-    text : str
-        The source of a `.proto` file, or a `FileDescriptorProto` in base64, which some clients register.
-    find : callable, optional
-        Returns the text of an imported file by name, or None.
-
-    Raises
-    ------
-    SchemaError
-        The schema is invalid.
-    UnsupportedError
-        The extra ``protobuf`` is not installed.
+    The text is the source of a `.proto` file, or a `FileDescriptorProto` in base64, which some clients register. Raises
+    SchemaError for an invalid schema, and UnsupportedError if the extra ``protobuf`` is not installed.
     """
 
     def __init__(self, text: str, find: Callable[[str], str | None] | None = None) -> None:

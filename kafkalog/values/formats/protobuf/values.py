@@ -232,18 +232,7 @@ class _Program:
 
 
 class ProtobufValues(ProgramValues):
-    """Decodes values of one message.
-
-    Parameters
-    ----------
-    paths : sequence of tuple of str, optional
-        Decode only these fields; others are skipped.
-
-    Raises
-    ------
-    TooWideError
-        The message has too many fields.
-    """
+    """Decodes values of one message, and only the fields in `paths`; raises TooWideError for too many fields."""
 
     kernel: ClassVar[Any] = kernel
 
