@@ -2,12 +2,12 @@
 
 A program is a table of nodes, one for each field. A node has an operation and the columns to append to (-1 checks the
 value only). The nodes of a message's fields are in the order of their numbers. Fields without a node are skipped. If a
-field occurs twice, the last one counts; nested messages are merged, as in every Protobuf library.
+field occurs twice, the last one counts. A nested message in several parts, which no known writer makes, is an error.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from kafkalog._kernels.protobuf_nodes cimport (
     BOOL_OP, BYTES_OP, ENUM_OP, FIXED32_OP, FIXED64_OP, INT32_OP, INT64_OP, MESSAGE_OP, NULL_IF_ABSENT, RAW_OP,
@@ -16,7 +16,7 @@ from kafkalog._kernels.protobuf_nodes cimport (
 )
 from kafkalog._kernels.protobuf_wire cimport (
     BAD_GROUP, BAD_LENGTH, BAD_PACKED, BAD_TAG, BAD_TIMESTAMP, DELIMITED, MOST_DEPTH, NOT_UTF8, NO_MEMORY,
-    OVERLONG, TOO_DEEP, TOO_MANY_PARTS, TRUNCATED, VARINT, read_content, read_number, read_tag, skip_value,
+    OVERLONG, SEVERAL_PARTS, TOO_DEEP, TRUNCATED, VARINT, read_content, read_number, read_tag, skip_value,
 )
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
@@ -41,7 +41,7 @@ FAILURES = {
     NOT_UTF8: "a string is not UTF-8",
     BAD_PACKED: "the numbers of a list do not fill its bytes",
     BAD_TIMESTAMP: "a timestamp is not within the years 1 to 9999, or its nanoseconds are not 0 to 999999999",
-    TOO_MANY_PARTS: "a message is written in too many parts",
+    SEVERAL_PARTS: "a message is written in several parts",
     NO_MEMORY: "the value takes too much memory",
 }
 
@@ -49,8 +49,6 @@ cdef enum:
     NODE_SIZE = 12
     NANOS = 1000000000
     MICROS = 1000000
-    MERGED_TIMES = 8
-    MERGED_AT_LEAST = 65536
 
 
 cdef int64_t LEAST_SECONDS = -62135596800  # start of the years that Protobuf allows
@@ -141,8 +139,6 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
     """Read the fields of a message; `row` is the number of values before it."""
     cdef const int32_t* children = state.node_children + node.first
     cdef bint has_columns = node.column >= 0
-    cdef bint is_merged = False
-    cdef Cursor whole = cursor[0]
     cdef Cursor inside
     cdef const Node* child
     cdef Column* list_column
@@ -186,15 +182,10 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
                             cut(&state.columns, state.nodes[other].column, row)
                         state.seen[other] = 0
                     state.oneofs[child.oneof] = children[at]
-                # a repeated occurrence: the last number or text counts, messages are merged
+                # a repeated occurrence: the last number or text counts; libraries would merge messages
                 if state.seen[children[at]] and child.column >= 0:
                     if child.op >= MESSAGE_OP:
-                        state.seen[children[at]] = 2
-                        is_merged = True
-                        status = skip_value(cursor, number, wire, depth)
-                        if status != OK:
-                            return status
-                        continue
+                        return SEVERAL_PARTS
                     cut(&state.columns, child.column, row)
                 state.seen[children[at]] = 1
             if child.op < MESSAGE_OP:
@@ -223,12 +214,6 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
                 status = append_null(&state.columns, child.column)
             if status != OK:
                 return NO_MEMORY if status == 1 else status
-    if is_merged:
-        for i in range(node.count):
-            if state.seen[children[i]] == 2 and state.nodes[children[i]].column >= 0:
-                status = merge(state, node, i, whole, row, depth)
-                if status != OK:
-                    return status
     return OK
 
 
@@ -250,56 +235,9 @@ cdef inline int32_t find_field(State* state, const Node* node, int32_t number, i
     return low
 
 
-cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t row, int depth) noexcept nogil:
-    """Read a nested message whose bytes are in several places, as if they followed each other."""
-    cdef const int32_t* children = state.node_children + node.first
-    cdef const Node* wanted = &state.nodes[children[at]]
-    cdef const Node* child
-    cdef Cursor inside
-    cdef int64_t size = 0
-    cdef int32_t number = 0
-    cdef int32_t wire = 0
-    cdef int32_t found = 0
-    cdef int status = OK
-    cdef uint8_t* buffer
-    # each merging level reads its bytes again, and hostile nesting would multiply that
-    state.merge_left -= remaining(&whole)
-    if state.merge_left < 0:
-        return TOO_MANY_PARTS
-    buffer = <uint8_t*>malloc(remaining(&whole))
-    if buffer == NULL:
-        return NO_MEMORY
-    while status == OK and whole.pointer < whole.end:
-        status = read_tag(&whole, &number, &wire)
-        if status != OK:
-            break
-        found = find_field(state, node, number, found)
-        child = NULL
-        if found < node.count:
-            child = &state.nodes[children[found]]
-        if child == wanted and number == wanted.number and wire == wanted.wire:
-            status = read_content(&whole, &inside, number, wire, depth + 1)
-            if status == OK:
-                memcpy(buffer + size, inside.pointer, remaining(&inside))
-                size += remaining(&inside)
-            continue
-        if child != NULL and child.number == number and child.wire == wire:
-            if wanted.oneof >= 0 and child.oneof == wanted.oneof and counts(state, child, whole):
-                size = 0
-        status = skip_value(&whole, number, wire, depth)
-    if status == OK:
-        cut(&state.columns, wanted.column, row)
-        inside.pointer = buffer
-        inside.end = buffer + size
-        status = read_message(state, wanted, &inside, depth + 1)
-    free(buffer)
-    return status
-
-
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
     """Read a message that must use all bytes."""
     cdef State* whole = <State*>state
-    whole.merge_left = MERGED_TIMES * remaining(value) + MERGED_AT_LEAST
     return read_message(whole, &whole.nodes[0], value, 0)
 
 

@@ -56,9 +56,8 @@ cdef struct State:
     const int32_t* symbol_offsets
     const uint8_t* symbols
     const int32_t* numbers
-    uint8_t* seen       # per node: 0, 1, or 2 for a message in several parts
+    uint8_t* seen       # per node: whether the message had its field
     int32_t* oneofs     # the member that is set in each oneof, -1 for none
-    int64_t merge_left  # bytes that may still be merged from parts
     int64_t n_cut       # times with a fraction of a microsecond
 
 

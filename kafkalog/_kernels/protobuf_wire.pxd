@@ -22,7 +22,7 @@ cdef enum Failure:
     NOT_UTF8 = 106
     BAD_PACKED = 107
     BAD_TIMESTAMP = 108
-    TOO_MANY_PARTS = 109
+    SEVERAL_PARTS = 109
     NO_MEMORY = 110
 
 cdef enum:

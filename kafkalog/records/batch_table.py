@@ -196,7 +196,7 @@ class BatchTable(PublicNames):
 
 
 class ReadTable(BatchTable):
-    """The table of batches that a kernel read; its columns are created on first use. `rows` must not be filled again."""
+    """The table of batches that a kernel read, with columns created on first use; `rows` must not be filled again."""
 
     __slots__ = (
         *("_rows", "attribute_bits", "has_empty"),

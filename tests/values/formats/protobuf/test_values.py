@@ -94,8 +94,10 @@ def test_any_bytes_decode_as_googles_library_decodes_them():
                 assert row in found.failures
                 continue
             reason = found.failures.get(row, "")
-            # proto2 does not check texts, nor whether a Timestamp is within its years
-            if reason.startswith("a timestamp") or (reason == "a string is not UTF-8" and case.is_proto2):
+            # proto2 does not check texts, and libraries merge messages
+            if reason.startswith(("a timestamp", "a message is written in several")) or (
+                reason == "a string is not UTF-8" and case.is_proto2
+            ):
                 continue
             assert not reason
             if number % 2 == 0:  # upb leaves out entries of maps with unknown fields, Java does not
@@ -139,12 +141,11 @@ def test_unknown_fields_and_fields_of_another_type_are_passed_over():
 def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for():
     text = f"""{PROTO3} message A {{ oneof o {{ int32 i = 1; string s = 2; B b = 3; }} }}
         message B {{ int32 x = 1; int32 y = 2; }}"""
-    values = [b"\x08\1\x12\1a", b"\x12\1a\x08\0", b"\x1a\2\x08\1\x08\1\x1a\2\x10\2", b"\x1a\2\x08\1\x1a\2\x10\2", b""]
+    values = [b"\x08\1\x12\1a", b"\x12\1a\x08\0", b"\x1a\2\x08\1\x08\1\x1a\2\x10\2", b""]
     expected = [
         {"i": None, "s": "a", "b": None},
         {"i": 0, "s": None, "b": None},
         {"i": None, "s": None, "b": {"x": 0, "y": 2}},
-        {"i": None, "s": None, "b": {"x": 1, "y": 2}},
         {"i": None, "s": None, "b": None},
     ]
     assert of(text, *values).array.to_pylist() == expected
@@ -153,15 +154,15 @@ def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for():
         assert part == [{name: one[name]} for one in expected]
 
 
-def test_a_message_in_many_parts_is_refused_before_it_costs_much():
-    text = f"{PROTO3} message A {{ {' '.join(f'A{i} f{i} = {i};' for i in range(1, 60))} }}"
-    text += " ".join(f"message A{i} {{ int32 x = 1; }}" for i in range(1, 60))
-    parts = b""
-    for i in range(1, 60):
-        tag = i << 3 | 2
-        parts += (bytes([tag]) if tag < 128 else bytes([tag & 0x7F | 0x80, tag >> 7])) + b"\0"
-    assert why(text, parts * 2000) == "a message is written in too many parts"
-    assert not of(text, parts * 2).failures
+def test_a_message_in_several_parts_is_refused_but_not_one_from_before_another_member_of_its_oneof():
+    text = """message A { oneof o { B a = 1; B b = 2; E e = 3; } }
+        message B { optional int32 x = 1; } enum E { ONE = 1; }"""
+    assert why(text, b"\n\2\x08\1" * 2) == "a message is written in several parts"
+    shown = {"b": None, "e": None}
+    assert one(text, b"\n\2\x08\1\x12\0\n\2\x08\2") == {"a": {"x": 2}} | shown
+    assert one(text, b"\n\2\x08\1\x18\1\n\2\x08\2") == {"a": {"x": 2}} | shown
+    # a number that a closed enum does not have is no member
+    assert why(text, b"\n\2\x08\1\x18\7\n\2\x08\2") == "a message is written in several parts"
 
 
 def test_closed_enums_drop_numbers_and_open_ones_show_them():
@@ -224,20 +225,6 @@ def test_nanoseconds_are_less_than_a_second_and_other_fields_of_a_timestamp_are_
             assert "nanoseconds" in why(text, data)
 
 
-def test_parts_of_a_message_from_before_another_member_of_its_oneof_do_not_count():
-    text = """message A { oneof o { B a = 1; B b = 2; E e = 3; } }
-        message B { optional int32 x = 1; optional int32 y = 2; optional int32 z = 3; } enum E { ONE = 1; }"""
-    parts = {name: b"\n\2" + bytes([8 * number, number]) for number, name in enumerate("xyz", 1)}
-    shown = {"b": None, "e": None}
-    value = parts["x"] + b"\x12\0" + parts["y"] + parts["z"]
-    assert one(text, value) == {"a": {"x": None, "y": 2, "z": 3}} | shown
-    value = parts["x"] + b"\x18\1" + parts["y"] + parts["z"]
-    assert one(text, value) == {"a": {"x": None, "y": 2, "z": 3}} | shown
-    # a number that a closed enum does not have is no member
-    value = parts["x"] + b"\x18\7" + parts["y"] + parts["z"]
-    assert one(text, value) == {"a": {"x": 1, "y": 2, "z": 3}} | shown
-
-
 def test_messages_within_themselves_become_json_text():
     text = f"""{TIMESTAMP} message Tree {{ int64 v = 1; Tree left = 2; repeated Tree more = 3; bytes raw = 4;
         map<bool, Tree> by = 5; E e = 6; google.protobuf.Timestamp t = 7; repeated sint32 p = 8; double d = 9;
@@ -254,8 +241,6 @@ def test_messages_within_themselves_become_json_text():
     assert json.loads(found["left"]) == expected
     message = ProtoSchema(text).messages[0]
     assert json.loads(message_text(message, inner)) == json.loads(found["left"])
-    # each level is merged with what there is of it before, also inside of text
-    assert json.loads(one(text, b"\x12\2\x08\1" + b"\x12\2\x22\0")["left"])["v"] == 1
     chain = b""
     for _ in range(150):
         size = len(chain)
