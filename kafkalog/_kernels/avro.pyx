@@ -456,25 +456,12 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None):
-    """Decode values into columns. Node 0 and column 0 belong to the whole value.
+    """Decode values into columns of at most `room` bytes. Node 0 and column 0 belong to the whole value.
 
-    Parameters
-    ----------
-    nodes : int32[n, 6]
-        op, column, first child, number of children, a, b.
-    columns : int32[m, 5]
-        kind, width, first child, number of children, nullable.
-    start, stop : int64[k]
-        Start and end of each value in `data`; a negative start is null.
-    room : int
-        Maximum bytes of all columns.
-    failures : int32[k]
-        Set to one of `FAILURES` for each value that does not decode; the value becomes null.
-
-    Returns
-    -------
-    list of tuple
-        For each column: the number of values, and the buffers validity (a byte per value), offsets and data, or None.
+    `nodes` is int32[n, 6]: op, column, first child, number of children, a, b. `columns` is int32[m, 5]: kind, width,
+    first child, number of children, nullable. `start` and `stop` are those of each value in `data`; a negative start is
+    null. `failures` is set to one of `FAILURES` for each value that does not decode; the value becomes null. Returns
+    for each column the number of values, and the buffers validity (a byte per value), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

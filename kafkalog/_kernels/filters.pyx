@@ -174,14 +174,9 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
 
 
 cdef class TextSet:
-    """Texts to search for, hashed once; safe to use from several threads.
+    """Texts to search for, copied and hashed once; safe to use from several threads.
 
-    Parameters
-    ----------
-    texts : uint8[...]
-        The texts one after another; copied.
-    offsets : int64[n + 1]
-        Text `i` is ``texts[offsets[i]:offsets[i + 1]]``.
+    Text `i` is ``texts[offsets[i]:offsets[i + 1]]``.
     """
 
     cdef readonly int64_t n_texts

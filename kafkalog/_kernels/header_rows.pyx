@@ -12,29 +12,12 @@ cdef enum:
 cdef class HeaderRows:
     """Room for batch headers, and a summary of the headers that `read_intact` read.
 
-    Attributes
-    ----------
-    block : Block
-        The columns of a batch table, one after another, each with `capacity` rows. The last column is the number of
-        records filled in from each batch, as int32.
-    capacity : int
-        A multiple of 8, so that columns are aligned.
-    n : int
-        Number of rows.
-    magics, attribute_bits, common_bits : int
-        Bit m for each magic m; the attribute bits of any batch; the attribute bits of all batches.
-    largest : int
-        Size of the largest batch.
-    first_offset, last_offset : int
-        A compressed v0 or v1 message has only a last offset.
-    last_position, end_position : int
-        Start and end of the last batch.
-    has_empty : bool
-        Whether any batch header has a record count of 0.
-    has_hidden : bool
-        Whether bytes follow the header of such a batch.
-    next_offset : int or None
-        The offset field after the last batch; None if it was not read.
+    `block` has the columns of a batch table, one after another, each with `capacity` rows, a multiple of 8 for
+    alignment. The last column is the number of records filled in from each batch, as int32. `n` is the number of rows.
+    `magics` has bit m for each magic m, `attribute_bits` the bits of any batch, and `common_bits` those of all. A
+    compressed v0 or v1 message has only a last offset. `last_position` and `end_position` are those of the last batch,
+    and `next_offset` is the offset field after it; None if it was not read. `has_empty` says whether any batch header
+    has a record count of 0, and `has_hidden` whether bytes follow such a header.
     """
 
     def __cinit__(self, int64_t capacity):

@@ -373,16 +373,10 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[:, ::1] columns n
            const uint8_t[::1] symbols not None, const uint64_t[:, ::1] powers not None,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None):
-    """Decode values into columns. Node 0 and column 0 belong to the whole value.
+    """Decode values into columns, as `kafkalog._kernels.avro.decode` does.
 
-    Parameters
-    ----------
-    nodes : int32[n, 6]
-        op, column, first child, number of children, name, whether it is required.
-    powers : uint64[651, 2]
-        The first 128 bits of 10**-342 to 10**308: rounded up below 1, down above.
-    columns, start, stop, room, failures
-        See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
+    `nodes` is int32[n, 6]: op, column, first child, number of children, name, whether it is required. `powers` is
+    uint64[651, 2]: the first 128 bits of 10**-342 to 10**308, rounded up below 1, down above.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

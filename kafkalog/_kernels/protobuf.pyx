@@ -247,18 +247,10 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] numbers not None, Py_ssize_t n_oneofs,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None, int64_t[::1] n_cut not None):
-    """Decode values into columns. Node 0 and column 0 belong to the whole value.
+    """Decode values into columns, as `kafkalog._kernels.avro.decode` does.
 
-    Parameters
-    ----------
-    nodes : int32[n, 12]
-        The attributes of `Node`.
-    numbers : int32[l]
-        The numbers of symbols, sorted within each enum, then the enum's default.
-    columns, start, stop, room, failures
-        See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
-    n_cut : int64[1]
-        Increased by the number of times with a fraction of a microsecond.
+    `nodes` is int32[n, 12]: the attributes of `Node`. `numbers` has those of symbols, sorted within each enum, then the
+    enum's default. `n_cut[0]` is increased by the number of times with a fraction of a microsecond.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

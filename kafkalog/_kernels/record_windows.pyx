@@ -163,29 +163,15 @@ cdef void forget(Batch* batch) noexcept:
 cdef class RecordWindow:
     """Consecutive valid batches and their records.
 
-    Attributes
-    ----------
-    n_batches, n_records : int
-    first_offset, last_offset : int
-        Offsets of the batches; see `HeaderRows`.
-    last_position, end_position : int
-        Start and end of the last batch.
-    next_offset : int or None
-        The offset field after the last batch; None at the end of the file.
-    is_plain : bool
-        Whether no header needs further checks: no empty batch has bytes after its header, and the offset after the
-        window increases. At the end of the file, the last batch continues the previous one without a gap.
-    batch : pyarrow.RecordBatch or None
-        The records, if `RecordWindows` has a schema and the records allow it.
-    block : Block or None
-        Without a `batch`: the memory of the columns.
-    columns : dict or None
-        Place of each column in the block. An array is ``(dtype, size, start)``. Strings are ``(offsets, data, valid)``,
-        views ``(views, valid)``, and headers ``(offsets, key, value)``. `valid` is None without nulls.
-    rows : HeaderRows or None
-        The headers of the batches; None if there is a `batch` and `is_plain`.
-    data, arena : object
-        Memory that views point into: bytes of the file, and decompressed bytes; None if they were copied.
+    For the offsets and positions see `HeaderRows`; `next_offset` is None at the end of the file. It `is_plain` if no
+    header needs further checks: no empty batch has bytes after its header, and the offset after the window increases.
+    At the end of the file, the last batch continues the previous one without a gap. `rows` are the headers of the
+    batches; None if there is a `batch` and it `is_plain`.
+
+    `batch` is the record batch, if `RecordWindows` has a schema and the records allow it. Otherwise `block` is the
+    memory of the columns, and `columns` has the place of each in it. An array is ``(dtype, size, start)``. Strings are
+    ``(offsets, data, valid)``, views ``(views, valid)``, and headers ``(offsets, key, value)``. `valid` is None without
+    nulls. Views point into `data`, bytes of the file, and `arena`, decompressed bytes; None if they were copied.
     """
 
     cdef readonly int64_t n_batches
@@ -208,29 +194,14 @@ cdef class RecordWindow:
 cdef class RecordWindows:
     """Memory and options for the windows of a segment, for one thread.
 
-    Parameters
-    ----------
-    names : collection of str
-        Which of offset, timestamp, key, value and headers to fill.
-    form : str
-        The representation of byte strings, one of `FORMS`.
-    window_bytes : int
-        Decompressed bytes per window. A larger batch gets a window of its own.
-    read_bytes : int
-        Bytes read at a time; they should stay in a core's cache until they are decoded.
-    max_batch_bytes, max_records, max_headers, max_batch_headers, max_decompressed : int
-        Batches above a limit end a window.
-    check_crc : bool
-    stop_at : int
-        A window ends before a v2 batch with any of these attribute bits.
-    offsets : tuple of int
-        Half-open range; a window ends before a batch with other offsets.
-    fields : list of tuple, optional
-        Fields of the schema, for record batches: a number of `KINDS`, and the value of a constant or None.
-    schema, import_batch : pyarrow.Schema, callable
-        ``import_batch(address, schema)`` makes a record batch.
-    is_kept : bool
-        Whether the caller keeps all windows: then blocks consist of whole huge pages.
+    `names` are those of offset, timestamp, key, value and headers to fill, with byte strings in `form`. A window has
+    `window_bytes` decompressed bytes, or one larger batch. The `read_bytes` that are read at a time should stay in a
+    core's cache until they are decoded. Batches above a limit, with offsets outside of the half-open range `offsets`,
+    and v2 batches with any of the attribute bits `stop_at` end a window before them.
+
+    `fields` are those of the schema, for record batches: a number of `KINDS`, and the value of a constant or None.
+    ``import_batch(address, schema)`` makes a record batch. If the caller keeps all windows, `is_kept`, blocks consist
+    of whole huge pages.
     """
 
     cdef Filler filler
@@ -299,22 +270,9 @@ cdef class RecordWindows:
              int64_t previous_offset, data=None, bint is_mapped=False):
         """Read the window at a batch boundary; None if the first batch needs the exact decoder.
 
-        Parameters
-        ----------
-        codecs : Codecs
-            Decompressors of the calling thread.
-        descriptor : int
-            File to read; -1 if there are only `data`.
-        start, stop : int
-            Positions in the file; a batch that ends after `stop` is in no window.
-        size : int
-            Size of the file.
-        previous_offset : int
-            Offsets must be above this one.
-        data : uint8[n], optional
-            Bytes from `start` on.
-        is_mapped : bool
-            Whether `data` is a mapping of the file; its pages are populated here, and dropped after the copy.
+        A batch that ends after `stop` is in no window. Offsets must be above `previous_offset`. Bytes come from the
+        descriptor, or from `data`, which begins at `start`. If that `is_mapped`, a mapping of the file, its pages are
+        populated here, and dropped after the copy. `codecs` are those of the calling thread.
         """
         cdef int64_t wanted
         cdef bint is_there

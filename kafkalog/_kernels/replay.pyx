@@ -136,17 +136,9 @@ cdef inline int64_t rounded(int64_t size) noexcept nogil:
 
 
 cdef class LastRows:
-    """The last record of each key, for records that arrive in parts.
+    """The last record of each key, for records that arrive in parts; `seed` and `other` are random numbers of 64 bits.
 
-    Parameters
-    ----------
-    seed, other : int
-        Random numbers of 64 bits.
-
-    Attributes
-    ----------
-    n_keys, key_bytes, value_bytes : int
-        Totals of the last records.
+    `n_keys`, `key_bytes` and `value_bytes` are totals of the last records.
     """
 
     cdef readonly int64_t n_keys
