@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import UnwritableError
 from kafkalog.interchange.arrow_buffers import data_frame, milliseconds, validity
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.arrow_streams import open_batches
@@ -75,36 +73,6 @@ def test_the_schema_is_the_documented_one_in_every_form(log_dir):
     assert everything.column_names == list(ALL_COLUMNS)
 
 
-TABLE = pa.table({"value": ["a", "b", None], "n": [1, 2, 3]})
-
-KINDS = {
-    "table": lambda: TABLE,
-    "record batch": lambda: TABLE.to_batches()[0],
-    "reader": lambda: TABLE.to_reader(),
-    "dict of lists": lambda: {"value": ["a", "b", None], "n": [1, 2, 3]},
-    "dict of arrays": lambda: {"value": TABLE["value"], "n": np.array([1, 2, 3])},
-    "pandas": lambda: pd.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}),
-    "pandas with an index": lambda: pd.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}).set_index("n"),
-    "polars": lambda: pl.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}),
-    "polars series of structs": lambda: pl.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}).to_struct(),
-    "dataset": lambda: ds.dataset(TABLE),
-    "scanner": lambda: ds.dataset(TABLE).scanner(),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_whatever_speaks_arrow_is_a_stream(kind):
-    rows = open_batches(KINDS[kind]()).read_all().select(["value", "n"]).to_pylist()
-    assert rows == TABLE.to_pylist()
-
-
-def test_headers_may_be_pairs():
-    pairs = [[(b"a", b"1"), (b"b", None)], None, []]
-    column = open_batches({"headers": pairs}).read_all()["headers"]
-    assert column.type == pa.map_(pa.binary(), pa.binary())
-    assert column.to_pylist() == pairs
-
-
 @pytest.mark.parametrize(
     ("data", "hint"),
     [
@@ -117,10 +85,3 @@ def test_headers_may_be_pairs():
 def test_what_does_not_is_refused(data, hint):
     with pytest.raises(TypeError, match=hint):
         open_batches(data)
-
-
-def test_values_without_a_common_type_are_an_error_of_the_column():
-    for values in (["a", 1], [2**64], [object()]):
-        with pytest.raises(UnwritableError) as caught:
-            open_batches({"value": values})
-        assert caught.value.reason == "column_type"

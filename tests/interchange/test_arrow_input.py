@@ -258,9 +258,6 @@ def test_records_come_out_as_they_went_in(records, max_bytes, data):
     assert rows(record_slices(table.slice(start), max_bytes=max_bytes)) == records[start:]
 
 
-# ------------------------------------------------------------------------------------------------ dictionaries and runs
-
-
 def test_a_value_that_is_there_but_taken_or_left_out_is_said_to_be():
     data = {"value": [b"x"]}
     assert "is used as the key" in str(refusal(data, columns={"key": "value"}))

@@ -316,11 +316,3 @@ def test_lines_read_by_arrow_are_those_read_one_by_one(odd, place, monkeypatch):
     found = outcome(text)
     monkeypatch.setattr(text_input, "json_table", lambda lines, types: None)
     assert found == outcome(text)
-
-
-def test_usual_lines_are_read_by_arrow(monkeypatch):
-    calls = []
-    monkeypatch.setattr(text_input, "_json_column", lambda *given: calls.append(given))
-    text = b'{"key": null, "value": "v", "headers": [["a", "b"]], "timestamp": "2024-01-01T00:00:00Z"}\n' * 9
-    assert outcome(text)["key"] == [None] * 9
-    assert calls == []

@@ -145,18 +145,6 @@ def test_levels_mean_what_they_mean_to_kafka():
     assert sizes[zstd, 0] == sizes[zstd, 3]
 
 
-def test_an_arena_is_appended_to():
-    arena = Arena()
-    arena.append(b"before")
-    append = compressor(Compression(Codec.LZ4))
-    append(arena, memoryview(TEXT))
-    n = arena.used
-    append(arena, memoryview(NOISE))
-    assert arena.data[:6].tobytes() == b"before"
-    assert decompressed(Codec.LZ4, arena.data[6:n].tobytes()) == TEXT
-    assert decompressed(Codec.LZ4, arena.data[n : arena.used].tobytes()) == NOISE
-
-
 @pytest.mark.parametrize(("codec", "least", "most"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -131_072, 22)])
 def test_levels_have_kafkas_ranges(codec, least, most):
     assert Compression.parse(codec, level=least).level == least

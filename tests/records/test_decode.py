@@ -1,7 +1,6 @@
 """Decoding: the textbook's bytes, everything that can be generated, and damage, against the slow twin."""
 
 import struct
-from types import SimpleNamespace
 
 import builder
 import numpy as np
@@ -16,14 +15,10 @@ from reading import EVERYTHING, read, without_magic
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog._kernels.legacy import walk_message_set
-from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Limits, Reason
-from kafkalog.records.batch_table import sequences, table_of
-from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, HeadersColumn, RecordColumns, gather
+from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns, gather
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
-from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource
 
@@ -169,26 +164,6 @@ def test_views_stay_when_the_memory_for_decompression_is_used_again(codec, monke
         (window,) = walk(BufferSource(builder.batch_v2(records, base_offset=first, codec=codec)))
         kept.append(decode(window, ["value"], form="views").columns)
     assert [columns.value.to_pylist() for columns in kept if columns is not None] == values
-
-
-def test_sequences_wrap_as_javas_do():
-    top = 2**31 - 1
-    cases = [(5, 3), (5, -3), (0, -1), (top, 0), (top, 1), (top, 5), (top, -1), (-1, 4), (-1, -4), (7, -(2**31))]
-    data = b"".join(builder.batch_v2([RECORD], base_offset=i, base_sequence=base) for i, (base, _) in enumerate(cases))
-    batches = table_of(np.frombuffer(data, np.uint8), len(cases))
-    offsets = np.array([i + delta for i, (_, delta) in enumerate(cases)], np.int64)
-    found = sequences(offsets, batches, np.arange(len(cases)))
-
-    def increment(sequence, by):
-        """`DefaultRecordBatch.incrementSequence`, in Java's arithmetic."""
-        if sequence > wrap(top - by):
-            return wrap(by - (top - sequence) - 1)
-        return wrap(sequence + by)
-
-    def wrap(number):
-        return (number + 2**31) % 2**32 - 2**31
-
-    assert found.tolist() == [-1 if base < 0 else increment(base, delta) for base, delta in cases]
 
 
 # --- one rule at a time ----------------------------------------------------------------------------------
@@ -399,20 +374,6 @@ def test_numbers_of_which_some_parts_are_masked(parts):
     assert whole.slice(1, 3)["x"].tolist() == expected[1:3]
 
 
-@pytest.mark.parametrize("counts", [[0, 0, 0], [0, 2, 0], [1, 0, 3], [2], [0]])
-def test_headers_of_which_some_parts_have_none(counts):
-    def part(n):
-        if not n:
-            return HeadersColumn.none(5)
-        strings = BinaryColumn(np.arange(n + 1), np.full(n, 65 + n, np.uint8))
-        return HeadersColumn(np.array([0, 0, n], np.int64), strings, strings)
-
-    parts = [part(n) for n in counts]
-    found = gather((RecordColumns(len(one), {"headers": one}) for one in parts), ["headers"], lambda: 1e6)["headers"]
-    assert isinstance(found, HeadersColumn)
-    assert found.to_pylist() == [headers for one in parts for headers in one.to_pylist()]
-
-
 @pytest.mark.parametrize("start", range(5))
 def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start):
     # as librdkafka writes it: the offsets inside stand as they are, the one outside says nothing
@@ -421,61 +382,3 @@ def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start):
     got = read(data, ("offset",), selection=Selection(start_offset=start))
     assert got.error is None
     assert got.columns["offset"].tolist() == list(range(start, 5))
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic):
-    message = builder.message(0, b"k", b"v", magic=magic, attributes=5)
-    at = 23 if magic == 0 else 31
-    reading = read(builder.fix_crc(message[:at] + b"\x7f" + message[at + 1 :]))
-    assert isinstance(reading.error, kafkalog.UnsupportedError)
-    assert reading.error.reason is Reason.UNKNOWN_CODEC
-
-
-@pytest.mark.parametrize("codec", range(1, 8))
-def test_a_message_of_any_codec_inside_a_wrapper_is_nested(codec):
-    nested = builder.message(0, codec=codec, value=b"x")
-    reading = read(builder.wrapper([nested], offset=0))
-    assert reading.error is not None
-    assert reading.error.reason is Reason.LEGACY_NESTED
-
-
-@pytest.mark.parametrize(
-    ("wrapper_offset", "expected"), [(2, [0, 1, 2]), (12, [10, 11, 12]), (0, [0, 1, 2]), (1, "LEGACY_WRAPPER_OFFSET")]
-)
-def test_offsets_in_a_wrapper_count_from_its_own(wrapper_offset, expected):
-    # without keys and values: none is shorter
-    data = np.frombuffer(b"".join(builder.message(i, magic=1) for i in range(3)), np.uint8)
-    columns = [np.zeros(3, dtype) for dtype in ("i8", "i8", "i1", "i4", "i4", "i4", "i4")]
-    status, n, _ = walk_message_set(data, 0, data.size, wrapper_offset, 1, 0, 0, *columns)
-    assert n == 3
-    assert (columns[0].tolist() if status == STATUS["OK"] else status) == (
-        STATUS[expected] if isinstance(expected, str) else expected
-    )
-
-
-def window(number, batch):
-    return SimpleNamespace(
-        n_batches=2,
-        first_offset=10 * number,
-        last_offset=10 * number + 9,
-        last_position=100 * number + 50,
-        end_position=100 * number + 100,
-        batch=batch,
-    )
-
-
-def test_a_run_gives_the_batches_of_its_windows_and_says_where_it_ends():
-    following = [window(1, None), window(2, "c"), None]
-    reached = []
-
-    def read_next(run):
-        reached.append((run.end_position, run.end_offset))
-        return following.pop(0)
-
-    run = RecordRun(0, window(0, "a"), read_next)
-    assert (run.first_offset, run.end_position, run.end_offset, len(run)) == (0, 100, 10, 0)
-    assert list(run) == ["a", "c"]  # a window of control batches alone has no records
-    assert reached == [(100, 10), (200, 20), (300, 30)]
-    assert (run.end_position, run.end_offset, run.last_position, len(run)) == (300, 30, 250, 6)
-    assert list(run) == []

@@ -204,22 +204,6 @@ def refused(rows, boundaries=None, **spec):
     return error
 
 
-@pytest.mark.parametrize(
-    "name",
-    [b"\xff", b"a\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\xf8\x88\x80\x80\x80",
-     b"\xc1\x81", b"\xe0\x80\xaf", b"\xf0\x8f\xbf\xbf", b"ok\xc3(", b"\xe2\x28\xa1"],
-)  # fmt: skip
-def test_a_header_key_that_is_not_utf8_is_refused_by_its_row(name):
-    with pytest.raises(UnicodeDecodeError):
-        name.decode()
-    rows = [(i, 0, None, None, [(b"fine", None)]) for i in range(4)]
-    rows[2][4].append((name, b"value"))
-    error = refused(rows)
-    assert (error.row, error.reason) == (2, Reason.HEADER_KEY_UTF8)
-    with pytest.raises(UnwritableError, match="row 2"):
-        cut_batches(columns_of(rows), batch_size=100)
-
-
 @given(st.binary(max_size=6) | st.text(max_size=3).map(str.encode))
 def test_header_keys_are_judged_as_python_judges_utf8(name):
     try:
@@ -331,9 +315,6 @@ def test_without_offsets_nothing_is_written():
         encode_batches(RecordColumns(1, {"timestamp": np.arange(1)}), np.array([0, 1]))
 
 
-# --- memory --------------------------------------------------------------------------------------------------
-
-
 # --- where batches end ---------------------------------------------------------------------------------------
 
 
@@ -372,22 +353,12 @@ def test_batches_end_where_they_do_by_hand(seed, batch_size, max_records):
     assert (table.size_in_bytes[several] <= max(batch_size, 21 + int(table.size_in_bytes.max()))).all()
 
 
-def test_a_batch_takes_the_record_that_fits_it_exactly():
-    rows = [(i, i, b"k", b"v" * 20, []) for i in range(12)]
-    for batch_size in range(61, 260):
-        found = cut_batches(columns_of(rows), batch_size=batch_size).tolist()
-        assert found == cut_by_hand(rows, batch_size, None), batch_size
-
-
 def test_cutting_takes_sizes_that_make_sense():
     for batch_size in (-1, 2**31):
         with pytest.raises(ValueError, match="batch_size"):
             cut_batches(TWO, batch_size=batch_size)
     with pytest.raises(ValueError, match="max_records"):
         cut_batches(TWO, batch_size=1, max_records=0)
-
-
-# --- v0 and v1, for tests ------------------------------------------------------------------------------------
 
 
 # --- sizes of batches ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from kafkalog._kernels import fill as kernels
 from kafkalog.errors import KafkalogError, Limits
 from kafkalog.interchange.arrow_output import ArrowWriter, form_needed, record_schema
 from kafkalog.records.codecs import Arena, Compression, decompress_into
-from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
+from kafkalog.records.columns import ALL_COLUMNS, gather
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
@@ -285,11 +285,6 @@ def test_records_gathered_part_by_part_are_those_concatenated(segment, step):
     assert rows(gathered) == [row for part in parts for row in rows(part)]
 
 
-def test_masked_columns_are_gathered_with_their_masks():
-    parts = [RecordColumns(2, {"x": np.ma.MaskedArray([1, 2], mask)}) for mask in ([True, False], False)]
-    assert gather(parts, ["x"])["x"].tolist() == [None, 2, 1, 2]
-
-
 @settings(max_examples=examples(100))
 @given(strategies.segments())
 def test_views_show_what_copies_hold(segment):
@@ -457,9 +452,3 @@ def test_a_zstd_block_of_more_than_its_window_is_not_taken_whatever_the_library(
     stream = bytes.fromhex("28b52ffd00184d00001000000100839a032c")
     assert exact(kf.Codec.ZSTD, stream) is None
     assert decompressed(new_codecs(), kf.Codec.ZSTD, stream, 2**17) in (-1, -2)
-
-
-def test_an_unknown_codec_is_looked_at_by_others():
-    assert decompressed(kernels.Codecs(), 5, b"abc", 100) == -1
-    assert not kernels.Codecs().knows(kf.Codec.ZSTD)
-    assert decompressed(kernels.Codecs(), kf.Codec.ZSTD, b"\x28\xb5\x2f\xfd" + bytes(9), 100) == -1

@@ -42,11 +42,6 @@ def test_json_becomes_structs_and_what_is_none_becomes_null(orders):
     assert "1 value" in scan.findings[0].detail or "a value" in scan.findings[0].detail
 
 
-def test_a_warning_says_that_values_are_null(orders):
-    with pytest.warns(DecodeWarning, match="not JSON"):
-        kafkalog.read_table(orders, decode={"value": "json"}, start_offset=9, end_offset=10)
-
-
 @BROKEN
 def test_reason_and_bytes_stand_in_columns_of_their_own(orders):
     table = kafkalog.read_table(

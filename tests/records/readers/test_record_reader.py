@@ -15,7 +15,6 @@ from effort import thinned
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog.errors import FileChangedError, KafkalogError, ReadError
 from kafkalog.interchange.arrow_output import record_schema
 from kafkalog.records.readers import record_windows
@@ -235,14 +234,3 @@ def test_read_committed_reads_windows_where_there_are_no_transactions(partition)
         file.write(transactional)
     # the transaction is open: its record is none that a consumer would get
     assert kafkalog.read_table(partition, threads=1, isolation_level="read_committed").equals(committed)
-
-
-def test_sizes_out_of_range_are_refused():
-    options = dict.fromkeys(
-        ("max_batch_bytes", "max_records", "max_headers", "max_batch_headers", "max_decompressed"), 2**20
-    )
-    options |= {"read_bytes": 100, "check_crc": True, "stop_at": 0, "offsets": (0, 10)}
-    with pytest.raises(ValueError, match="out of range"):
-        RecordWindows(["offset"], "arrow", 0, **options)
-    with pytest.raises(KeyError):
-        RecordWindows(["offset"], "other", 100, **options)

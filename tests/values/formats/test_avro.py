@@ -11,7 +11,6 @@ from avro_cases import AvroCase
 from effort import fuzz_inputs
 
 from kafkalog.values.formats.avro import AvroValues
-from kafkalog.values.formats.avro_types import least_bytes, parse_schema
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError, TooWideError, narrow_array
 
@@ -210,12 +209,6 @@ def test_schemas_that_are_none_say_why():
     ):
         with pytest.raises(SchemaError):
             AvroValues(text)
-
-
-def test_the_least_bytes_of_a_type_are_none_within_itself():
-    tree = record(("v", "double"), ("f", {"type": "fixed", "name": "F", "size": 3}), ("more", ["null", "R"]))
-    assert least_bytes(parse_schema(json.dumps(tree)), {}) == 8 + 3 + 1
-    assert least_bytes(parse_schema(json.dumps(record(("next", "R")))), {}) == 0
 
 
 def test_names_of_other_schemas_resolve():

@@ -7,7 +7,6 @@ import math
 import random
 import struct
 from decimal import Decimal
-from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,9 @@ from guard import Guard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._kernels import json_text as kernel
 from kafkalog.interchange.table_types import Digits
 from kafkalog.values.formats.json_text import JsonValues, NotJson, _Program, parse
 from kafkalog.values.formats.plain import TYPES, decode_plain
-from kafkalog.values.formats.program import Columns, ProgramValues
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
 
@@ -85,16 +82,6 @@ def test_what_is_not_json_is_null_beside_what_is(value, why):
     _, found = decoded([b'{"a": 1}', value, b'{"a": 2}'])
     assert found.failures == {1: why}
     assert found.array.to_pylist() == [{"a": 1}, None, {"a": 2}]
-
-
-def test_values_of_two_objects_and_of_none_do_not_even_out():
-    _, found = decoded([b'{"a": 1}{"a": 2}', b"{}", b" ", b'{"a": 3}'])
-    assert found.array.to_pylist() == [None, {"a": None}, None, {"a": 3}]
-
-
-def test_text_that_looks_like_a_time_stays_text():
-    _, found = decoded([b'{"a": "2026-11-22", "b": ["2026-11-22T00:00:00Z"]}'])
-    assert found.array.to_pylist() == [{"a": "2026-11-22", "b": ["2026-11-22T00:00:00Z"]}]
 
 
 @pytest.mark.parametrize(
@@ -327,29 +314,6 @@ def test_brackets_in_texts_are_not_nested():
     assert decoded([value, b"{}"])[1].array.to_pylist() == [json.loads(value), {"a": None}]
 
 
-def test_a_program_of_another_shape_is_refused():
-    program = _Program(pa.int64(), pa.int64(), frozenset())
-    arguments = [
-        *program._arguments,
-        np.zeros(1, np.uint8),
-        *np.zeros((2, 1), np.int64),
-        2**20,
-        np.zeros(1, np.int32),
-    ]
-    kernel.decode(*arguments)
-    for at, wrong in (
-        (0, np.zeros((0, 6), np.int32)),
-        (1, np.zeros((1, 4), np.int32)),
-        (5, np.zeros((3, 2), np.uint64)),
-    ):
-        with pytest.raises(ValueError, match="another shape"):
-            kernel.decode(*(wrong if i == at else one for i, one in enumerate(arguments)))
-    outside = np.zeros(1, np.int32)
-    arguments[-3:] = np.full(1, 9), 2**20, outside
-    kernel.decode(*arguments)
-    assert outside.tolist() == [200]
-
-
 NUMBERS = {"short": (">h", [0, -1, 32767, -32768]), "int": (">i", [0, -1, 2**31 - 1]), "long": (">q", [0, -(2**63)])}
 NUMBERS |= {"float": (">f", [0.0, -1.5, float("inf")]), "double": (">d", [0.1, -1e300])}
 
@@ -382,30 +346,3 @@ def test_uuids_are_text():
     decoded = decode_plain("uuid", Payloads.of(pa.array([one, b"no", one + b"0", None], pa.binary())))
     assert decoded.array.to_pylist() == [one.decode(), None, None, None]
     assert decoded.failures == {1: "no UUID", 2: "no UUID"}
-
-
-class _Kernel:
-    """Has memory for two values at a time, and for none of the bytes `large`."""
-
-    FAILURES: ClassVar[dict[int, str]] = {7: "odd"}
-
-    @staticmethod
-    def decode(data, start, stop, room, failures):
-        values = [data[a:b].tobytes() for a, b in zip(start, stop, strict=True)]
-        if len(values) > 2 or b"large" in values:
-            raise MemoryError
-        failures[:] = [7 if value == b"odd" else 0 for value in values]
-        numbers = np.array([len(value) for value in values], np.int32)
-        return [(len(values), (failures == 0).tobytes(), None, numbers.tobytes())]
-
-
-class _Values(ProgramValues):
-    kernel: ClassVar[Any] = _Kernel
-
-
-def test_values_that_take_too_much_memory_together_are_decoded_in_parts():
-    columns = Columns()
-    columns.add("flat", pa.int32(), True, 4)
-    found = _Values(columns, []).decode(Payloads.of(pa.array([b"a", b"bb", b"large", b"odd", b""], pa.binary())))
-    assert found.array.to_pylist() == [1, 2, None, None, 0]
-    assert found.failures == {2: "the value takes too much memory", 3: "odd"}

@@ -264,12 +264,6 @@ def test_structs_of_google_are_json():
     assert ProtobufValues(ProtoSchema(text).messages[0]).type.field("l").type == pa.string()
 
 
-def test_a_root_may_be_a_wrapper():
-    text = f"{PROTO3} package google.protobuf; message StringValue {{ string value = 1; }}"
-    assert one(text, b"\n\1x") == "x"
-    assert one(text, b"") == ""
-
-
 def test_a_short_schema_with_too_many_fields_is_refused():
     text = f"{PROTO3} message L0 {{ int32 x = 1; }}"
     for level in range(1, 40):
