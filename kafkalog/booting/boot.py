@@ -130,9 +130,9 @@ def boot(
         or one JSON object with settings by topic or glob. Settings of `retention` and `settings` come before these.
     topic_ids : mapping, optional
         Ids of topics, for all of their directories.
-    retention : {"keep", "as-was"} or mapping of str to int
+    retention : {"keep", "as-was"}
         "keep" turns retention off for each topic. "as-was" keeps the old settings: a broker then deletes old records
-        soon after its start. A mapping has `retention.ms` by name or glob, and keeps others.
+        soon after its start. `settings` come after this.
     groups : {"keep", "none"} or path-like
         "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
         it.
@@ -188,8 +188,7 @@ def boot(
         raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
     one_of("missing", missing, MISSING)
     one_of("copy", copy, COPY_MODES)
-    if isinstance(retention, str):
-        one_of("retention", retention, ("keep", "as-was"))
+    one_of("retention", retention, ("keep", "as-was"))
     n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
     ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
     listed = () if settings_file is None else read_topics_file(settings_file)
@@ -252,13 +251,7 @@ def _described(node: Node, target: Path) -> BootNode:
 
 
 class _Boot:
-    """The state of one boot.
-
-    Attributes
-    ----------
-    placed : list of StagedPartition
-        The copies that were staged.
-    """
+    """The state of one boot; `placed` are the copies that were staged."""
 
     def __init__(self, nodes: list[Node], options: TopicOptions, report: BootReport, limits: Limits) -> None:
         self._nodes, self._options, self._report, self._limits = nodes, options, report, limits
@@ -454,7 +447,7 @@ class _Boot:
             epochs = {key: self._cluster.epoch(key) for key in self._cluster.placed}
             kept = [_known_epoch(one, epochs) for one in self._commits]
             write_commits(data, by_partition(kept, plan.n_partitions), plan.topic_id, self._now)
-        voters = [node.voter for node in self._nodes]
+        voters = [node.voter() for node in self._nodes]
         snapshot = encode_snapshot(self._records, self._now, voters)
         levels = encode_snapshot(self._cluster.level_records(), 0, (), epoch=0)
         for node in self._nodes:
@@ -528,13 +521,7 @@ class _Boot:
         return encode_properties(properties)
 
     def check(self, staged: StagedDirectory, target: Path) -> None:
-        """Check what a broker would do with the stage.
-
-        Raises
-        ------
-        CorruptionError
-            It would not start, or not serve everything.
-        """
+        """Check what a broker would do with the stage; CorruptionError if it would not start, or not serve all."""
         for node in self._nodes:
             data = staged.path / node.folder / "data"
             with warnings.catch_warnings():

@@ -6,12 +6,10 @@ number of partitions exactly. Mirrors `GroupCoordinator.partitionFor` and `Offse
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,10 +94,7 @@ class CoordinatorState:
     def n_partitions(self, topic: str, n_known: int) -> int:
         """Return the partition count of a coordinators' topic with which every name hashes to its partition.
 
-        Parameters
-        ----------
-        n_known : int
-            The count that the directories imply.
+        `n_known` is the count that the directories imply.
         """
         names = self.names.get(topic, {})
         n_names = sum(map(len, names.values()))
@@ -121,11 +116,6 @@ def coordinator_partition(name: str, n_partitions: int) -> int:
     """The partition of a coordinators' topic that a group or transactional id belongs to.
 
     Source: Utils.abs(String.hashCode()) % partitions, GroupCoordinatorService.partitionFor, Kafka 4.3.
-
-    Examples
-    --------
-    >>> coordinator_partition("billing", 50)
-    9
     """
     number = 0
     for unit in np.frombuffer(name.encode("utf-16-be", "surrogatepass"), ">u2").tolist():
@@ -146,17 +136,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
-    """Read committed offsets from JSON lines, or from CSV if the name ends so.
+    """Read committed offsets from JSON lines.
 
-    Raises
-    ------
-    ReadError
-        The file cannot be read.
-    NotKafkaError
-        A line is not a committed offset, or two lines have the same group and partition.
+    Raises NotKafkaError for a line that is none, and for two of the same group and partition.
     """
-    text, found = read_text(path), dict[tuple[str, str, int], Commit]()
-    for number, row in _csv_rows(text) if Path(path).suffix.lower() == ".csv" else json_rows(text):
+    found: dict[tuple[str, str, int], Commit] = {}
+    for number, row in json_rows(read_text(path)):
         try:
             commit = _commit(row)
         except (ValueError, TypeError, KeyError) as error:
@@ -171,16 +156,9 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     return [*found.values()]
 
 
-def encode_commits(commits: Iterable[Commit], *, is_csv: bool) -> bytes:
+def encode_commits(commits: Iterable[Commit]) -> bytes:
     """Encode committed offsets as `read_commits_file` reads them."""
-    rows = [{name: getattr(commit, name) for name in FIELDS} for commit in commits]
-    if not is_csv:
-        return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, FIELDS)
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    return "".join(f"{json.dumps(asdict(commit))}\n" for commit in commits).encode()
 
 
 def commits_of(found: Iterable[Group]) -> list[Commit]:
@@ -191,12 +169,6 @@ def commits_of(found: Iterable[Group]) -> list[Commit]:
         if group.type != "share"
         for one in group.offsets
     ]
-
-
-def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    for row in rows:
-        yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
 
 
 def json_rows(text: str) -> Iterator[tuple[int, Any]]:
@@ -238,12 +210,11 @@ _LONGEST_NAME: Final = 32_767
 
 def _whole(name: str, value: Any, bits: int) -> int:
     least = -1 if name == "leader_epoch" else 0
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
-    number = int(value)
-    if not least <= number < 2**bits:
-        raise ValueError(f"{name} is out of range: {number}")
-    return number
+    if not least <= value < 2**bits:
+        raise ValueError(f"{name} is out of range: {value}")
+    return value
 
 
 def by_partition(commits: Iterable[Commit], n_partitions: int) -> dict[int, list[Commit]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,24 +24,17 @@ EPOCH: Final = 1
 _BATCH_BYTES, _BATCH_RECORDS = 500_000, 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
-    """A controller that votes."""
+def voter(node_id: int, directory_id: str, host: str, port: int) -> dict[str, Any]:
+    """The fields of a voter in Kafka's record.
 
-    node_id: int
-    directory_id: str
-    """Must be the `directory.id` of its metadata log dir, or it never elects."""
-    host: str
-    port: int
-
-    def as_fields(self) -> dict[str, Any]:
-        """The fields of Kafka's record."""
-        return {
-            "voterId": self.node_id,
-            "voterDirectoryId": self.directory_id,
-            "endpoints": [{"name": "CONTROLLER", "host": self.host, "port": self.port}],
-            "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
-        }
+    `directory_id` must be the `directory.id` of its metadata log dir, or it never elects.
+    """
+    return {
+        "voterId": node_id,
+        "voterDirectoryId": directory_id,
+        "endpoints": [{"name": "CONTROLLER", "host": host, "port": port}],
+        "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+    }
 
 
 def snapshot_name(n_records: int) -> str:
@@ -50,24 +42,18 @@ def snapshot_name(n_records: int) -> str:
     return f"{n_records + 1:020d}-{EPOCH:010d}.checkpoint"
 
 
-def encode_snapshot(records: Sequence[bytes], timestamp: int, voters: Sequence[Voter], *, epoch: int = EPOCH) -> bytes:
-    """Encode a snapshot: a header with the voters, the records, a footer.
+def encode_snapshot(
+    records: Sequence[bytes], timestamp: int, voters: Sequence[dict[str, Any]], *, epoch: int = EPOCH
+) -> bytes:
+    """Encode a snapshot: a header with the voters, the records, a footer; `timestamp` (ms) is that of all batches.
 
-    Parameters
-    ----------
-    records : sequence of bytes
-        Values of metadata records.
-    timestamp : int
-        Of all batches, in ms.
-    voters : sequence of Voter
-        Those of a dynamic quorum; empty for a file without a quorum, such as `bootstrap.checkpoint`.
+    `voters` are those of a dynamic quorum; empty for a file without a quorum, such as `bootstrap.checkpoint`.
     """
     kinds = ControlRecordType
     head = [control(kinds.SNAPSHOT_HEADER, "SnapshotHeaderRecord", lastContainedLogTimestamp=timestamp)]
     if voters:
         head.append(control(kinds.KRAFT_VERSION, "KRaftVersionRecord", kRaftVersion=1))
-        fields = [voter.as_fields() for voter in voters]
-        head.append(control(kinds.KRAFT_VOTERS, "VotersRecord", voters=fields))
+        head.append(control(kinds.KRAFT_VOTERS, "VotersRecord", voters=voters))
     foot = [control(kinds.SNAPSHOT_FOOTER, "SnapshotFooterRecord")]
     body = [(None, value) for value in records]
     parts = [

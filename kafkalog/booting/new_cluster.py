@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.booting.metadata_log import Voter
+from kafkalog.booting.metadata_log import voter
 from kafkalog.booting.staging import StagedPartition
 from kafkalog.booting.targets import Target
 from kafkalog.booting.topics import TopicPlan
@@ -34,10 +34,9 @@ class Node:
     controller_port: int
     directory_id: str
 
-    @property
-    def voter(self) -> Voter:
+    def voter(self) -> dict[str, Any]:
         """Its controller."""
-        return Voter(self.node_id, self.directory_id, self.host, self.controller_port)
+        return voter(self.node_id, self.directory_id, self.host, self.controller_port)
 
 
 @dataclass(slots=True)

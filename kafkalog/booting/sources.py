@@ -114,20 +114,10 @@ class Sources:
         *,
         include_stray: bool = False,
     ) -> Sources:
-        """Find the partitions.
+        """Find the partitions, with `include_stray` also in directories that a broker has renamed as strays.
 
-        Parameters
-        ----------
-        paths : sequence of path-like
-        include_stray : bool
-            Whether directories that a broker has renamed as strays count as partitions.
-
-        Raises
-        ------
-        NotKafkaError
-            A path is neither a log dir nor a partition directory.
-        UnsafePathError
-            A broker runs on one of the log dirs.
+        Raises NotKafkaError for a path that is neither a log dir nor a partition directory, and UnsafePathError for a
+        log dir with a running broker.
         """
         found = cls()
         for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths):
@@ -191,17 +181,9 @@ class Sources:
     def metadata(
         self, others: Iterable[Path], limits: Limits, *, is_one_cluster: bool = False
     ) -> tuple[ClusterMetadata | None, Path | None]:
-        """Read the longest metadata log of all roots and other directories; None if there is none.
+        """Return the metadata log that has most, of the sources and other log dirs, and where it is.
 
-        Parameters
-        ----------
-        is_one_cluster : bool
-            Whether the sources are of one cluster, whatever their cluster ids.
-
-        Raises
-        ------
-        UnsafePathError
-            The sources are of different clusters.
+        Sources of different clusters are an UnsafePathError, unless the caller says that they are one.
         """
         named = [root for root in self.roots if root.is_log_dir]
         clusters = {root.properties["cluster.id"]: root.path for root in named if "cluster.id" in root.properties}
@@ -234,19 +216,10 @@ def one_copy_each(
     note: Callable[[Finding], object],
     limits: Limits,
 ) -> dict[kf.TopicPartition, Copy]:
-    """Choose one copy of each partition.
+    """Choose one copy of each partition, and note those that are left out.
 
-    Parameters
-    ----------
-    best : bool
-        Whether to choose the copy with the latest leader epoch, then the longest, if copies differ.
-    note : callable
-        Called with a finding for each copy that is left out.
-
-    Raises
-    ------
-    UnsafePathError
-        Copies differ, and `best` is False.
+    If copies differ, `best` chooses the one with the latest leader epoch, then the longest; without it,
+    UnsafePathError.
     """
     chosen, differing = {}, []
     for key, some in copies.items():

@@ -68,21 +68,11 @@ def stage(
     progress: Callable[[int], object],
     findings: Findings,
 ) -> list[StagedPartition]:
-    """Verify and stage partitions.
+    """Verify and stage partitions; `staged` is None for a dry run.
 
-    Parameters
-    ----------
-    wanted : sequence of (Copy, int, str, str)
-        A copy, the node that gets it, the directory of that node's partitions such as ``"data/"``, and the topic id.
-    staged : StagedDirectory or None
-        None for a dry run.
-    findings : Findings
-        Gets torn tails, and offsets that are missing.
-
-    Raises
-    ------
-    CorruptionError
-        A partition is damaged. All of them are verified before this is raised.
+    `wanted` has copies, each with its node, the directory of that node's partitions such as ``"data/"``, and the topic
+    id. `findings` gets torn tails, and offsets that are missing. A damaged partition is a CorruptionError, which is
+    raised after all of them are verified.
     """
     report = RecoveryReport(findings=findings)
     offsets = {copy.root.path: RootOffsets.read(copy.root.path) for copy, *_ in wanted}

@@ -36,7 +36,7 @@ from kafkalog.text import counted
 
 Missing = Literal["continue", "empty", "refuse"]
 MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
-Retention = Literal["keep", "as-was"] | Mapping[str, int]
+Retention = Literal["keep", "as-was"]
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
 
@@ -219,11 +219,8 @@ def plan_topics(
 ) -> list[TopicPlan]:
     """Plan the topics, sorted by name.
 
-    Raises
-    ------
-    UnsafePathError
-        Directories of one topic have different ids, a setting stops a broker of the target, or a partition is missing
-        with ``missing="refuse"``.
+    Raises UnsafePathError if directories of one topic have different ids, a setting stops a broker of the target, or a
+    partition is missing with ``missing="refuse"``.
     """
     by_topic: dict[str, list[Copy]] = {}
     for key, some in copies.items():
@@ -353,8 +350,11 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
     cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
     if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:
         _guess_policy(plan, copies, evidence)
-    if not plan.is_internal:
-        _keep_all(plan, options.retention)
+    # how long records are kept is left to the caller
+    for name, value in KEPT.items() if options.retention == "keep" and not plan.is_internal else ():
+        if plan.settings.get(name) != value:
+            plan.drop(name)
+            plan.set(name, value, "off until you decide")
     for pattern, settings in options.settings.items():
         for name, chosen in settings.items() if fnmatchcase(plan.name, pattern) else ():
             plan.drop(name)
@@ -367,23 +367,6 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
                 f" Set another value with --set {plan.name}:{name}=VALUE (settings), or none with {plan.name}:{name}="
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail)
-
-
-def _keep_all(plan: TopicPlan, retention: Retention) -> None:
-    """Set how long records are kept."""
-    if retention == "as-was":
-        return
-    chosen = None
-    if not isinstance(retention, str):
-        chosen = next((ms for pattern, ms in retention.items() if fnmatchcase(plan.name, pattern)), None)
-    if chosen is not None:
-        plan.drop("retention.ms")
-        plan.set("retention.ms", str(chosen), "option")
-        return
-    for name, value in KEPT.items():
-        if plan.settings.get(name) != value:
-            plan.drop(name)
-            plan.set(name, value, "off until you decide")
 
 
 def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -> None:

@@ -98,16 +98,7 @@ _OF_INDEX: Final = ("mean", "p99", "max")
 
 @dataclass(slots=True)
 class Contents:
-    """Fills the tables of a report.
-
-    Parameters
-    ----------
-    limits : Limits
-    now_ms : int
-        The clock by which segments expire.
-    properties : dict, optional
-        The broker's `server.properties`.
-    """
+    """Fills the tables of a report. Segments expire by the clock `now_ms`; `properties` are the broker's, if known."""
 
     limits: Limits
     now_ms: int
@@ -138,10 +129,7 @@ class Contents:
     def add_findings(self, found: Iterable[Finding], *, is_secondary: bool = False) -> None:
         """Add findings, each once.
 
-        Parameters
-        ----------
-        is_secondary : bool
-            Whether to leave out damage of files with earlier damage: several passes read the same bytes.
+        With `is_secondary`, damage of files with earlier damage is left out: several passes read the same bytes.
         """
         for one in found:
             path = one.path and os.path.abspath(one.path)
@@ -221,10 +209,7 @@ class Contents:
     ) -> ClusterMetadata | None:
         """Verify each partition, and walk its headers once more; return the cluster's metadata.
 
-        Parameters
-        ----------
-        options
-            Those of `iter_verify`: threads and progress.
+        `options` are `threads` and `progress` of `iter_verify`.
         """
         found = [one for one in partitions_of(log_dir, topics, set_apart=True) if isinstance(one, Partition)]
         partitions = {str(one.path): one for one in found}

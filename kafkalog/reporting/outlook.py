@@ -35,21 +35,10 @@ class Outlook:
 
 
 def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int | None) -> Outlook:
-    """Predict the next actions of retention and the cleaner.
+    """Predict the next actions of retention and the cleaner at a time of the broker's clock.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        The settings of topics and of the broker, as far as known.
-    now_ms : int
-        The broker's clock.
-    first_open : int, optional
-        Start offset of the first open transaction.
-
-    Notes
-    -----
-    All records count as replicated. Source: UnifiedLog.deleteOldSegments, LogCleanerManager.cleanableOffsets,
-    Kafka 4.3.
+    `first_open` is the start offset of the first open transaction. All records count as replicated. Source:
+    UnifiedLog.deleteOldSegments, LogCleanerManager.cleanableOffsets, Kafka 4.3.
     """
     key, config = partition.topic_partition, cluster.likely_config(partition)
     is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids

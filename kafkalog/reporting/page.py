@@ -36,18 +36,10 @@ _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
 def page(
     title: str, created: int, figures: Sequence[tuple[str, str]], every: Iterable[Table], *, is_ok: bool
 ) -> Iterator[str]:
-    """Yield the parts of the page.
+    """Yield the parts of the page; `created` is in ms.
 
-    Parameters
-    ----------
-    created : int
-        The time of the report, in ms.
-    figures : sequence of (str, str)
-        The key figures with titles; the first four show the overall state.
-    every : iterable of Table
-        Those without rows are left out.
-    is_ok : bool
-        How the line about the state is marked.
+    `figures` are the key figures with titles; the first four show the overall state, which `is_ok` marks. Tables
+    without rows are left out.
     """
     style, script = (Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

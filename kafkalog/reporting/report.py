@@ -89,12 +89,8 @@ class Report(PublicNames):
         return "\n".join(lines) + "\n"
 
     def write(self, output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the report to a file whose suffix is the format: `.html`, `.md` or `.json`.
-
-        Raises
-        ------
-        OutputExistsError, UnsafePathError, WriteError
-            The file exists and `overwrite` is False, would lie in a log dir, or could not be written.
+        """Write the report to a file whose suffix is the format: `.html`, `.md` or `.json`; it must not lie in a log
+        dir.
         """
         check_output(output, self.paths)
         suffix = Path(output).suffix

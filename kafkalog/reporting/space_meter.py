@@ -35,16 +35,9 @@ _KINDS: Final = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSA
 
 
 class SpaceMeter:
-    """Bytes of partitions.
+    """Bytes of partitions: of the segments, of the batches in them, and of the headers of v2 batches.
 
-    Attributes
-    ----------
-    n_log_bytes, n_batch_bytes : int
-        Bytes of the segments, and of the batches in them. The rest is torn, damaged or preallocated.
-    n_batches, n_small : int
-        Batches, and those of less than 1 KiB.
-    n_header_bytes : int
-        Bytes of the headers of v2 batches.
+    `n_small` counts batches of less than 1 KiB. Bytes of segments in no batch are torn, damaged or preallocated.
     """
 
     def __init__(self) -> None:
@@ -105,21 +98,11 @@ Key = bytes | None
 
 
 class HeavyHitters:
-    """Sums by key.
+    """Sums by key. At most `capacity` keys are kept; twice as many are held between two reductions.
 
-    Parameters
-    ----------
-    capacity : int
-        The most keys that are kept. Twice as many are held between two reductions.
-    only : iterable of bytes or None, optional
-        Sum exactly, and these keys alone: the second pass over the same records.
-
-    Attributes
-    ----------
-    total : list of int
-        Records and bytes of all keys.
-    error : int
-        The most bytes by which a sum is too small; keys that are not kept have at most as many.
+    With `only`, sums are exact, and of these keys alone: the second pass over the same records. `total` has records and
+    bytes of all keys. `error` is the most bytes by which a sum is too small; keys that are not kept have at most as
+    many.
     """
 
     def __init__(self, capacity: int = CAPACITY, only: Iterable[Key] | None = None) -> None:

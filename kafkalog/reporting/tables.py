@@ -35,11 +35,6 @@ class Table:
         """Make an empty table of a text: ``name: Title. About.``, then ``column kind?`` with commas between them.
 
         A column without a kind is text; a question mark says that it may be None.
-
-        Examples
-        --------
-        >>> Table.of("sizes: Sizes. Of all files. \\n path, n_bytes bytes?").columns
-        {'path': 'text', 'n_bytes': 'bytes'}
         """
         head, _, columns = definition.partition("\n")
         name, _, text = head.partition(": ")
@@ -83,13 +78,7 @@ def cell_text(value: Any, kind: Kind) -> str:
 
 
 def column_title(name: str) -> str:
-    """Return the name of a column as words.
-
-    Examples
-    --------
-    >>> column_title("n_damaged"), column_title("log_end_offset")
-    ('damaged', 'log end offset')
-    """
+    """Return the name of a column as words: "damaged" for n_damaged."""
     if name.endswith("_is_minimum"):
         return "at least"
     return name.removeprefix("n_").removeprefix("is_").replace("_", " ")

@@ -88,13 +88,7 @@ class WhatIf:
 
 
 class Runs:
-    """Where runs of batches are, of which some are sampled.
-
-    Parameters
-    ----------
-    run_bytes : int
-        Least bytes of a run.
-    """
+    """Where runs of batches are, of which some are sampled; a run has at least `run_bytes`."""
 
     def __init__(self, run_bytes: int) -> None:
         self._run_bytes = run_bytes
@@ -117,13 +111,7 @@ class Runs:
         self._open = None
 
     def estimate(self, change: Change, sample_bytes: int, seed: int, **options: Any) -> WhatIf:
-        """Convert a sample.
-
-        Parameters
-        ----------
-        options
-            Those of `convert`: threads and limits.
-        """
+        """Convert a sample, with the options `threads` and `limits` of `convert`."""
         self._close()
         runs = self._runs
         sizes = np.array([end - begin for _, begin, end, _ in runs], np.int64)

@@ -39,15 +39,7 @@ _MOST_MANIFEST_BYTES: Final = 2**26
 
 
 class Manifest:
-    """What a manifest says of a segment.
-
-    Parameters
-    ----------
-    place : Location
-        The manifest.
-    keys : mapping of str to str
-        Private keys by id: PEM, or paths of such files.
-    """
+    """What a manifest says of a segment. `keys` are private keys by id: PEM, or paths of such files."""
 
     def __init__(self, place: Location, keys: Keys) -> None:
         self._place, self._keys = place, keys
@@ -134,13 +126,7 @@ class Manifest:
         return unseal
 
     def chunk(self, number: int, data: bytes) -> bytes:
-        """The original bytes of a chunk.
-
-        Raises
-        ------
-        ValueError
-            They are damaged.
-        """
+        """The original bytes of a chunk; ValueError if they are damaged."""
         size = min(self.chunk_bytes, self.size - number * self.chunk_bytes)
         data = self.unseal(data)
         if self.is_compressed:
@@ -154,14 +140,7 @@ class Manifest:
 
 
 class ChunkedSource(RangeSource):
-    """The original bytes of a `.log` in chunks.
-
-    Parameters
-    ----------
-    manifest : Manifest
-    place : Location
-        The stored `.log`.
-    """
+    """The original bytes of a `.log` in chunks; `place` is the stored one."""
 
     def __init__(self, manifest: Manifest, place: Location) -> None:
         super().__init__(manifest.size, path=str(place))

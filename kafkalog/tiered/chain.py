@@ -51,15 +51,7 @@ class Finder(Protocol):
 
 
 class MetadataFinder:
-    """Finds the copies that the metadata topic has.
-
-    Parameters
-    ----------
-    log : RemoteLog
-    key : (str, int)
-        Topic id and partition.
-    copies : sequence of Copy
-    """
+    """Finds the copies that the metadata topic has; `key` is a topic id and a partition."""
 
     def __init__(self, log: RemoteLog, key: tuple[str, int], copies: Sequence[Copy]) -> None:
         self._segments = {one.segment_id: one for one in log if (one.topic_id, one.partition) == key}
@@ -122,14 +114,9 @@ class ListingFinder:
 
 
 def chain(finder: Finder, epochs: Sequence[tuple[int, int]], start: int, stop: int) -> tuple[list[Link], list[Hole]]:
-    """The copies from one offset up to another, and what they lack.
+    """The copies from the log start offset up to the first local one, and what they lack.
 
-    Parameters
-    ----------
-    epochs : sequence of (int, int)
-        Leader epochs and their first offsets, rising.
-    start, stop : int
-        The log start offset, and the first offset that is local.
+    `epochs` are leader epochs and their first offsets, rising.
     """
     links: list[Link] = []
     holes: list[Hole] = []

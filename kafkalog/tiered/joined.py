@@ -53,15 +53,7 @@ class JoinedStore:
     """A log dir together with remote storage.
 
     The segments of a partition that are local no more appear as files of the names that they had. Local files win.
-
-    Parameters
-    ----------
-    local : path-like or None
-        The log dir; None to read remote storage alone.
-    remote : Location
-        The root of the remote storage.
-    keys : mapping, optional
-        Private keys by id, for encrypted segments.
+    `local` is the log dir; None to read remote storage alone. `keys` are private keys by id, for encrypted segments.
     """
 
     def __init__(self, local: AnyPath | None, remote: Location, keys: Keys | None = None) -> None:

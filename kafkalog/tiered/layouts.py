@@ -77,34 +77,19 @@ class Copy:
         return {suffix: entry.size for suffix, entry in found if entry is not None}
 
     def open(self, suffix: str) -> ByteSource:
-        """The bytes of the `.log`, or of a file that belongs to it.
-
-        Raises
-        ------
-        KafkalogError
-        """
+        """The bytes of the `.log`, or of a file that belongs to it; raises KafkalogError."""
         source: ByteSource = self.files[suffix].open()
         return source
 
     @cached_property
     def extent(self) -> Extent:
-        """The last offset and the leader epochs, out of the copy itself.
-
-        Raises
-        ------
-        KafkalogError
-        """
+        """The last offset and the leader epochs, out of the copy itself; raises KafkalogError."""
         end = Segment(self.files[kf.LOG_SUFFIX], is_last=False, topic_partition=None).next_offset - 1
         return Extent(end, dict(epochs_between(self.epochs, self.start_offset, end)))
 
     @cached_property
     def epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs from the log start to the segment's end, with their first offsets; none if unknown.
-
-        Raises
-        ------
-        KafkalogError
-        """
+        """The leader epochs from the log start to the segment's end, with their first offsets; none if unknown."""
         if EPOCHS_SUFFIX not in self.sizes():
             return []
         with self.open(EPOCHS_SUFFIX) as source:

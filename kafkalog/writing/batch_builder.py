@@ -58,21 +58,10 @@ class BatchBuilder:
     def build(
         self, pieces: Iterable[RecordColumns], files: PartitionFiles, *, producer: Producer | None, transactional: bool
     ) -> Iterator[Window]:
-        """Encode records into windows of batches.
+        """Encode records into windows of batches, which do not depend on how the records are divided into pieces.
 
-        The caller must append each window to `files` before it takes the next one.
-
-        Parameters
-        ----------
-        pieces : iterable of RecordColumns
-            The batches do not depend on how the records are divided into pieces.
-        files : PartitionFiles
-            Provides the next offset and the producers' sequence numbers.
-
-        Raises
-        ------
-        UnwritableError
-            See `PartitionWriter.append`; `row` counts from the start of the first piece.
+        The caller must append each window to `files` before it takes the next one. Raises UnwritableError, whose `row`
+        counts from the start of the first piece.
         """
         records = RecordAccumulator(batch_size=self.batch_size, max_records=self.max_records)
         row = 0
@@ -91,13 +80,7 @@ class BatchBuilder:
             yield self._encode(filled, files.producers, producer, transactional)
 
     def build_marker(self, files: PartitionFiles, producer: Producer, *, is_commit: bool, timestamp: int) -> Window:
-        """Encode the marker that ends a producer's transaction.
-
-        Raises
-        ------
-        ValueError
-            The producer has no open transaction.
-        """
+        """Encode the marker that ends a producer's transaction; ValueError if none is open."""
         if producer.producer_id not in files.producers.transactions:
             raise ValueError(f"producer {producer.producer_id} has no transaction open")
         return encode_marker(
@@ -219,20 +202,9 @@ class BatchBuilder:
 class RecordAccumulator:
     """Collects records until they fill batches. Mirrors a producer's `RecordAccumulator` for one partition.
 
-    Parameters
-    ----------
-    batch_size, max_records
-        See `cut_batches`.
-
-    Attributes
-    ----------
-    last_offset : int or None
-        Offset of the last waiting record; None if none waits.
-
-    Notes
-    -----
     At most about one batch and one piece wait. Eight pieces of similar size are merged at a time: a record is copied
-    only a few times, however small the pieces are, and the input's memory can be freed.
+    only a few times, however small the pieces are, and the input's memory can be freed. `last_offset` is that of the
+    last waiting record.
     """
 
     def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
@@ -244,13 +216,7 @@ class RecordAccumulator:
         self._n_done = 0
 
     def add(self, piece: RecordColumns) -> Filled | None:
-        """Add records, and return the batches that are full now; None if there are none.
-
-        Parameters
-        ----------
-        piece : RecordColumns
-            Must have the column `offset`.
-        """
+        """Add records with their offsets, and return the batches that are full now; None if there are none."""
         if not piece.n_records:
             return None
         self._keep(piece, _least_bytes(piece))
@@ -323,13 +289,7 @@ def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns
 
 
 def check_producer(producers: ProducerState, producer: Producer | None, transactional: bool) -> None:
-    """Raise for a producer that a leader refuses: a fenced one, or one that writes outside its open transaction.
-
-    Raises
-    ------
-    ValueError
-        Also if `transactional` is set without a producer.
-    """
+    """Raise ValueError for a producer that is fenced, or writes outside its open transaction, or for none in one."""
     if producer is None:
         if transactional:
             raise ValueError("a transaction needs a producer: give producer=(id, epoch)")

@@ -66,24 +66,9 @@ class StagedPartition:
 class StagedWriter:
     """Writes a partition in a job's directory, from where `commit` moves it into the log dir.
 
-    Parameters
-    ----------
-    task : Path
-        A directory of the job that no other task writes in.
-    **options
-        See `PartitionWriter`.
-
-    Attributes
-    ----------
-    writer : PartitionWriter
-        Continues at the end of the partition in the log dir.
-
-    Raises
-    ------
-    TruncatedTailError, CorruptionError
-        The existing partition is damaged at its end and cannot be continued.
-    UnsafePathError
-        The path exists but is not a directory, or the partition has another topic id.
+    `task` is a directory of the job that no other task writes in. `writer` continues at the end of the partition in the
+    log dir. Raises TruncatedTailError or CorruptionError if the existing partition is damaged at its end, and
+    UnsafePathError if its path is not a directory.
     """
 
     def __init__(self, area: StagingArea, task: Path, key: kf.TopicPartition, **options: Any) -> None:
@@ -166,33 +151,12 @@ class StagedWriter:
 
 
 def commit(area: StagingArea, job: Path, partitions: Sequence[StagedPartition], job_id: str | None = None) -> bool:
-    """Move a job's partitions into the log dir.
+    """Move a job's partitions into the log dir, and remove the job's directory.
 
-    Parameters
-    ----------
-    job : Path
-        The job's directory; it is removed.
-    job_id : str, optional
-        Added to the commit log.
+    Adds `job_id` to the commit log. Returns False if it was committed before; then no partition is moved. Raises
+    FileChangedError or OutputExistsError if a partition has changed since its end was read, UnsafePathError if a broker
+    or another writer holds it or two tasks wrote to it, and WriteError after files were moved back.
 
-    Returns
-    -------
-    bool
-        False if `job_id` was committed before; then no partition is moved.
-
-    Raises
-    ------
-    FileChangedError
-        One of the partitions was written to after its end was read.
-    OutputExistsError
-        A partition or file that did not exist then exists now.
-    UnsafePathError
-        A broker runs on the log dir, another writer holds one of the partitions, or two tasks wrote to the same one.
-    WriteError
-        Files could not be moved; those that were moved are moved back.
-
-    Notes
-    -----
     A crash before the intent (`commit.json` in the job's directory) is durable leaves the log dir as it was. A later
     crash leaves some partitions complete, and of one partition that was being appended to, some complete new segments.
     `recover` finishes the commit.
@@ -229,17 +193,10 @@ def commit(area: StagingArea, job: Path, partitions: Sequence[StagedPartition], 
 
 
 def recover(area: StagingArea) -> list[str]:
-    """Finish commits whose intent is durable, and remove the directories of dead jobs.
+    """Finish commits whose intent is durable, and remove the directories of dead jobs; return the names of the
+    partitions.
 
-    Returns
-    -------
-    list of str
-        Names of the partitions whose commit was finished.
-
-    Raises
-    ------
-    FileChangedError
-        A partition was written to in the meantime, so that the commit cannot be finished.
+    Raises FileChangedError if a partition was written to in the meantime, so that the commit cannot be finished.
     """
     jobs = area.jobs()
     finished: list[str] = []

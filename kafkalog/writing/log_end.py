@@ -72,23 +72,10 @@ def read_log_end(
 ) -> LogEnd:
     """Read the end of a partition's log.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory.
-    index_interval_bytes : int
-        `index.interval.bytes` for the indexes of a last segment that is recovered.
-    truncate_tail : bool
-        Whether a torn last batch may be cut off, and padded indexes trimmed.
-
-    Raises
-    ------
-    TruncatedTailError
-        The last segment ends in a torn batch or in zeros, or its indexes end in zeros, and `truncate_tail` is False.
-    CorruptionError
-        The last segment is damaged, or an earlier one that must be read for lack of a producer snapshot.
-    SidecarError
-        The log cleaner's output is only partly moved into place, or a checkpoint is invalid.
+    `index_interval_bytes` is for the indexes of a last segment that is recovered. Raises TruncatedTailError if the last
+    segment ends in a torn batch or in zeros, or its indexes end in zeros, unless `truncate_tail` allows to cut them;
+    CorruptionError if a segment that must be read is damaged; SidecarError if a checkpoint is invalid, or the log
+    cleaner's output is only partly moved into place.
     """
     partition = Partition(path, limits=limits)
     # taken before anything is read, so that `is_unchanged` notices every later write

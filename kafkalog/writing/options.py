@@ -26,15 +26,8 @@ class Producer(NamedTuple):
 
 
 def check_partition_name(path: Path) -> kf.TopicPartition:
-    """Parse topic and partition from a directory's name.
+    """Parse topic and partition from a directory's name; UnsafePathError for another name, or that of the metadata log.
 
-    Raises
-    ------
-    UnsafePathError
-        The name is not that of a topic's partition, or it is that of the cluster's metadata log.
-
-    Notes
-    -----
     Source: Topic.validate, LocalLog.parseTopicPartitionName, Kafka 4.3.
     """
     directory = kf.parse_partition_directory(path.name)

@@ -23,35 +23,13 @@ from kafkalog.writing.segment_writer import SegmentWriter, rolled_base_offset
 
 
 class PartitionFiles:
-    """Writes the segments of a partition one after the other.
+    """Writes the segments of a partition one after the other, as the settings of the topic decide.
 
-    Parameters
-    ----------
-    config : LogConfig
-        Settings of the topic, which decide where segments are rolled.
-    next_offset : int or None
-        The log end offset so far, at which the first segment begins; None to begin with the first batch.
-    producers : ProducerState
-        The producers' state at `next_offset`.
-    seed : int, optional
-        Seed of the jitter that a broker draws for each segment; default: no jitter.
-
-    Attributes
-    ----------
-    producers : ProducerState
-        Updated with each batch.
-    max_timestamp : int
-        The largest timestamp of all batches, ms; -1 for none.
-    epochs : list of (int, int)
-        Leader epochs of the batches, increasing, each with its start offset.
-    bases : list of int
-        Base offsets of the segments.
-    names : list of list of str
-        File names of each finished segment, without snapshots.
-    snapshots : dict of int to str
-        File name of each producer snapshot by its offset; empty for one that needs no file.
-    n_batches, n_bytes : int
-        Batches and bytes written.
+    `next_offset` is the log end offset so far, at which the first segment begins; None to begin with the first batch.
+    `producers` is their state there, and is updated with each batch. `seed` is that of the jitter that a broker draws
+    for each segment; without one there is no jitter. `epochs` are the leader epochs of the batches, each with its start
+    offset. `bases` are the base offsets of the segments, `names` the file names of each finished one. `snapshots` has
+    the name of each producer snapshot by its offset; "" for one that needs no file.
     """
 
     def __init__(
@@ -76,14 +54,8 @@ class PartitionFiles:
         self._segment: SegmentWriter | None = None
 
     def append(self, window: Window, *, modified_ms: int | None = None) -> None:
-        """Append whole batches unchanged, and roll segments where a broker would.
-
-        Raises
-        ------
-        ValueError
-            Offsets do not increase.
-        WriteError
-            The batches could not be written.
+        """Append whole batches unchanged, and roll segments where a broker would; ValueError if offsets do not
+        increase.
         """
         _check_order(window.batches, self.next_offset)
         # the kernels take contiguous columns, and a window may be a selection

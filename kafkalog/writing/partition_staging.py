@@ -32,26 +32,9 @@ from kafkalog.writing.partition_files import PartitionFiles
 class PartitionStaging:
     """A partition directory that is being created or appended to.
 
-    Parameters
-    ----------
-    path : Path
-        The partition directory; absolute, without symbolic links.
-    stage_in : path-like, optional
-        Directory to stage files in; default: beside the log dir.
-    index_interval_bytes, truncate_tail, limits
-        See `read_log_end`.
-
-    Attributes
-    ----------
-    existing : LogEnd or None
-        The end of the existing log; None for a new partition.
-    staged : StagedDirectory
-        The directory in which new files are written.
-
-    Raises
-    ------
-    UnsafePathError, TruncatedTailError, CorruptionError, WriteError
-        See `PartitionWriter`.
+    `path` is absolute, without symbolic links. New files are written in the directory `staged`, by default beside the
+    log dir. `existing` is the end of the existing log; None for a new partition. Raises the errors of
+    `PartitionWriter`.
     """
 
     def __init__(
@@ -111,15 +94,7 @@ class PartitionStaging:
         topic_id: str | None,
         snapshot: ProducerSnapshot | None,
     ) -> None:
-        """Write the remaining files and plan the order in which all of them are moved into place.
-
-        Parameters
-        ----------
-        files : PartitionFiles
-            The files written in `staged`.
-        leader_epochs, topic_id, snapshot
-            See `PartitionWriter`.
-        """
+        """Write the remaining files of `staged`, and plan the order in which all of them are moved into place."""
         existing = self.existing
         if existing is None or files.bases:
             files.close()
@@ -182,16 +157,11 @@ class PartitionStaging:
 
 
 def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> list[list[Move]]:
-    """The order in which the files of a segment are moved into a partition.
+    """The order in which the files of a segment are moved into a partition: a broker starts on the state after each
+    group.
 
-    A broker starts on the state that each group leaves.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The segment's files, and the producer snapshot at its base offset, if there is one.
-    replaces : bool
-        Whether the segment replaces an empty one of the same base offset.
+    `names` has the segment's files, and the producer snapshot at its base offset, if there is one. `replaces` tells
+    whether the segment replaces an empty one of the same base offset.
     """
     log, index, aborted = (
         kf.segment_file_name(base_offset, suffix)

@@ -22,8 +22,6 @@ MAX_PARTITIONS: Final = 2**31 - 1
 def murmur2(key: bytes) -> int:
     """The murmur2 hash of a key, as the signed 32-bit integer that Java computes.
 
-    Notes
-    -----
     Source: Utils.murmur2, Kafka 4.3.
 
     Examples
@@ -35,12 +33,7 @@ def murmur2(key: bytes) -> int:
 
 
 def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
-    """The murmur2 hash of each key; a null gets the hash of an empty key, which the caller must ignore.
-
-    Returns
-    -------
-    int32[n]
-    """
+    """The murmur2 hash of each key, int32[n]; a null gets the hash of an empty key, which the caller must ignore."""
     hashes = np.empty(len(keys), np.int32)
     n = kernels.hash_keys(
         np.ascontiguousarray(keys.offsets, np.int64), np.ascontiguousarray(keys.data, np.uint8), hashes
@@ -53,16 +46,6 @@ def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
 class Partitioner:
     """Spreads records over the partitions of a topic; keeps its state from call to call.
 
-    Parameters
-    ----------
-    n_partitions : int
-        Number of partitions of the topic.
-    sticky_bytes : int
-        Bytes of records without a key that go to a partition before the next partition takes over; default: a
-        producer's default `batch.size`.
-
-    Notes
-    -----
     With a key (an empty key counts as one): ``(murmur2(key) & 0x7fffffff) % n_partitions``. Without a key: partition 0
     until it has `sticky_bytes` or more, then 1 and so on; after the last partition comes 0 again. A producer instead
     begins with a random partition, continues with another random one, and takes the load of brokers into account.
@@ -88,17 +71,7 @@ class Partitioner:
         self._given = 0
 
     def assign(self, columns: RecordColumns) -> npt.NDArray[np.int32]:
-        """The partition of each record.
-
-        Parameters
-        ----------
-        columns : RecordColumns
-            The columns `key`, `value` and `headers` are used.
-
-        Returns
-        -------
-        int32[n]
-        """
+        """The partition of each record (int32[n]), from its key, or else its size."""
         keys: Any = columns.get("key")
         if keys is None:
             return self._take_turns(columns, np.arange(columns.n_records))

@@ -37,12 +37,8 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def check_topic(topic: str) -> None:
-    """Check a topic's name, which becomes part of a path.
-
-    Raises
-    ------
-    UnsafePathError
-        The name is invalid: it contains a path separator, or a broker would refuse it.
+    """Check a topic's name, which becomes part of a path; UnsafePathError if it has a separator, or a broker refuses
+    it.
     """
     name = str(kf.TopicPartition(topic, 0))
     path = Path(name)
@@ -63,23 +59,10 @@ class Routed(NamedTuple):
 class Router:
     """Chooses the topic and partition of each row of a table.
 
-    Parameters
-    ----------
-    n_partitions : callable
-        ``n_partitions(topic)`` is called once for each topic. It returns the number of partitions that Kafka's default
-        partitioner spreads records over; or None to use the column `partition`, and partition 0 without that column.
-    topic : str, optional
-        The topic of all records; default: the column `topic`.
-    sticky_bytes : int
-        See `Partitioner`.
-    wants : callable
-        ``wants(topic)`` is called for the topics in the column `topic`. Records of topics for which it returns False
-        are counted and skipped.
-
-    Attributes
-    ----------
-    left_out : dict of str to int
-        Number of skipped records by topic.
+    ``n_partitions(topic)`` is called once for each topic. It returns the number of partitions that Kafka's default
+    partitioner spreads records over; or None to use the column `partition`, and partition 0 without that column.
+    `topic` is that of all records; default: the column `topic`. Records of topics for which ``wants(topic)`` is false
+    are skipped, and counted in `left_out`.
     """
 
     def __init__(
@@ -110,23 +93,9 @@ class Router:
     ) -> Iterator[Routed]:
         """Split the records of a batch by partition.
 
-        Parameters
-        ----------
-        columns : RecordColumns
-            The records of the batch.
-        batch : pyarrow.RecordBatch
-            Has the columns `topic` and `partition`, if they are needed.
-        reader : ColumnReader
-            Maps roles such as `topic` to the batch's column names.
-        first_row : int
-            Row number of the batch's first row in the whole input, for messages.
-
-        Raises
-        ------
-        UnwritableError
-            A topic or partition is null, or a partition number is out of range.
-        UnsafePathError
-            A topic's name is invalid.
+        `columns` are the records of `batch`, which has the columns `topic` and `partition` if they are needed.
+        `first_row` is the row of its first record in the whole input, for messages. Raises UnwritableError for a null
+        topic or partition, or a number that is out of range, and UnsafePathError for an invalid name.
         """
         n = columns.n_records
         if not n:
@@ -214,25 +183,10 @@ class Router:
 class RoutedPartition:
     """The waiting records of one partition, and counts of those that were written.
 
-    Parameters
-    ----------
-    writer : PartitionWriter or None
-        Takes the records; None to count them only.
-    hint : str
-        Added to the error if offsets do not increase: what the caller can do about it.
-
-    Attributes
-    ----------
-    n_waiting : int
-        Approximate bytes of the records that wait.
-    n_records, n_batches, n_bytes : int
-        Written so far. Without a writer there are no batches, and the bytes are those of the waiting records.
-    first_offset, next_offset : int
-        Offset of the first written record, and one past the last.
-    max_timestamp : int
-        The largest timestamp of all records, ms; -1 for none.
-    has_append_times : bool
-        Whether the input has records of LogAppendTime.
+    Without a writer records are only counted: there are no batches, and `n_bytes` is that of the waiting records.
+    `n_waiting` is in bytes, `next_offset` is one past the last written record, `max_timestamp` (ms) is of all records,
+    and `has_append_times` tells whether some have LogAppendTime. `hint` is added to the error about offsets that do not
+    increase.
     """
 
     def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None, *, hint: str) -> None:
@@ -246,13 +200,7 @@ class RoutedPartition:
         self._last = self.next_offset - 1
 
     def give(self, columns: RecordColumns) -> None:
-        """Add records to those that wait.
-
-        Raises
-        ------
-        UnwritableError
-            Their offsets do not increase.
-        """
+        """Add records to those that wait; UnwritableError if their offsets do not increase."""
         if self._parts and columns.keys() != self._parts[0].keys():
             self.flush()  # one input has offsets, or types of timestamps, and the next one has none
         self._check_offsets(columns)
@@ -307,24 +255,9 @@ class RoutedPartition:
 class WaitingRecords:
     """The waiting records of all partitions, written when they fill batches.
 
-    Parameters
-    ----------
-    open_writer : callable
-        ``open_writer(key)`` is called at the first record of a partition. It returns the partition's writer, or None
-        to count records only.
-    path : path-like
-        Where the partitions are written, for messages.
-    batch_size : int
-        Bytes that fill a batch.
-    hint
-        See `RoutedPartition`.
+    ``open_writer(key)`` is called at the first record of a partition. It returns the partition's writer, or None to
+    count records only. `path` and `hint` are for messages.
 
-    Attributes
-    ----------
-    partitions : dict of TopicPartition to RoutedPartition
-
-    Notes
-    -----
     A partition is written when it has 1 MiB or eight batches, whichever is more; with many partitions already when it
     has its share of `WAITING_BYTES`, but never with less than a batch. Memory is bounded by `WAITING_BYTES`, or by one
     batch per partition if that is more.
@@ -344,13 +277,7 @@ class WaitingRecords:
         self._n_files = count_open_files()
 
     def expect(self, n: int) -> None:
-        """Raise the limit of open files for `n` more partitions.
-
-        Raises
-        ------
-        WriteError
-            The process may not open as many files.
-        """
+        """Raise the limit of open files for `n` more partitions; WriteError if the process may not open as many."""
         n_files = self._n_files + _FILES_PER_PARTITION * (len(self.partitions) + n)
         allow_open_files(n_files, path=self._path)
 

@@ -26,19 +26,8 @@ MAX_SEGMENT_BYTES: Final = 2**31 - 1
 
 
 class SegmentRoll:
-    """Counts how many batches a segment takes before it is rolled.
+    """Counts how many batches a segment takes before it is rolled; `jitter_ms` is subtracted from `segment.ms`.
 
-    Parameters
-    ----------
-    base_offset : int
-        Base offset of the segment.
-    config : LogConfig
-        Settings of the topic.
-    jitter_ms : int
-        The jitter drawn for this segment, ms; it is subtracted from `segment.ms`.
-
-    Notes
-    -----
     Batches are counted one by one, as brokers append them. An empty segment takes a batch of any size (a broker refuses
     one larger than `segment.bytes`). If the first batch has no timestamp, a broker compares with its clock; here such a
     segment is never rolled for its age.
@@ -107,22 +96,8 @@ _NO_ENTRIES: Final = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
 
 class SegmentWriter:
-    """Writes a segment in a staged directory.
+    """Writes a segment in a staged directory, or in another that creates files; `names` are its finished files.
 
-    Parameters
-    ----------
-    directory : StagedDirectory
-        Or another that creates files.
-    jitter_ms : int
-        See `SegmentRoll`.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the finished files.
-
-    Notes
-    -----
     `.index` and `.timeindex` are trimmed to their entries, and the time index ends with the largest timestamp, as after
     a roll or a clean shutdown. A `.txnindex` is written only if a transaction was aborted.
 

@@ -163,8 +163,6 @@ def test_retention_is_carried_over_where_that_is_wanted(tmp_path):
     report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", retention="as-was")
     assert metadata(tmp_path / "out").settings.get((TOPIC, "orders")) is None
     assert [finding for finding in report.findings.rows if "retention deletes" in finding.detail]
-    report = kafkalog.boot(tmp_path / "log", tmp_path / "some", retention={"ord*": 5000})
-    assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {"retention.ms": "5000"}
 
 
 def test_the_report_ends_with_the_next_commands(tmp_path):
@@ -265,8 +263,8 @@ def test_a_file_of_settings_by_topic(tmp_path):
 
 def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path):
     source = make(tmp_path / "log")
-    commits = tmp_path / "commits.csv"
-    commits.write_text("group,topic,partition,offset\nbilling,orders,2000000000,99\n")
+    commits = tmp_path / "commits.jsonl"
+    commits.write_text('{"group": "billing", "topic": "orders", "partition": 2000000000, "offset": 99}\n')
     with pytest.raises(LimitExceededError, match="max_directories"):
         kafkalog.boot(source, tmp_path / "out", groups=commits)
 
@@ -309,8 +307,11 @@ def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path):
 
 
 def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path):
-    commits = tmp_path / "commits.csv"
-    commits.write_text("group,topic,partition,offset\nbilling,orders,4,99\nbilling,orders,0,7\n")
+    commits = tmp_path / "commits.jsonl"
+    commits.write_text(
+        '{"group": "billing", "topic": "orders", "partition": 4, "offset": 99}\n'
+        '{"group": "billing", "topic": "orders", "partition": 0, "offset": 7}\n'
+    )
     report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", groups=commits)
     assert plan(report, "orders").missing == {1: 0, 2: 0, 3: 0, 4: 99}
     rows = kafkalog.groups(tmp_path / "out" / "data").to_arrow().to_pylist()
@@ -579,7 +580,7 @@ def test_the_command_prints_the_report(tmp_path, capsys):
     assert printed.splitlines()[-1].startswith("  kafka-configs.sh")
     assert metadata(tmp_path / "out").settings[TOPIC, "orders"]["cleanup.policy"] == "compact"
     shutil.rmtree(make(tmp_path / "gaps", partitions=2) / "orders-0")
-    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "*=60000"]
+    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "as-was"]
     assert main(arguments) == 1
     assert json.loads(capsys.readouterr().out)["topics"][-1]["missing"] == [{"partition": 0, "continues_at": 0}]
     assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q"]) == 6

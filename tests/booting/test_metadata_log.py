@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog.booting.metadata_log import Voter, control, control_batch, encode_snapshot, snapshot_name
+from kafkalog.booting.metadata_log import control, control_batch, encode_snapshot, snapshot_name, voter
 from kafkalog.booting.new_cluster import NewCluster, Node
 from kafkalog.booting.staging import highest_producer_id
 from kafkalog.booting.targets import TARGETS
@@ -13,7 +13,7 @@ from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.survey.startup_root import root_problems
 
-VOTER = Voter(1, "abcdefghijklmnopqrstuw", "127.0.0.1", 9093)
+VOTER = voter(1, "abcdefghijklmnopqrstuw", "127.0.0.1", 9093)
 
 
 def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command():
@@ -21,7 +21,7 @@ def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command():
     records = [
         control(kinds.SNAPSHOT_HEADER, "SnapshotHeaderRecord", lastContainedLogTimestamp=1),
         control(kinds.KRAFT_VERSION, "KRaftVersionRecord", kRaftVersion=1),
-        control(kinds.KRAFT_VOTERS, "VotersRecord", voters=[VOTER.as_fields()]),
+        control(kinds.KRAFT_VOTERS, "VotersRecord", voters=[VOTER]),
     ]
     assert len(control_batch(0, records, 1, 0)) == 166
 
@@ -39,7 +39,7 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path):
     assert found.findings == []
     assert len(found.topic_ids) == 3000
     assert found.features == {"metadata.version": 30, "kraft.version": 1}
-    assert found.voters == [VOTER.as_fields()]
+    assert found.voters == [VOTER]
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     assert root_problems([tmp_path]) == []
 
@@ -69,7 +69,7 @@ def test_credentials_quotas_and_acls_are_carried_with_all_of_their_fields(tmp_pa
     plan = TopicPlan("orders", new_id(), 2, "new", "default", settings={"retention.ms": "-1"})
     cluster = NewCluster([node], TARGETS["4.3"], [plan], {}, old, notes.append, next_producer_id=3000)
     path = tmp_path / "new.checkpoint"
-    path.write_bytes(encode_snapshot(cluster.records(), 1, [node.voter]))
+    path.write_bytes(encode_snapshot(cluster.records(), 1, [node.voter()]))
     new = ClusterMetadata(with_credentials=True)
     read_metadata_file(new, path)
     assert new.credentials == old.credentials != {}

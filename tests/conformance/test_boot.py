@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import threading
@@ -197,10 +198,10 @@ def seven_records(root, n=7):
 def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_client, tmp_path):
     (tmp_path / "more").mkdir()
     sources = [unpacked("k28"), seven_records(tmp_path / "more")]
-    commits = tmp_path / "commits.csv"
+    commits = tmp_path / "commits.jsonl"
     names = [f"group-{number}" for number in range(30)]
-    lines = [f"{name},p-v2-none,0,{100 + number}" for number, name in enumerate(names)]
-    commits.write_text("\n".join(["group,topic,partition,offset", *lines, ""]))
+    rows = [{"group": name, "topic": "p-v2-none", "partition": 0, "offset": 100 + n} for n, name in enumerate(names)]
+    commits.write_text("\n".join(map(json.dumps, rows)))
     report = kafkalog.boot(sources, tmp_path / "out", groups=commits, listeners=listeners())
     before = logs(tmp_path / "out" / "data")
     with served(own_client, report, **QUICK):

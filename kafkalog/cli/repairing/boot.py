@@ -69,10 +69,9 @@ facts that the directories lack:
                                    JSON object such as {"orders": {"cleanup.policy": "compact"}}
   --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable
   --topic-id:topic_ids TOPIC=ID*      the id of a topic; repeatable
-  --retention keep|as-was|TOPIC=MS[,...]    keep: off for each topic (default); as-was: carried over; or retention.ms of
-                                         topics, others keep all
+  --retention {keep,as-was}    keep: off for each topic (default); as-was: carried over
   --groups keep|none|FILE    committed offsets: those of __consumer_offsets (default), none, or those of a file of
-                             kafkalog groups -o (JSON lines, or CSV)
+                             kafkalog groups -o
   --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
                                        begin at 0, or are refused
   --best            where copies differ, take the one with the latest epoch, then the longest
@@ -98,8 +97,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.booting.boot import boot
 
     options = {name: value for name, value in chosen(args, boot).items() if value is not None}
-    if args.retention is not None:
-        options["retention"] = _retention(args.retention)
     if args.settings:
         options["settings"] = _settings(args.settings)
     if args.topic_ids:
@@ -168,16 +165,4 @@ def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:
             raise UsageError(f"--set takes TOPIC:NAME=VALUE, not {text!r}")
         name, value = _pair("--set", setting)
         found.setdefault(topic, {})[name] = value or None
-    return found
-
-
-def _retention(text: str) -> str | dict[str, int]:
-    if "=" not in text:
-        return text
-    found = {}
-    for part in text.split(","):
-        topic, value = _pair("--retention", part)
-        if not value.removeprefix("-").isdecimal():
-            raise UsageError(f"--retention takes milliseconds, not {value!r}")
-        found[topic] = int(value)
     return found

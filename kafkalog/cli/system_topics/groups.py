@@ -73,7 +73,7 @@ def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
     check_outside(args.output, args.paths, is_new=True)
     commits = commits_of(found)
     with staged_file(args.output) as file:
-        file.write(encode_commits(commits, is_csv=args.output.lower().endswith(".csv")))
+        file.write(encode_commits(commits))
     n_groups = len({one.group for one in commits})
     console.note(f"{counted(len(commits), 'committed offset')} of {counted(n_groups, 'group')} in {args.output}")
 
