@@ -157,37 +157,3 @@ def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_l
     (directory / "00000000000000000000.index").write_bytes(rows.tobytes())
     keys = kafkalog.read_table(directory, start_offset=7).column("key").to_pylist()
     assert keys == [b"last"]
-
-
-def test_indexes_are_views_of_the_mapped_file(log_dir):
-    segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
-    assert isinstance(segment, Segment)
-    index, times, aborted = segment.offset_index, segment.time_index, segment.transaction_index
-    assert index is not None
-    assert times is not None
-    assert aborted is not None
-    assert index.entries.dtype == kf.OFFSET_INDEX_DTYPE
-    assert not index.entries.flags.owndata
-    assert len(index) == 13
-    assert len(times) == 11
-    assert len(aborted) == 7
-    assert np.all(np.diff(index.offset) > 0)
-    assert index.to_arrow().column_names == ["offset", "position"]
-    assert times.to_arrow().column_names == ["timestamp", "offset"]
-    assert aborted.to_arrow().num_rows == 7
-    assert np.asarray(index).dtype == kf.OFFSET_INDEX_DTYPE
-    assert str(index) == "OffsetIndex(13 entries, base_offset=14)"
-
-
-def test_a_batch_table_knows_its_batches_and_converts(log_dir):
-    segment = kafkalog.open(log_dir / "p-txn-0" / "00000000000000000014.log")
-    assert isinstance(segment, Segment)
-    table = segment.batches
-    assert table.to_arrow().num_rows == len(table)
-    assert list(table.to_pandas().columns) == table.to_arrow().column_names
-    assert table.is_control.any()
-    assert set(table.control_type[table.is_control].tolist()) <= {0, 1}
-    assert (table.control_type[~table.is_control] == -1).all()
-    assert table.next_position[-1] == segment.size_in_bytes
-    assert (table.position[1:] == table.next_position[:-1]).all()
-    assert str(table[:2]).startswith("BatchTable(2 batches")

@@ -221,22 +221,6 @@ def test_a_summary_is_what_the_table_says(run_lines, log_dir):
     assert {row["n_idempotent"] > 0 for row in found} == {row["n_transactional"] > 0 for row in found} == {False, True}
 
 
-def test_a_summary_in_text_has_a_total_and_the_rest(run_lines, log_dir):
-    _, out, _ = run_lines("batches", log_dir, "--summary")
-    assert out[0].split()[:5] == ["PRODUCER_ID", "COMPRESSION", "MAGIC", "BATCHES", "RECORDS"]
-    assert out[-1].split()[:4] == ["total", "687", ">=2,729", "436,651"]
-    _, out, _ = run_lines("batches", log_dir, "--summary", "--by", "topic,is_control", "-n", 2)
-    assert [line.split()[:2] for line in out[1:]] == [
-        ["p-headers", "no"],
-        ["p-zstd-java", "no"],
-        ["8", "others"],
-        ["total", "687"],
-    ]
-    code, out, err = run_lines("batches", log_dir, "-p", 77, "--summary")
-    assert (code, out) == (2, [])
-    assert "no partition 77 here; there are 0, 1, 2" in err
-
-
 def test_as_many_producers_as_batches_are_counted_in_bounded_memory(tmp_path, run_lines, monkeypatch):
     partition = tmp_path / "orders-0"
     partition.mkdir()

@@ -153,16 +153,6 @@ def test_queries_of_datasets_equal_those_of_a_table(tmp_path):
         assert duckdb.sql(f"select count(*) {sql}").fetchall() == [(len(expected),)]
 
 
-def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path):
-    with kafkalog.PartitionWriter(tmp_path / "t-0", batch_size=500) as writer:
-        stamps = [1_700_000_000_000 + 60_000 * i for i in range(600)]
-        writer.append({"value": [b'{"n": %d}' % i for i in range(600)], "timestamp": stamps})
-    dataset = kafkalog.dataset(tmp_path / "t-0", decode={"value": "json"}, columns=["offset", "timestamp", "value.n"])
-    moment = pa.scalar(1_700_000_000_000 + 60_000 * 590, pa.timestamp("ms", "UTC"))
-    narrowed = dataset._scan.without_ruled_out((pc.field("timestamp") >= moment) & (pc.field("value.n") > 0))
-    assert narrowed.explain(analyze=True).statistics.n_records < 60
-
-
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
 def test_a_header_is_a_column_the_last_of_its_name(binary_type):
     path = "tests/golden/log_dir/p-headers-0"

@@ -125,24 +125,6 @@ def test_a_control_batch_with_a_wrong_checksum_is_damage_however_it_is_read(tmp_
     assert kafkalog.read_table(path, end_offset=1, **options)["value"].to_pylist() == [b"a"]
 
 
-def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path):
-    log_dir, to = tmp_path / "log_dir", tmp_path / "to"
-    log_dir.mkdir()
-    to.mkdir()
-    path, position, _ = _with_damaged_marker(log_dir, damage="marker")
-    for read in (
-        lambda: kafkalog.scan(path).count_rows(),
-        lambda: list(kafkalog.open(path).cat()),
-        lambda: kafkalog.read_numpy(path),
-        lambda: [part.count_rows() for part in kafkalog.scan(path).plan()],
-        lambda: kafkalog.export(path, to / "out.parquet"),
-        lambda: kafkalog.convert(log_dir, output=to / "log_dir"),
-    ):
-        with pytest.raises(kafkalog.CorruptionError) as raised:
-            read()
-        assert raised.value.position == position
-
-
 def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()

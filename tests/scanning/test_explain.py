@@ -157,11 +157,6 @@ def test_what_was_ruled_out_is_not_read(log):
         kafkalog.scan(path, filters=[("key", "==", b"k200")]).count_rows()
 
 
-def test_deleted_records_are_a_reason(log_dir):
-    assert "the log start offset by the offset index" in str(kafkalog.scan(log_dir / "p-delrec-0").explain())
-    assert "log start" not in str(kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).explain())
-
-
 def test_damage_in_headers_is_met_as_a_scan_meets_it(log):
     root, sizes = log
     file = root / "t-0" / f"{0:020d}.log"

@@ -1,7 +1,6 @@
 """`cat --follow`: prints what a writer appends, over rolls and torn tails, until Ctrl-C."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -158,39 +157,6 @@ def test_a_tail_a_filter_and_decoded_values(tmp_path, following):
     follower.wait_for(4)
     assert follower.end() == 130
     assert [(row["offset"], row["value.n"]) for row in follower.rows] == [(6, 6), (7, 7), (9, 9), (11, 5)]
-
-
-def test_a_writer_process_that_appends_and_rolls(tmp_path, following):
-    log_dir = tmp_path / "log"
-    log_dir.mkdir()
-    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
-    writer = """
-import sys, time, kafkalog
-from kafkalog import LogConfig
-with kafkalog.PartitionWriter(sys.argv[1], config=LogConfig(segment_bytes=2000), batch_size=500) as one:
-    one.append({"value": [b"x" * 40] * 300, "timestamp": [7] * 300})
-import pathlib, shutil
-source, target = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-target.mkdir()
-for log in sorted(source.glob("*.log")):
-    data = log.read_bytes()
-    with (target / log.name).open("wb", buffering=0) as file:
-        for at in range(0, len(data), 333):
-            file.write(data[at : at + 333])
-            time.sleep(0.003)
-"""
-    follower = following(log_dir, "--columns", "offset")
-    made = subprocess.run(
-        [sys.executable, "-c", writer, str(tmp_path / "made-0"), str(log_dir / "made-0")],
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
-        check=True,
-        timeout=60,
-    )
-    assert made.returncode == 0
-    assert len([*(log_dir / "made-0").glob("*.log")]) > 3
-    follower.wait_for(300)
-    assert follower.end() == 130
-    assert [row["offset"] for row in follower.rows] == list(range(300))
 
 
 def test_options_that_set_an_end_are_refused(run, log_dir, tmp_path):

@@ -33,42 +33,6 @@ def test_results_come_in_the_order_of_the_plan(threads, caller_works):
     assert found == ["met" if number % 5 == 4 else number for number in range(20)]
 
 
-@pytest.mark.parametrize("ahead", [0, 3])
-def test_no_step_is_planned_too_far_ahead(ahead):
-    planned = []
-
-    def plan():
-        for number in range(10):
-            planned.append(number)
-            yield number
-
-    with OrderedPool(2) as pool:
-        for number in pool.ahead(plan(), ahead):
-            assert planned == list(range(min(number + ahead + 1, 10)))
-
-
-def test_what_has_not_begun_is_not_done_after_an_error():
-    begun = []
-    has_begun, is_planned = threading.Event(), threading.Event()
-    steps = []
-
-    def work(number):
-        begun.append(number)
-        has_begun.set()
-        is_planned.wait(60)
-        steps[-1].wait(60)  # until it is cancelled
-        return number
-
-    with pytest.raises(RuntimeError), OrderedPool(1) as pool:  # noqa: PT012
-        steps += [pool.submit(partial(work, number)) for number in range(41)]
-        is_planned.set()
-        for step in pool.ahead(steps, 40):
-            assert has_begun.wait(60)
-            assert not step.wait(0.01)
-            raise RuntimeError
-    assert begun == [0]
-
-
 def test_a_caller_that_works_makes_calls_while_it_waits():
     threads = []
     release = threading.Event()

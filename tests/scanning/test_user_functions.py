@@ -298,16 +298,6 @@ def test_a_result_that_does_not_fit_its_column_is_null_and_said(topic, name, low
     assert x[1:4] == [None, 2, 3]
 
 
-def test_closures_lambdas_and_compiled_functions_are_functions(topic):
-    least = 30
-    functions = [
-        lambda offset: offset >= least,
-        numba.njit(lambda offset: offset >= least),
-    ]
-    for function in functions:
-        assert kafkalog.scan(topic, where=function).count_rows() == 10
-
-
 class _Object:
     def __call__(self, offset):
         return True
@@ -383,13 +373,6 @@ def test_a_function_cannot_change_a_record(topic):
 
     with pytest.raises(TypeError, match="readonly"):
         kafkalog.scan(topic, where=write)
-
-
-def test_a_scan_given_up_early_still_says_what_failed(topic):
-    make(topic, start=N)
-    scan = kafkalog.scan(topic, where=fails_at_seven, threads=1)
-    with pytest.warns(FunctionWarning, match="offsets 7, 17, 27, 37"):
-        scan.head(3)
 
 
 # --- elsewhere --------------------------------------------------------------------------------------------------------

@@ -213,22 +213,6 @@ def test_archives_and_packed_files_say_how_to_proceed(archives, tmp_path):
             assert hint in error.value.detail
 
 
-def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory, tmp_path):
-    memory, opened = fsspec.filesystem("memory"), []
-    options = {"cache_storage": str(tmp_path), "check_files": "true", "skip_instance_cache": True}
-
-    def n_rows():
-        return kafkalog.scan(f"filecache::{in_memory}/p-multi-0", storage_options=options).count_rows()
-
-    with pytest.MonkeyPatch.context() as patch:
-        real = type(memory)._open
-        patch.setattr(type(memory), "_open", lambda *args, **how: (opened.append(args[1]), real(*args, **how))[1])
-        assert n_rows() == 122
-        assert sum(path.endswith(".log") for path in opened) == 2
-        opened.clear()
-        assert (n_rows(), opened) == (122, [])
-
-
 def test_many_segments_take_one_listing(tmp_path, monkeypatch):
     source = (LOG_DIR / "p-multi-1" / f"{0:020d}.log").read_bytes()
     (tmp_path / "orders-0").mkdir()
@@ -661,12 +645,3 @@ def test_a_server_that_fails_is_one_error_in_time(web, fault):
     with pytest.raises(ReadError):
         segment.to_table()
     assert time.monotonic() - begun < 15
-
-
-@pytest.mark.parametrize("fault", ["reset", "503"])
-def test_the_library_asks_again_after_a_passing_fault(web, fault):
-    url, faults = web
-    name = f"p-multi-1/{0:020d}.log"
-    segment = kafkalog.open(f"{url}/{name}", storage_options={"max_retries": 3})
-    faults += [fault, ""]
-    assert segment.to_table() == kafkalog.read_table(LOG_DIR / name)

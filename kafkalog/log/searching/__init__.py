@@ -3,7 +3,6 @@
     `resync`           finds every intact batch of a file, in linear time
     `damaged_sizes`    intact batches that a damaged batch's wrong size field skips
     `choosing`         the largest consistent set of batches
-    `copies`           batches that survive only in a second copy of a part of the log
     `resume`           where reading continues after damage
     `odd_offsets`      which of two contradicting batches has a wrong offset
     `neighbours`       the records lost with an unreadable batch, from the batches around it

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.log.searching.copies import are_same
 from kafkalog.log.searching.resync import CHAINED, INSIDE, PLAIN, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.records.batch_table import Window, whole_batches
 from kafkalog.records.decode import decode
@@ -151,9 +150,6 @@ def agreeing(
     is_wrong = ~keep & (doubted > 0)
     # one with a wrong offset would lie between its neighbours
     is_wrong[1:] &= ~((doubted[1:] == doubted[:-1]) & keep[:-1] & _would_fit(runs)[1:])
-    # or it is duplicated
-    rows = np.flatnonzero(is_wrong[:-1] & touching(runs))
-    is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
     return Agreement(runs, keep, disbelieved)
 
@@ -227,25 +223,19 @@ def _taken_apart(
 
     Also return for each row the number of its run if that run is doubted, else 0. A run is doubted if it was found
     after damage, and its offsets exceed those of the batch that begins at its end. A value of a v0 or v1 message looks
-    like this.
+    like this; in a v2 batch, at least one byte follows the last value.
     """
     number = np.zeros(len(runs), np.int64)
-    drops = (
-        touching(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & np.isin(runs.kind[:-1], (SEARCHED, PLAIN))
-    )
-    # in a v2 batch, at least one byte follows the last value
-    drops &= (runs.n_batches[:-1] > 1) & (runs.leader_epoch[1:] < 0)
+    drops = touching(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.leader_epoch[1:] < 0)
+    drops &= np.isin(runs.kind[:-1], (SEARCHED, PLAIN)) & (runs.n_batches[:-1] > 1)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are counted as well
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
     n_within = np.searchsorted(ends, runs.last_offset, side="right") - np.searchsorted(ends, runs.first_offset)
     is_split = (n_within > 2) | (runs.first_offset < low) | (runs.last_offset >= high)
     is_split &= runs.n_batches > 1
-    rows = np.flatnonzero(is_split)[:_MAX_SPLITS]
-    if not rows.size:
-        return runs, number
-    parts, numbers, done = [], [], 0
-    for row in rows.tolist():
+    parts, numbers, done = [], [np.empty(0, np.int64)], 0
+    for row in np.flatnonzero(is_split)[:_MAX_SPLITS].tolist():
         parts.append(runs[done:row])
         numbers.append(number[done:row])
         done = row + 1

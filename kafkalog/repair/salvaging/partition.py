@@ -254,7 +254,7 @@ class PartitionSalvage:
         if self._sink is not None:
             self._sink.roll(self._next_offset)
         # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
-        holes = np.searchsorted(plan.places, lost.start, side="right")
+        holes = np.searchsorted(plan.kept.start, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
             if len(self._report.lost) >= MOST_HOLES:

@@ -59,10 +59,6 @@ class SegmentPlan:
     size_in_bytes: int
     kept: Found
     """Runs of batches, in the order of their offsets."""
-    places: npt.NDArray[np.int64]
-    """int64[n]: where each of them belongs, rising: it stands elsewhere if it is of a second copy of a piece of the
-    log.
-    """
     epochs: npt.NDArray[np.int32]
     """int32[n]: the leader epoch to write of each."""
     lost: Lost
@@ -107,8 +103,8 @@ def plan_segment(
     padding = end if source.is_zero(end, source.size) and not is_unreadable else source.size
     lost = _lost(choice, found[found.kind == LINKED], padding)
     n_suspects = int(choice.suspects.n_batches.sum())
-    kept, places, written = choice.kept, choice.places, choice.epochs
-    return SegmentPlan(segment, next_base_offset, source.size, kept, places, written, lost, padding, n_suspects)
+    kept, written = choice.kept, choice.epochs
+    return SegmentPlan(segment, next_base_offset, source.size, kept, written, lost, padding, n_suspects)
 
 
 def _end_offset(found: Found, following: Segment) -> int:
@@ -136,12 +132,6 @@ def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
     kind = np.repeat(np.array([0, 1, 2], np.int8), [len(kept), len(suspects), len(linked)])
     order = np.argsort(start, kind="stable")
     start, end, kind = start[order], end[order], kind[order]
-    # and where a batch of another copy belongs
-    cut = choice.places[choice.places != kept.start]
-    at = np.searchsorted(start, cut, side="right")
-    is_free = np.append(0, end)[at] < cut
-    start, end = np.insert(start, at[is_free], cut[is_free]), np.insert(end, at[is_free], cut[is_free])
-    kind = np.insert(kind, at[is_free], 0)
     free_start = np.concatenate([[0], end])
     free_end = np.concatenate([start, [stop]])
     is_free = free_start < free_end

@@ -2,7 +2,7 @@
 
 No checksum covers the base offset and the leader epoch of a batch. `kafkalog.log.searching` keeps the largest set of
 batches whose offsets rise, as for readers. A leader epoch that contradicts the others, or the partition's
-`leader-epoch-checkpoint`, is replaced: the records are intact. Second copies fill the holes.
+`leader-epoch-checkpoint`, is replaced: the records are intact.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.searching.choosing import Mask, agreeing
-from kafkalog.log.searching.copies import find_copies
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
-from kafkalog.log.searching.resync import INSIDE, Found, heaviest_rising
+from kafkalog.log.searching.resync import Found, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
@@ -32,10 +31,7 @@ class Choice:
     """What is kept of the runs of a segment."""
 
     kept: Found
-    """In the order of their offsets."""
-    places: npt.NDArray[np.int64]
-    """Where in the segment each of them belongs, rising: the start of the run, or a position in the damage that a run
-    of a second copy fills."""
+    """In the order of their offsets and positions."""
     suspects: Found
     """In the order of their positions."""
     epochs: npt.NDArray[np.int32]
@@ -68,10 +64,8 @@ def choose(
     right[right] = ~_lone_epochs(runs[right])
     epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
     if keep.all():
-        return Choice(runs, runs.start, Found.empty(), epochs_now)
-    is_possible = runs.kind != INSIDE
-    is_possible[is_possible] = _checkpointed(runs[is_possible], epochs)
-    return _with_copies(source, runs, keep, is_possible, epochs_now)
+        return Choice(runs, Found.empty(), epochs_now)
+    return Choice(runs[keep], runs[~keep], epochs_now[keep])
 
 
 def _replaced_epochs(runs: Found, wrong: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
@@ -80,20 +74,6 @@ def _replaced_epochs(runs: Found, wrong: npt.NDArray[np.int64], right: npt.NDArr
     if right.size:
         epochs[wrong] = epochs[right[np.maximum(np.searchsorted(right, wrong) - 1, 0)]]
     return epochs
-
-
-def _with_copies(
-    source: ByteSource, runs: Found, keep: Mask, is_possible: Mask, epochs: npt.NDArray[np.int32]
-) -> Choice:
-    """What is kept, and what second copies have of the holes in it."""
-    others = np.flatnonzero(~keep)
-    copies = find_copies(source, runs[keep], runs[others], is_possible[others])
-    places = runs.start.copy()
-    places[others[copies.rows]] = copies.places
-    keep[others[copies.rows]] = True
-    kept = np.flatnonzero(keep)
-    kept = kept[np.lexsort((runs.first_offset[kept], places[kept]))]
-    return Choice(runs[kept], places[kept], runs[~keep], epochs[kept])
 
 
 def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:

@@ -14,7 +14,7 @@ from files import broker_on
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import batch, make, read
-from searches import damaged, dense, salvaged
+from searches import dense
 
 import kafkalog
 from kafkalog import format as kf
@@ -193,22 +193,6 @@ def test_relative_offsets_behind_a_lost_header_are_not_believed():
     assert kept(whole, b"\xff" * 90, inner, bytes(4), builder.wrapper([builder.message(0)], offset=9)) == [0, 9]
     # messages that were not compressed lead to the next one
     assert kept(whole, b"\xff" * 90, inner, builder.wrapper([builder.message(0)], offset=4)) == [0, 1, 4]
-
-
-@pytest.mark.parametrize("n_cut", [0, 60])
-def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path, n_cut):
-    batches = dense(20)
-    copy = [damaged(one) if number == 12 else one for number, one in enumerate(batches)]
-    copy[12] = copy[12][n_cut:]
-    other = batches[:18]
-    other[14] = damaged(other[14])
-    kept, report = salvaged(tmp_path, *copy[:18], *other[8:], *batches[18:])
-    assert kept == batches
-    [partition] = report.partitions
-    # the hole is there, but no offset is missing in it
-    assert {(one.n_records, one.first_offset, one.end_offset) for one in partition.lost if one.reason != "offset_order"}
-    assert partition.total("n_batches_kept") == 20
-    assert partition.total("n_batches_suspect") == 8  # ten, of which one is damaged and one is kept
 
 
 KEY = kafkalog.TopicPartition("t", 0)

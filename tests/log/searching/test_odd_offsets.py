@@ -153,16 +153,3 @@ def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path):
     assert partition.segments[0].find_offsets([end - 1])["base_offset"].tolist() == [end - N_RECORDS]
     table = kafkalog.read_table(path, start_offset=end - 1, columns=["offset"])
     assert table.column(0).to_pylist() == [end - 1]
-
-
-def test_a_far_offset_between_two_damaged_batches_is_not_read(tmp_path):
-    batches = [batch(3 * n, 3) for n in range(9)]
-    for number in (3, 5):
-        batches[number] = batches[number][:-2] + b"\xff" + batches[number][-1:]
-    batches[4] = moved(batches[4], 2**40)
-    (tmp_path / "t-0").mkdir()
-    (tmp_path / "t-0" / LOG).write_bytes(b"".join(batches))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        table = kafkalog.scan(tmp_path / "t-0", columns=["offset"], on_corruption="skip").to_table()
-    assert table["offset"].to_pylist() == [*range(9), *range(18, 27)]

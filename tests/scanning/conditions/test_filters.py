@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import builder
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,9 +31,8 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Filter, Term
+from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS
 
 pytestmark = pytest.mark.kernels
 
@@ -396,21 +394,6 @@ def test_a_filter_that_is_none_is_refused_and_the_right_one_shown(filters, error
         kafkalog.scan(log_dir, filters=filters)
 
 
-def test_other_ways_to_write_an_operation_mean_the_same(log_dir):
-    for one, other in [
-        (("key", "=", b"k1"), ("key", "==", "k1")),
-        (("key", "startswith", b"k1"), ("key", "starts_with", bytearray(b"k1"))),
-        (("key", "is_null"), ("key", "is null", None)),
-        (("key", "is_not_null"), ("key", "is  not  null")),
-        (("key", "not  in", {b"k1"}), ("key", "not in", (b"k1",))),
-        (("headers", "not has", "n"), ("headers", "has not", b"n")),
-        (("offset", "<", np.int64(7)), ("offset", "<", 7)),
-    ]:
-        tables = [kafkalog.read_table(log_dir, filters=[one]), kafkalog.read_table(log_dir, filters=[[other]])]
-        assert tables[0].equals(tables[1])
-        assert 0 < len(tables[0]) < kafkalog.scan(log_dir).count_rows()
-
-
 def test_a_timestamp_type_may_be_given_by_its_name(tmp_path):
     record = builder.record_v2(0, 0, None, b"v")
     path = tmp_path / f"{0:020d}.log"
@@ -489,52 +472,6 @@ def test_bounds_are_as_narrow_as_they_can_be(group, bounds):
 # --- what headers of batches rule out ---------------------------------------------------------------------------------
 
 
-def headers_of_every_kind():
-    """A table of headers: format, codec, first and last offset (-1 is not known), largest timestamp."""
-    kinds = list(itertools.product((0, 1, 2), (0, 1), (0, 5), (0, 5, 9), (-1, 100)))
-    rows = [
-        (magic, codec, -1 if codec and magic < 2 else first, last, stamp) for magic, codec, first, last, stamp in kinds
-    ]
-    rows = [row for row in rows if row[2] <= row[3]]
-    table = BatchTable.empty(len(rows))
-    for row, (magic, codec, first, last, stamp) in enumerate(rows):
-        table.magic[row], table.attributes[row] = magic, codec
-        table.base_offset[row], table.last_offset[row], table.max_timestamp[row] = first, last, stamp
-    return table, rows
-
-
-@pytest.mark.parametrize("operation", ["<", "<=", "==", ">", ">="])
-def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation):
-    table, rows = headers_of_every_kind()
-    for value in (1, 4, 5, 6, 8, 9, 10):
-        expected = []
-        for magic, codec, first, last, _ in rows:
-            # a wrapper that librdkafka wrote says 0, whatever it holds
-            stop = 20 if magic == 1 and codec and last == 0 else last
-            may_hold = range(max(first, 0), stop + 1)
-            expected.append(any(COMPARISONS[operation](offset, value) for offset in may_hold))
-        mask = Term.of("offset", operation, value).batch_mask(table)
-        assert mask is not None
-        assert mask.tolist() == expected, value
-
-
-@pytest.mark.parametrize("operation", ["==", ">", ">="])
-def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation):
-    table, rows = headers_of_every_kind()
-    for value in (99, 100, 101):
-        expected = []
-        for magic, codec, _, _, stamp in rows:
-            largest = 200 if magic == 0 and codec else stamp
-            expected.append(any(COMPARISONS[operation](one, value) for one in range(-1, largest + 1)))
-        mask = Term.of("timestamp", operation, value).batch_mask(table)
-        assert mask is not None
-        assert mask.tolist() == expected, value
-    for column, other in (("timestamp", "<"), ("timestamp", "!="), ("offset", "!="), ("offset", "in"), ("key", "==")):
-        assert (
-            Term.of(column, other, (1,) if other == "in" else b"" if column == "key" else 1).batch_mask(table) is None
-        )
-
-
 def test_patterns_of_keys_values_and_topics(tmp_path):
     keys = [b"user-1", b"USER-2", None, b"\xff\n", b""]
     for topic in ("orders", "bills"):
@@ -572,15 +509,3 @@ def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path):
     listed = [between, EPOCH + timedelta(milliseconds=1002), None]
     assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
     assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
-
-
-def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone():
-    plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
-    derived = Filter(((plain, late),), frozenset({"x"}))
-    assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]
-    for whole in (
-        Filter(((plain, late), (plain,)), frozenset({"x"})),
-        Filter(((plain,),), frozenset({"x"})),
-        Filter((), frozenset({"x"})),
-    ):
-        assert whole.split() == (whole,)

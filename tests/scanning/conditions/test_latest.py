@@ -7,8 +7,6 @@ import gc
 import os
 import pickle
 import random
-import subprocess
-import sys
 import tempfile
 
 import builder
@@ -178,37 +176,3 @@ def test_files_that_a_killed_process_left_are_removed_and_those_of_a_live_one_ar
     gc.collect()
     assert sorted(tmp_path.iterdir()) == [live, other]
     os.close(descriptor)
-
-
-_MANY = """
-import resource, sys
-import kafkalog
-scan = kafkalog.scan(sys.argv[1], columns=["offset"], latest="key", threads=2)
-n = sum(batch.num_rows for batch in scan.to_batches())
-print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-"""
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-def test_twenty_million_keys_in_512_mib(tmp_path):
-    # the last result: 19,000,000 records at a peak of 474 MiB, five minutes on two busy cores (2026-11-23)
-    n, chunk = 20_000_000, 1_000_000
-    with kafkalog.PartitionWriter(tmp_path / "t-0", config=kafkalog.LogConfig()) as writer:
-        for again in (False, True):
-            for first in range(0, n, chunk):
-                numbers = np.arange(first, first + chunk)
-                if again:
-                    numbers = numbers[numbers % 10 == 0]  # every tenth key has a second record, half of them tombstones
-                keys = pc.cast(
-                    pc.binary_join_element_wise("user-", pa.array(numbers).cast(pa.string()), ""), pa.binary()
-                )
-                values = pa.array(numbers).cast(pa.string()).cast(pa.binary())
-                if again:
-                    values = pc.if_else(pa.array(numbers % 20 == 0), pa.scalar(None, pa.binary()), values)
-                writer.append(pa.table({"key": keys, "value": values}))
-    program = [sys.executable, "-c", _MANY, str(tmp_path / "t-0")]
-    n_found, mebibytes = map(int, subprocess.run(program, check=True, capture_output=True, text=True).stdout.split())
-    print(f"{n_found:,} records at a peak of {mebibytes} MiB")
-    assert n_found == n - n // 20
-    assert mebibytes < 512
