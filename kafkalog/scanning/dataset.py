@@ -7,7 +7,7 @@ is applied. DataFusion asks for fragments, too: they are the parts of `Scan.plan
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,34 +23,8 @@ _BATCH_SIZE: Final = 2**17
 _NO_FILE: Final = "not a file: use the dataset's own methods, such as scanner() and to_table()"
 
 
-class Source(Protocol):
-    """What a dataset needs of a scan."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the record batches."""
-
-    @property
-    def can_be_narrowed(self) -> bool:
-        """See `Scan.can_be_narrowed`."""
-
-    def _repr_html_(self, title: str | None = None) -> str:
-        """HTML for a notebook."""
-
-    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Self:
-        """See `Scan.narrowed`."""
-
-    def without_ruled_out(self, expression: pc.Expression) -> Self:
-        """See `Scan.without_ruled_out`."""
-
-    def plan(self) -> Sequence[Self]:
-        """See `Scan.plan`."""
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """See `Scan.to_batches`."""
-
-    def count_rows(self) -> int:
-        """See `Scan.count_rows`."""
+Source: TypeAlias = Any
+"""A `Scan`, which imports this module when it makes a dataset."""
 
 
 class ScanScanner:
@@ -96,7 +70,7 @@ class ScanScanner:
 
     def count_rows(self) -> int:
         """The number of records."""
-        return self._scan.narrowed([_CHEAPEST]).count_rows()
+        return int(self._scan.narrowed([_CHEAPEST]).count_rows())
 
     def scan_batches(self) -> Iterator[Any]:
         """Record batches, each with its fragment."""
@@ -270,7 +244,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
-        return self._scan._repr_html_(repr(self))
+        return str(self._scan._repr_html_(repr(self)))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches()).__arrow_c_stream__(requested_schema)
@@ -323,7 +297,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """The number of records for which the filter is true."""
         if filter is None or self._scan.can_be_narrowed:
-            return self._scan.narrowed([_CHEAPEST], _expression(filter)).count_rows()
+            return int(self._scan.narrowed([_CHEAPEST], _expression(filter)).count_rows())
         return int(self.scanner([], filter).count_rows())
 
     def filter(self, expression: pc.Expression) -> ScanDataset:
