@@ -210,7 +210,7 @@ class _PartitionCopy(Copied):
 
     def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str, mode: CopyMode) -> None:
         names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
-        super().__init__(plan.path, staged, prefix, names, lambda n_bytes: None)
+        super().__init__(plan.path, staged, prefix, names)
         self._mode = mode
         # a broker appends to the last one, and would do so in the source
         self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}

@@ -2,15 +2,14 @@
 
 `Copied` makes a whole partition elsewhere. `InPlace` keeps the old files in a backup, then moves the new ones in, in an
 order in which a broker can start after each step; `InPlaceFromStart` and `Swapped` have other orders. `Placement` says
-which, and `Placed` makes the outputs of partitions and the files of the log dir itself. What the changes are is not
-known here.
+which. What the changes are is not known here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
+from kafkalog.storage.copying import Backup, NoBackup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
 from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
@@ -54,79 +53,69 @@ class PartitionOutput:
         """Make none of the changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placement:
-    """Where the changes to a log dir or a partition go, as a caller says it;
+    """Where the changes to a log dir or a partition go, as a caller says it; raises ValueError for a contradiction.
 
-    raises ValueError if it contradicts itself.
+    Once entered, makes the outputs of partitions, and writes the files of the log dir itself.
     """
 
     output: StrPath | None
     """The directory to create with a changed copy; see `named_partition`."""
-    in_place: bool
-    backup: StrPath | None
-    """With `in_place`, the directory to create for the old files."""
+    is_in_place: bool
+    backup_path: StrPath | None
+    """In place, the directory to create for the old files."""
     dry_run: bool
     stage_in: StrPath | None
-    """With `in_place`, the directory to write new files in. Default: the parent of the log dir."""
+    """In place, the directory to write new files in. Default: the parent of the log dir."""
     keeps_old: bool = True
-    """Whether `in_place` needs a backup."""
+    """Whether changes in place need a backup."""
+    in_place: type[InPlace] | None = None
+    """`InPlace` or a subclass."""
+    log_dir: Path = field(init=False, default_factory=Path)
+    is_partition: bool = field(init=False, default=False)
+    """Whether a partition was named, not its log dir."""
+    is_lone: bool = field(init=False, default=False)
+    """Whether the output is the directory of that partition, without a log dir and its checkpoints."""
+    staged: StagedDirectory | None = field(init=False, default=None)
+    """The copy."""
+    backup: Backup | NoBackup | None = field(init=False, default=None)
+    """In place."""
 
     def __post_init__(self) -> None:
-        if (self.output is not None) + self.in_place != 1 and not (
-            self.dry_run and self.output is None and not self.in_place
+        if (self.output is not None) + self.is_in_place != 1 and not (
+            self.dry_run and self.output is None and not self.is_in_place
         ):
             raise ValueError("exactly one of output=, in_place=True with backup=, and dry_run=True is required")
-        if self.in_place and self.backup is None and not self.dry_run and self.keeps_old:
+        if self.is_in_place and self.backup_path is None and not self.dry_run and self.keeps_old:
             raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
-        if not self.in_place and (self.backup is not None or self.stage_in is not None):
+        if not self.is_in_place and (self.backup_path is not None or self.stage_in is not None):
             raise ValueError("backup= and stage_in= go with in_place=True")
 
-    def enter(
-        self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path], *, in_place: type[InPlace]
-    ) -> Placed:
-        """Hold locks, and stage the output.
+    def enter(self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path]) -> None:
+        """Hold locks, and stage the output of these partitions; `stack` releases the locks, and publishes a copy.
 
-        `stack` releases the locks, and publishes a copy. `partitions` may change; `in_place` is `InPlace` or a
-        subclass. Raises UnsafePathError if somebody holds a lock, or the output or the backup lies in the log dir.
+        Raises UnsafePathError if somebody holds a lock, or the output or the backup lies in the log dir.
         """
-        is_partition = is_partition_directory(root)
-        placed = Placed(root.absolute().parent if is_partition else root, is_partition, in_place)
+        self.is_partition = is_partition_directory(root)
+        self.log_dir = root.absolute().parent if self.is_partition else root
         if self.output is not None:
-            placed.is_lone = named_partition(self.output, is_one=is_partition) is not None
+            self.is_lone = named_partition(self.output, is_one=self.is_partition) is not None
         if self.dry_run:
-            return placed
+            return
         if self.output is not None:
             check_outside(self.output, [root], is_new=True)
-            placed.staged = stack.enter_context(staged_directory(self.output))
-            return placed
-        if self.backup is None:
-            placed.backup = NoBackup()
+            self.staged = stack.enter_context(staged_directory(self.output))
+            return
+        if self.backup_path is None:
+            self.backup = NoBackup()
         else:
-            check_outside(self.backup, [root], is_new=True)
-            placed.backup = Backup(self.backup)
-        stack.enter_context(hold_locks([placed.log_dir]))
+            check_outside(self.backup_path, [root], is_new=True)
+            self.backup = Backup(self.backup_path)
+        stack.enter_context(hold_locks([self.log_dir]))
         stack.enter_context(hold_partitions(partitions))
         # the name stands for any file of the log dir
-        placed.stage_in = staging_directory(placed.log_dir / kf.RECOVERY_POINT_CHECKPOINT, self.stage_in)
-        return placed
-
-
-@dataclass(slots=True)
-class Placed:
-    """Makes the outputs of partitions, and writes the files of the log dir itself."""
-
-    log_dir: Path
-    is_partition: bool
-    """Whether a partition was named, not its log dir."""
-    in_place: type[InPlace]
-    is_lone: bool = False
-    """Whether the output is the directory of that partition, without a log dir and its checkpoints."""
-    staged: StagedDirectory | None = None
-    """The copy."""
-    backup: Backup | NoBackup | None = None
-    """In place."""
-    stage_in: Path | None = None
+        self.stage_in = staging_directory(self.log_dir / kf.RECOVERY_POINT_CHECKPOINT, self.stage_in)
 
     @property
     def n_backup_files(self) -> int:
@@ -138,10 +127,10 @@ class Placed:
         if self.staged is not None:
             prefix = "" if self.is_lone else f"{directory.name}/"
             (self.staged.path / prefix).mkdir(exist_ok=True)
-            return Copied(directory, self.staged, prefix, names, _ignore)
+            return Copied(directory, self.staged, prefix, names)
         if self.backup is None or self.stage_in is None:
             return PartitionOutput()
-        return self.in_place(directory, self.backup, self.stage_in)
+        return (self.in_place or InPlace)(directory, self.backup, self.stage_in)
 
     def keep(self, name: str) -> bool:
         """Back up a file of the log dir; returns whether it exists."""
@@ -171,15 +160,8 @@ class Copied(PartitionOutput):
     `prefix` is its place within `staged`, such as ``"orders-0/"``; files of `names` that do not change are copied.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        staged: StagedDirectory,
-        prefix: str,
-        names: Sequence[str],
-        progress: Callable[[int], object],
-    ) -> None:
-        self._directory, self._staged, self._prefix, self._progress = directory, staged, prefix, progress
+    def __init__(self, directory: Path, staged: StagedDirectory, prefix: str, names: Sequence[str]) -> None:
+        self._directory, self._staged, self._prefix = directory, staged, prefix
         self._left = dict.fromkeys(names)
         self._replaced: set[str] = set()
 
@@ -196,7 +178,7 @@ class Copied(PartitionOutput):
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
         """Copy a file, or its first bytes, under a name."""
         self._replace(name)
-        self._copy(source, name, size)
+        copy_file(source, self._staged, self._prefix + name, size=size)
 
     def remove(self, name: str) -> None:
         """Leave a file out."""
@@ -211,7 +193,7 @@ class Copied(PartitionOutput):
     def commit(self) -> None:
         """Copy the other files."""
         for name in self._left:
-            self._copy(self._directory / name, name, None)
+            copy_file(self._directory / name, self._staged, self._prefix + name)
         self._left.clear()
 
     def abandon(self) -> None:
@@ -222,10 +204,6 @@ class Copied(PartitionOutput):
         if name in self._left:
             del self._left[name]
             self._replaced.add(name)
-
-    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
-        progress = self._progress if name.endswith(kf.LOG_SUFFIX) else _ignore
-        copy_file(source, self._staged, self._prefix + name, size=size, how=how, progress=progress)
 
 
 class InPlace(PartitionOutput):
@@ -239,7 +217,7 @@ class InPlace(PartitionOutput):
 
     _removes_last_first = True
 
-    def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: str | Path) -> None:
+    def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
         self._put: list[str] = []
         self._removed: list[str] = []
@@ -382,7 +360,3 @@ class _NoFile(contextlib.AbstractContextManager["_NoFile"]):
 
     def close(self) -> None:
         """Do nothing."""
-
-
-def _ignore(n_bytes: int) -> None:
-    pass

@@ -10,14 +10,13 @@ import pytest
 import writing
 from files import broker_on
 from plans import offsets
-from salvages import dense, log_of, written
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.log.searching.missing import snapshot_name
+from kafkalog.errors import Finding, Reason
 from kafkalog.scanning.planning import plan
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents
+from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import losses_of, remains
 
 KEY = kafkalog.TopicPartition("orders", 0)
@@ -108,15 +107,6 @@ def test_a_checkpoint_behind_the_end_proves_that_the_last_segment_is_gone(root, 
     assert damage(root) == [("log_end_missing", last, end - 1)]
     assert main(["verify", str(root)]) == 1
     assert name in capsys.readouterr().out
-
-
-def test_a_snapshot_behind_the_end_proves_it_too(partition):
-    copy = partition.parent.parent / "copy" / "orders-0"
-    shutil.copytree(partition, copy)
-    last = bases(copy)[-1]
-    end = int(sorted(copy.glob("*.snapshot"))[-1].stem)
-    remove(copy, last)
-    assert damage(copy) == [("log_end_missing", last, end - 1)]
 
 
 def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root, partition):
@@ -310,23 +300,18 @@ def lose_first(root, partition, left):
     return second
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
-def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(root, partition, left, begin, capsys):
+def test_a_file_proves_that_the_first_segment_is_gone_unless_retention_may_have_come_before_a_crash(
+    root, partition, left, begin, is_clean, capsys
+):
     start = lose_first(root, partition, left)
-    assert damage(root) == [("segment_missing", begin, start - 1)]
-    assert main(["verify", str(root)]) == 1
-    assert left in capsys.readouterr().out
-    assert notes(root) == []
-
-
-@pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
-def test_after_a_crash_it_may_have_been_retention_and_is_a_note(root, partition, left, begin, capsys):
-    start = lose_first(root, partition, left)
-    (root / ".kafka_cleanshutdown").unlink()
-    assert damage(root) == []
-    assert notes(root) == [("offset_gap", begin, start - 1)]
-    assert main(["verify", str(root)]) == 0
-    assert "retention" in capsys.readouterr().out
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    assert damage(root) == ([("segment_missing", begin, start - 1)] if is_clean else [])
+    assert notes(root) == ([] if is_clean else [("offset_gap", begin, start - 1)])
+    assert main(["verify", str(root)]) == is_clean
+    assert (left if is_clean else "retention") in capsys.readouterr().out
 
 
 def test_an_index_that_is_left_proves_it_even_so(root, partition):
@@ -357,14 +342,6 @@ def test_a_log_dir_that_cannot_be_listed_proves_no_loss(root, partition, monkeyp
     monkeypatch.setattr(os, "listdir", refuse)
     assert damage(partition) == []
     assert notes(partition) == [("offset_gap", 3, start - 1)]
-
-
-def test_what_retention_has_just_deleted_is_not_missing(root, partition):
-    first, *_ = bases(partition)
-    for suffix in (".log", ".index", ".timeindex"):
-        path = partition / f"{first:020d}{suffix}"
-        path.rename(path.with_name(f"{path.name}.deleted"))
-    assert [*kafkalog.verify(root).all_findings()] == []
 
 
 def test_a_log_that_begins_where_its_files_say_has_lost_nothing_that_could_be_known(root, partition):
@@ -416,17 +393,6 @@ def test_overlapping_segments_do_not_show_that_a_log_was_compacted(partition):
     assert result.partitions[0].loss.n_unknown == 0
 
 
-def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
-    (tmp_path / "logs").mkdir()
-    write_partition(tmp_path / "logs" / "orders-0")
-    for path in (tmp_path / "logs" / "orders-0").glob("*.log"):
-        path.unlink()
-    assert [reason for reason, *_ in damage(tmp_path / "logs")] == ["segment_missing"]
-    scan = kafkalog.scan(tmp_path / "logs")
-    assert scan.count_rows() == 0
-    assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]
-
-
 def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(root, partition, capsys):
     start = lose_first(root, partition, "nothing")
     (root / START).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("other", 0): 1}))
@@ -435,53 +401,6 @@ def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(r
         assert main(command) == 0
         assert START not in capsys.readouterr().err
     assert kafkalog.open_log_dir(root)["orders", 0].log_start_offset == start
-
-
-KEY_EVIDENCE = kafkalog.TopicPartition("t", 0)
-ENTRY = bytes([0, 0, 0, 3, 0, 0, 0, 90])
-
-
-def evidence_of(partition):
-    opened = kafkalog.Partition(partition)
-    segments = [
-        SegmentContents(str(one.path), one.base_offset, one.next_offset - 1, one.size_in_bytes)
-        for one in opened.segments
-    ]
-    return Evidence.of(opened, segments, LogDirState.of(opened), sorted(os.listdir(partition)))
-
-
-def test_what_files_say(tmp_path):
-    batches = dense(20)
-    partition = written(tmp_path, log_of(*batches[:10]), log_of(*batches[10:]))
-    (partition / f"{60:020d}.index").write_bytes(ENTRY)
-    (partition / f"{70:020d}.index").write_bytes(bytes(80))  # preallocated, and never used
-    (partition / f"{15:020d}.timeindex").write_bytes(bytes(4) + ENTRY)  # the cleaner merged its segment
-    (partition / snapshot_name(50)).touch()
-    (partition / "leader-epoch-checkpoint").write_text("0\n1\n2 7\n")
-    for name, offset in (("log-start-offset", 5), ("recovery-point-offset", 61), ("replication-offset", 62)):
-        (tmp_path / f"{name}-checkpoint").write_bytes(encode_offset_checkpoint({KEY_EVIDENCE: offset}))
-    found = evidence_of(partition)
-    assert found.orphans == {60: [f"{60:020d}.index"]}
-    assert found.leftovers == [f"{15:020d}.timeindex", f"{70:020d}.index"]
-    assert (found.snapshots, found.log_start, found.epochs_start) == ([50], 5, 7)
-    assert found.ends == {
-        "recovery-point-offset-checkpoint": 61,
-        "replication-offset-checkpoint": 62,
-        snapshot_name(50): 50,
-        f"{60:020d}.index": 64,
-    }
-    assert (found.has(".index", ".x"), found.has(".x")) == (True, False)
-    with broker_on(tmp_path):
-        assert evidence_of(partition).ends == {}
-
-
-def test_the_state_of_a_log_dir(tmp_path):
-    partition = kafkalog.Partition(written(tmp_path, log_of(*dense(2))))
-    assert LogDirState.of(partition) == LogDirState()
-    (tmp_path / ".kafka_cleanshutdown").touch()
-    assert LogDirState.of(partition) == LogDirState(was_closed=True)
-    with broker_on(tmp_path):
-        assert LogDirState.of(partition) == LogDirState(is_live=True)
 
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-txn-0"])
@@ -513,3 +432,11 @@ def test_damage_after_the_cut_is_lost_too(log_dir_copy):
     assert (loss.n_records, loss.certainty) == (batches.records_count[1:].sum(), "exact")
     _, all_after = remains(segment, int(batches.position[3]), LogDirState())
     assert sum(one.n_records or 0 for one in all_after) == batches.records_count[3:].sum()
+
+
+def test_losses_that_touch_are_one():
+    found = [
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=15, last_offset=16, n_records=2, certainty="exact"),
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=17, last_offset=19, n_records=1, certainty="exact"),
+    ]
+    assert [(one.first_offset, one.end_offset, one.n_records) for one in losses_of(found)] == [(15, 20, 3)]

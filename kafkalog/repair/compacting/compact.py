@@ -100,9 +100,9 @@ def compact(
     """
     refuse_url(path)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
-    placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=False)
+    placement = Placement(output, in_place, backup, dry_run, stage_in, False, Swapped)
     report = CompactionReport()
-    cut = CutPartitions(path, placement, in_place=Swapped, report=report, limits=limits)
+    cut = CutPartitions(path, placement, report=report, limits=limits)
     now_ms = cut.milliseconds("now", "now" if now is None else now)
     assert now_ms is not None
     properties = None if config is None else read_properties_file(config)

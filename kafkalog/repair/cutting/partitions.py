@@ -12,7 +12,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, parse_milliseconds
-from kafkalog.repair.placement import InPlace, PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import contents_before, missing
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
@@ -36,12 +36,11 @@ class CutPartitions:
         path: StrPath,
         placement: Placement,
         *,
-        in_place: type[InPlace],
         report: RecoveryReport | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._root = Path(path)
-        self._placement, self._in_place, self._limits = placement, in_place, limits
+        self._placement, self._limits = placement, limits
         self.is_partition = is_partition_directory(self._root)
         self.log_dir = self._root.absolute().parent if self.is_partition else self._root
         refuse_if_locked([self.log_dir])
@@ -50,7 +49,6 @@ class CutPartitions:
         offsets = RootOffsets.read(self.log_dir)
         directories = [self._root] if self.is_partition else self._directories()
         self.plans = [LoadPlan(directory, offsets, limits=limits) for directory in directories]
-        self._placed = Placed(self.log_dir, self.is_partition, in_place)
         self._missing: dict[LoadPlan, list[Finding]] = {}
 
     def _directories(self) -> list[Path]:
@@ -76,8 +74,7 @@ class CutPartitions:
         """Hold locks and stage; yields the function that makes the output of a partition."""
         with contextlib.ExitStack() as stack:
             paths = [plan.path for plan in self.plans]
-            placed = self._placement.enter(stack, self._root, paths, in_place=self._in_place)
-            self._placed = placed
+            self._placement.enter(stack, self._root, paths)
 
             def make(plan: LoadPlan) -> PartitionOutput:
                 # before the files are changed: their proofs may go then
@@ -85,10 +82,10 @@ class CutPartitions:
                 self._missing[plan] = (
                     missing(plan, contents, LogDirState.of(plan.partition, plan.files.names)) if contents else []
                 )
-                return placed.partition(plan.path, plan.files.names)
+                return self._placement.partition(plan.path, plan.files.names)
 
             yield make
-            self.report.n_backup_files = placed.n_backup_files
+            self.report.n_backup_files = self._placement.n_backup_files
 
     def add(self, plan: LoadPlan, row: PartitionPlan) -> None:
         """Add what becomes of a partition, and the offsets that were missing in it before."""
@@ -101,7 +98,7 @@ class CutPartitions:
 
     def copy_rest(self) -> None:
         """Copy the other files of a log dir, and the directories that are not cut."""
-        staged = self._placed.staged
+        staged = self._placement.staged
         if staged is None or self.is_partition:
             return
         done = {plan.path.name for plan in self.plans}
@@ -115,25 +112,25 @@ class CutPartitions:
 
     def put_checkpoint(self, name: str, change: Callable[[dict[kf.TopicPartition, int]], None]) -> None:
         """Change a checkpoint of the log dir; a copy of one partition has no log dir, or one with only its entry."""
-        if self._placement.dry_run or self._placed.is_lone:
+        if self._placement.dry_run or self._placement.is_lone:
             return
         path = self.log_dir / name
         known = read_offset_checkpoint(path) or {}
-        is_alone = self._placed.staged is not None and self.is_partition
+        is_alone = self._placement.staged is not None and self.is_partition
         keys = [plan.partition.topic_partition for plan in self.plans]
         offsets = {key: known[key] for key in keys if key in known} if is_alone else dict(known)
         change(offsets)
         if offsets == known or not offsets:
             return
         self.report.checkpoints.append(name)
-        self._placed.put(name, encode_offset_checkpoint(offsets))
+        self._placement.put(name, encode_offset_checkpoint(offsets))
 
     @property
     def is_lone(self) -> bool:
         """Whether the output is the directory of one partition, which has no checkpoints."""
-        return self._placed.is_lone
+        return self._placement.is_lone
 
     def check(self) -> None:
         """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""
-        if self._placed.staged is not None:
+        if self._placement.staged is not None:
             self.report.check()

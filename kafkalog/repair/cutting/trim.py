@@ -101,8 +101,8 @@ def trim(
     if (before_offset is not None) + (before_timestamp is not None) + options.is_set != 1:
         names = "before_offset, before_timestamp, retention_ms or retention_bytes, free, retention"
         raise ValueError(f"exactly one of these is required: {names}")
-    placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=not options.is_set)
-    cut = CutPartitions(path, placement, in_place=InPlaceFromStart, limits=limits)
+    placement = Placement(output, in_place, backup, dry_run, stage_in, not options.is_set, InPlaceFromStart)
+    cut = CutPartitions(path, placement, limits=limits)
     stamp = cut.milliseconds("before_timestamp", before_timestamp)
     if options.is_set:
         now_ms = parse_milliseconds("now", "now" if now is None else now)

@@ -21,7 +21,7 @@ from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
-from kafkalog.repair.placement import InPlace, PartitionOutput, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.storage.location import refuse_url
@@ -95,7 +95,7 @@ def truncate(
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
         raise ValueError("exactly one of to_offset, to_epoch and to_timestamp is required")
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    cut = CutPartitions(path, placement, in_place=InPlace, limits=limits)
+    cut = CutPartitions(path, placement, limits=limits)
     stamp = cut.milliseconds("to_timestamp", to_timestamp)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
     with cut.open() as make:

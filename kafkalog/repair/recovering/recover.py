@@ -22,7 +22,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
-from kafkalog.repair.placement import InPlace, PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
@@ -150,19 +150,19 @@ def recover(
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
-        placed = placement.enter(stack, root, [plan.path for plan in plans], in_place=InPlace)
-        if placed.backup is not None and placed.keep(kf.CLEAN_SHUTDOWN_FILE):
+        placement.enter(stack, root, [plan.path for plan in plans])
+        if placement.backup is not None and placement.keep(kf.CLEAN_SHUTDOWN_FILE):
             # a broker that starts in between must recover what is not done yet
             remove_file(log_dir / kf.CLEAN_SHUTDOWN_FILE)
             sync_directory(log_dir)
 
         def make(plan: LoadPlan) -> PartitionOutput:
-            return placed.partition(plan.path, plan.files.names)
+            return placement.partition(plan.path, plan.files.names)
 
         now_ms = None if now is None else parse_milliseconds("now", now)
         run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits)
         run.recover(plans, n_threads, progress, on_partition)
-        finish_root(root, placed, report)
+        finish_root(root, placement, report)
     return report
 
 
@@ -361,7 +361,7 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
     return found
 
 
-def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
+def finish_root(root: Path, placed: Placement, report: RecoveryReport) -> None:
     """Write the files of the log dir itself; raise if the copy of a partition is not recovered."""
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:

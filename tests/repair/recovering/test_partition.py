@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import builder
 import golden_sets
-import numpy as np
 import pytest
 from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
@@ -13,7 +12,7 @@ from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
 import kafkalog
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.repair.recovering.recover import recover
-from kafkalog.state.producers import encode_snapshot, read_snapshot
+from kafkalog.state.producers import read_snapshot
 
 
 def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_path):
@@ -160,20 +159,6 @@ def test_swap_files_beside_what_they_replace(tmp_path, log_dir_copy):
     assert (recovered / snapshot.name).read_bytes() != b"old"
 
 
-def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(tmp_path):
-    """So the snapshots after it go, and few of them are taken again. A broker takes one more, at the fourth segment."""
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, second, third, _, _, last = logs(log_dir / "p-txn-0")
-    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
-    for log in (first, last):
-        log.with_suffix(".index").unlink()
-    end = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0").log_end_offset
-    left = {int(path.stem) for path in (tmp_path / "out" / "p-txn-0").glob("*.snapshot")}
-    before = int(logs(log_dir / "p-txn-0")[-2].stem)
-    assert left == {int(second.stem), before, int(last.stem), end}
-    assert int(third.stem) not in left
-
-
 @pytest.mark.parametrize("at_end", [False, True])
 def test_a_marker_at_which_a_broker_fails_is_named(tmp_path, at_end):
     """Its checksum is right, so that nothing is cut."""
@@ -224,46 +209,6 @@ def test_a_file_that_no_broker_loads_is_the_reason(tmp_path):
     index.write_bytes(b"\1" * 34)
     report = kafkalog.recover(partition, dry_run=True)
     assert [(one.reason, one.path) for one in report.findings.rows] == [(Reason.INDEX_TRANSACTION, str(index))]
-
-
-def test_files_of_a_swap_that_were_not_renamed_with_it_are_built_anew(tmp_path):
-    log_dir = small_log_dir(tmp_path, ("p-multi-0",))
-    partition = log_dir / "p-multi-0"
-    last = logs(partition)[-1]
-    last.write_bytes(b"")
-    last.rename(f"{last}.swap")
-    assert last.with_suffix(".txnindex").stat().st_size > 0
-    recover(log_dir, output=tmp_path / "out")
-    assert content(tmp_path / "out" / "p-multi-0")[f"{last.stem}.txnindex"] == b""
-
-
-def test_a_swap_below_the_recovery_point_gets_the_index_that_a_broker_leaves(tmp_path):
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, *_, last = logs(log_dir / "p-txn-0")
-    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
-    first.rename(f"{first}.swap")
-    recover(log_dir, output=tmp_path / "out")
-    index = tmp_path / "out" / "p-txn-0" / f"{first.stem}.index"
-    assert index.read_bytes() == bytes(10_485_760)
-
-
-def test_a_snapshot_that_a_broker_reads_and_keeps_is_copied(tmp_path):
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    partition = log_dir / "p-txn-0"
-    last = logs(partition)[-1]
-    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
-    snapshot = last.with_suffix(".snapshot")
-    entries = read_snapshot(snapshot).entries
-    twice = encode_snapshot(np.concatenate([entries, entries]))
-    snapshot.write_bytes(twice)
-    # batch by batch
-    end = kafkalog.open(partition).log_end_offset
-    tail = kafkalog.Segment(last).batches[-1:]
-    copy = partition / f"{int(tail.base_offset[0]):020d}.log"
-    copy.write_bytes(last.read_bytes()[int(tail.position[0]) :])
-    done = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
-    assert done.log_end_offset == end
-    assert content(tmp_path / "out" / "p-txn-0")[snapshot.name] == twice
 
 
 def test_producers_that_were_just_replayed_have_not_expired(tmp_path):
