@@ -93,7 +93,7 @@ def test_the_public_names_are_those_of_the_stub():
     listed = [name.asname for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom) for name in node.names]
     assert sorted(listed) == kafkalog.__all__
     assert set(kafkalog.__all__) <= set(dir(kafkalog))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError):
         kafkalog.nonsense  # noqa: B018
 
 

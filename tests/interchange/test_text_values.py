@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fails_with
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.text_values import SourceColumn, milliseconds, texts_of, whole_numbers
@@ -124,11 +125,9 @@ def test_naive_moments_are_of_the_zone_that_is_said():
         assert milliseconds(pa.array(texts), AT, naive_timezone=name).to_pylist() == found[:4]
     for text in ("2024-03-31T02:30:00", "2024-10-27T02:30:00"):
         for others in ([], ["7"], ["2024-01-01"]):
-            with pytest.raises(
-                UnwritableError, match=rf"line {len(others) + 2}: at is not a valid time in Europe/Berlin: '{text}"
-            ):
+            with fails_with("column_value"):
                 milliseconds(pa.array([*others, text, "2024-01-01"]), AT, naive_timezone="Europe/Berlin")
-    with pytest.raises(UnwritableError, match="line 2: at is before 1970"):
+    with fails_with("column_value"):
         milliseconds(pa.array(["1970-01-01"]), AT, naive_timezone="Europe/Berlin")
 
 
@@ -137,9 +136,9 @@ def test_whole_numbers_are_decimal():
     assert whole_numbers(pa.array(texts), AT).to_pylist() == [0, -5, 7, None, None, 2**63 - 1]
     assert whole_numbers(pa.array([*texts, "+3", "5.0"]), AT).to_pylist()[-2:] == [3, 5]
     for text in ("0x10", "0X10", "1.5", "abc", "1e3", "NULL"):
-        with pytest.raises(UnwritableError, match=f"line 3: at must be a whole number, not '{text}'"):
+        with fails_with("column_value"):
             whole_numbers(pa.array(["1", text]), AT)
-    with pytest.raises(UnwritableError, match="line 2: at does not fit 64 bits: '9223372036854775808'"):
+    with fails_with("column_value"):
         whole_numbers(pa.array(["9223372036854775808"]), AT)
 
 
@@ -150,5 +149,5 @@ def test_text_is_utf8_or_its_first_line_that_is_not_is_told(values):
     if not bad:
         assert texts_of(column, AT).cast(pa.binary()).to_pylist() == values
         return
-    with pytest.raises(UnwritableError, match=f"line {bad[0] + 2}: at is not UTF-8"):
+    with fails_with("column_value"):
         texts_of(column, AT)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from rebuilds import copied_partition
+from refusals import fails_with
 
 import kafkalog
 from kafkalog import TopicPartition
@@ -103,7 +104,7 @@ def test_bytes_in_memory_have_no_other_files(log_dir, tmp_path, monkeypatch):
     named = open_buffer(content, topic_partition=("orders", 2))
     assert set(named.to_table(columns=["topic"])["topic"].to_pylist()) == {"orders"}
     assert open_buffer(b"").to_table().num_rows == 0
-    with pytest.raises(kafkalog.CorruptionError, match="begins at offset 50"):
+    with fails_with("offset_outside_segment"):
         open_buffer(content, base_offset=50).to_table()
 
 
@@ -205,7 +206,7 @@ def test_a_damaged_swap_file_hides_no_segments(log_dir, tmp_path):
     partition = kafkalog.Partition(directory)
     assert [finding.reason for finding in partition.findings] == ["partial_tail"]
     assert partition.findings[0].damage
-    with pytest.warns(kafkalog.CorruptionWarning, match="kafkalog ignores it"):
+    with pytest.warns(kafkalog.CorruptionWarning):
         assert kafkalog.scan(partition).count_rows() == kafkalog.scan(log_dir / "p-multi-0").count_rows()
 
 

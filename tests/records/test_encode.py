@@ -19,6 +19,7 @@ from encoding import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import read, without_magic
+from refusals import fails_with
 from strategies import BLOBS, TIMESTAMPS, VALUES
 
 from kafkalog.errors import KafkalogError, Reason, UnwritableError
@@ -267,7 +268,7 @@ def untouched(sizes):
 def test_more_than_a_size_field_can_say_is_refused_by_the_row():
     whole = RecordColumns(1, {"offset": np.arange(1), "value": untouched([2**31 - 61])})
     assert refused(whole).reason == Reason.BATCH_TOO_LARGE
-    with pytest.raises(UnwritableError, match="2 GiB"):
+    with fails_with("batch_too_large"):
         cut_batches(whole, batch_size=2**31 - 1)
     parts = RecordColumns(5, {"offset": np.arange(5), "key": untouched([2**29] * 5)})
     assert refused(parts).row == 3
@@ -291,9 +292,9 @@ def test_more_than_a_size_field_can_say_is_refused_by_the_row():
 def test_columns_whose_offsets_lead_astray_are_refused(column):
     for name in ("key", "value"):
         columns = RecordColumns(2, {"offset": np.arange(2), name: column})
-        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+        with pytest.raises(ValueError, match=r"row [01]"):
             encode_batches(columns, np.array([0, 2]))
-        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+        with pytest.raises(ValueError, match=r"row [01]"):
             cut_batches(columns, batch_size=100)
     two = binary([b"a", b"b"])
     for headers in (
@@ -303,7 +304,7 @@ def test_columns_whose_offsets_lead_astray_are_refused(column):
         HeadersColumn(np.array([0, 2, 1]), two, two),
         HeadersColumn(np.array([-1, 1, 2]), two, two),
     ):
-        with pytest.raises(ValueError, match=r"row [01]: the offsets of a column"):
+        with pytest.raises(ValueError, match=r"row [01]"):
             encode_batches(RecordColumns(2, {"offset": np.arange(2), "headers": headers}), np.array([0, 2]))
 
 

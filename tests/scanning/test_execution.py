@@ -7,6 +7,7 @@ from pathlib import Path
 import builder
 import pytest
 from effort import THOROUGH, thinned
+from refusals import fails_with
 
 import kafkalog
 
@@ -57,7 +58,7 @@ def test_limits_hold_for_batches_inside_a_window_too(log_dir):
     path = log_dir / "p-multi-0" / "00000000000000000000.log"
     sizes = kafkalog.Segment(path).batches.size_in_bytes
     limits = kafkalog.Limits(max_batch_bytes=int(sizes.max()) - 1)
-    with pytest.raises(kafkalog.LimitExceededError, match="max_batch_bytes") as caught:
+    with fails_with("batch_too_large") as caught:
         kafkalog.scan(path, limits=limits).count_rows()
     assert caught.value.length == sizes.max()
     assert kafkalog.scan(path, limits=kafkalog.Limits(max_batch_bytes=int(sizes.max()))).count_rows() > 0
@@ -150,7 +151,7 @@ def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path,
     path.write_bytes(first + hidden + last)
     for policy in ("raise", "stop", "skip"):
         scan = kafkalog.scan(path, columns=["offset"], on_corruption=policy, **options)
-        with pytest.warns(kafkalog.CorruptionWarning, match="no reader returns them"):
+        with pytest.warns(kafkalog.CorruptionWarning):
             assert scan.to_table()["offset"].to_pylist() == [0, 2]
         (finding,) = scan.findings
         assert (finding.reason, finding.position, finding.n_records) == ("record_trailing_bytes", len(first), 1)

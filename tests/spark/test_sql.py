@@ -31,13 +31,13 @@ def test_a_view_is_a_snapshot_until_it_is_made_again(session, tmp_path):
 
 def test_a_table_is_refused_with_what_works(session, tmp_path):
     append(tmp_path, 5)
-    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+    with pytest.raises(Exception, match="VIEW"):
         session.sql(f"create table refused using kafkalog options (log_dir '{tmp_path}')")
     assert "refused" not in [table.name for table in session.catalog.listTables()]
     # with columns, Spark asks no source before the first query
     session.sql(f"create table columns_given (offset bigint) using kafkalog options (log_dir '{tmp_path}')")
     try:
-        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        with pytest.raises(Exception, match="VIEW"):
             session.sql("select * from columns_given").collect()
     finally:
         session.sql("drop table columns_given")

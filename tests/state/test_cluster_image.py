@@ -84,7 +84,7 @@ def test_all_that_is_not_of_topics(tmp_path):
     assert found.features == [{"name": "whole", "level": 1}]
     assert found.to_arrow("quotas").num_rows == 1
     json.dumps(found.as_dict())
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError):
         found.to_arrow("secrets")
 
 

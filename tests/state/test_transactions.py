@@ -4,14 +4,14 @@ import itertools
 
 import builder
 import numpy as np
-import pytest
 import reference
 import strategies
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fails_with
 
 from kafkalog import format as kf
-from kafkalog.errors import LimitExceededError, Limits
+from kafkalog.errors import Limits
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.state.transactions import ENDED_DTYPE, Outcome, TransactionReplay, rows_of_transactions
@@ -84,7 +84,7 @@ def test_as_many_may_be_open_as_the_limit_says_at_the_same_time():
     replay.update(table_of(marker(2, 1, 0), data(3, 3)))
     assert len(replay) == 2
     assert replay.first_unstable_offset == 1
-    with pytest.raises(LimitExceededError, match="3 transactions are open, max_open_transactions is 2"):
+    with fails_with("too_many_open_transactions"):
         replay.update(table_of(data(4, 4)))
 
 

@@ -103,7 +103,7 @@ def test_bytes_that_somebody_looks_at_do_not_move():
     del view
     assert growing.extend(10_000) == 30
     for n in (-1, 2**63 - 1):
-        with pytest.raises(ValueError, match="larger than any"):
+        with pytest.raises(ValueError):
             growing.extend(n)
     with pytest.raises(MemoryError):
         growing.extend(2**59)

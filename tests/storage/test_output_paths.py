@@ -4,9 +4,10 @@ import os
 import shutil
 
 import pytest
+from refusals import fails_with
 
 import kafkalog
-from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
+from kafkalog.errors import OutputExistsError, UnsafePathError
 from kafkalog.storage.output_paths import check_outside, check_stage_in, fitting_name, named_partition
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.job_directories import StagingArea
@@ -62,9 +63,9 @@ def test_nothing_is_staged_where_partitions_lie(log_dir_copy, tmp_path):
     (log_dir_copy / "within").mkdir()
     (tmp_path / "link").symlink_to(log_dir_copy)
     for place in (log_dir_copy, log_dir_copy / "within", log_dir_copy / "within" / "absent", tmp_path / "link"):
-        with pytest.raises(UnsafePathError, match="is a log dir, with partitions such as"):
+        with fails_with("unsafe_path"):
             check_stage_in(place)
-    with pytest.raises(UnsafePathError, match="partition directory"):
+    with fails_with("unsafe_path"):
         check_stage_in(log_dir_copy / "p-multi-0")
     check_stage_in(log_dir_copy.parent)
     (log_dir_copy / "another").mkdir()  # whose parent is no log dir, as a broker would not start on it
@@ -94,14 +95,14 @@ def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy, tmp_path):
         lambda: kafkalog.write_table(record, tmp_path / "other", topic="t", stage_in=log_dir_copy),
         lambda: StagingArea.of(tmp_path / "other", log_dir_copy),
     ):
-        with pytest.raises(UnsafePathError, match="is a log dir"):
+        with fails_with("unsafe_path"):
             action()
 
 
 def test_output_to_a_url_is_refused_with_the_url_as_given():
-    with pytest.raises(WriteError, match=r"^s3://bucket/lake: write_failed: this is a URL, .* local files only"):
+    with fails_with("write_failed"):
         check_outside("s3://bucket/lake", [])
-    with pytest.raises(WriteError, match="this is a URL"):
+    with fails_with("write_failed"):
         staged_directory("s3://bucket/lake", overwrite=False).__enter__()
 
 

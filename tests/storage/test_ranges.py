@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import thinned
+from refusals import fails_with
 
 import kafkalog
 from kafkalog._kernels.crc import checksum_crc32c
@@ -179,7 +180,7 @@ def test_windows_are_the_bytes_of_the_file(tmp_path):
         assert source.window(start, stop).tobytes() == content[start:stop]
     assert sum(stop - start for start, stop in fetched) <= 2**20
     assert not source.window(0, 10).flags.writeable
-    with pytest.raises(ValueError, match="outside"):
+    with pytest.raises(ValueError):
         source.window(0, 2**20 + 1)
 
 
@@ -224,5 +225,5 @@ def test_an_error_of_a_piece_is_raised_where_it_is_read(small):
     with Failing(small, fetched) as source:
         source.plan(0, source.size)
         assert source.window(0, 2**22).size == 2**22
-        with pytest.raises(ReadError, match="503"):
+        with fails_with("file_unreadable"):
             source.window(2**23, 2**23 + 5)

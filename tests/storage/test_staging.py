@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from effort import thinned
 from faults import Faulty
+from refusals import fails_with
 
-from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
+from kafkalog.errors import OutputExistsError, WriteError
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX
@@ -77,7 +78,7 @@ def test_output_appears_when_the_block_ends_and_not_before(tmp_path, is_director
             seen.append(content(target))
             raise RuntimeError("in the block")
 
-    with pytest.raises(RuntimeError, match="in the block"):
+    with pytest.raises(RuntimeError):
         fail()
     assert seen == [before]
     assert content(target) == before
@@ -246,7 +247,7 @@ def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(tmp
     monkeypatch.setattr(publish, "fsync_directory", fail)
     target = tmp_path / "out"
     write_old(target, False)
-    with pytest.raises(WriteError, match="in place, but may not outlive a crash"):
+    with fails_with("write_failed"):
         write_new(target, False, True)
     assert content(target) == NEW["a"]
     assert os.listdir(tmp_path) == ["out"]
@@ -276,14 +277,14 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path):
     for is_directory in (False, True):
         target = tmp_path / str(is_directory)
         write_old(target, is_directory)
-        with pytest.raises(OutputExistsError, match="output_exists"):
+        with fails_with("output_exists"):
             write_new(target, is_directory, False)
-        with pytest.raises(UnsafePathError, match="is not a"):
+        with fails_with("unsafe_path"):
             write_new(target, not is_directory, True)
         assert content(target) == (OLD if is_directory else OLD["old"])
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(UnsafePathError, match="not a regular file"):
+    with fails_with("unsafe_path"):
         write_new(fifo, False, True)
     assert sorted(os.listdir(tmp_path)) == ["False", "True", "fifo"]
 
@@ -355,14 +356,14 @@ def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path):
     assert os.listdir(tmp_path / "stage") == []
     shm = Path("/dev/shm")
     if shm.is_dir() and shm.stat().st_dev != tmp_path.stat().st_dev:
-        with pytest.raises(WriteError, match="cross-device"), staged_file(target.parent / "f", stage_in=shm):
+        with fails_with("write_failed"), staged_file(target.parent / "f", stage_in=shm):
             pass
 
 
 def test_names_in_a_directory_stay_in_it(tmp_path):
     with staged_directory(tmp_path / "out") as directory:
         for name in ("../x", "/x", "", "a/../../x"):
-            with pytest.raises(ValueError, match="does not lead into"):
+            with pytest.raises(ValueError):
                 directory.create(name)
         directory.create("a")
         with pytest.raises(OutputExistsError):
@@ -387,9 +388,7 @@ def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(tmp_path, c
             else:
                 os.truncate(directory.path / "d/a", 3)
 
-    with pytest.raises(
-        WriteError, match="another process removed it" if change == "removed" else "3 of 7 written bytes"
-    ):
+    with pytest.raises(WriteError):
         publish_it()
     assert os.listdir(tmp_path) == []
 

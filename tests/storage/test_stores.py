@@ -24,6 +24,7 @@ from conftest import GOLDEN
 from effort import THOROUGH, thinned
 from mutants import repaired
 from obstore.store import MemoryStore
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli import main
@@ -250,7 +251,7 @@ def test_an_object_that_is_replaced_or_deleted_is_an_error(requests):
     ):
         partition = kafkalog.open(requests.place / "p-multi-1")
         change(partition.segments[0].path.key)
-        with pytest.raises(FileChangedError, match="open it again"):
+        with fails_with("file_changed"):
             partition.to_table()
 
 
@@ -314,14 +315,14 @@ def test_pickles_lead_back_to_the_store(requests, in_memory):
         check=True,
     )
     assert int(found.stdout) == len(kafkalog.open(LOG_DIR))
-    with pytest.raises(TypeError, match="use a URL"):
+    with pytest.raises(TypeError):
         pickle.dumps(requests.place)
 
 
 def test_a_missing_library_is_named(monkeypatch):
     for module, url in (("obstore.store", "s3://bucket/log"), ("fsspec", "memory://log")):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(UnsupportedError, match="pip install") as error:
+        with pytest.raises(UnsupportedError) as error:
             kafkalog.open(url)
         assert error.value.reason == "not_installed"
 
@@ -346,7 +347,7 @@ def test_s3(tmp_path):
         client.put_object(Bucket="bucket", Key=f"x/p-multi-1/{0:020d}.log", Body=b"other")
         with pytest.raises(FileChangedError):
             stored["p-multi-1"].to_table()
-        with pytest.raises(ReadError, match="NoSuchBucket"):
+        with fails_with("file_unreadable"):
             kafkalog.open("s3://absent/x", storage_options=options)
     finally:
         running.stop()

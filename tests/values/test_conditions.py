@@ -105,7 +105,7 @@ def test_booleans_and_what_does_not_compare():
         ("key", "==", 1),
         ("value", "contains", "x"),
     ):
-        with pytest.raises(ValueError, match=r"compares|compare|works with text"):
+        with pytest.raises(ValueError):
             matching([[term]], columns, 3)
 
 

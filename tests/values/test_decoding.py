@@ -131,7 +131,7 @@ def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path, more):
         assert scan.count_rows() == (3 if "filters" in more else len(found))
         assert kafkalog.scan(tmp_path / "log", **options, filters="value.x == 1").count_rows() == 0
     given = {"value": {"format": "avro", "schema": '{"type":"record","name":"R","fields":[]}', "framed": False}}
-    with pytest.raises(ValueError, match=r"no column 'value\.b'"):
+    with pytest.raises(ValueError, match=r"value\.b"):
         kafkalog.scan(tmp_path / "log", decode=given, columns=["value.b"]).to_table()
 
 

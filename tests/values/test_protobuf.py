@@ -188,5 +188,5 @@ def test_a_given_schema_and_message(log_dir, tmp_path):
     ):
         with pytest.raises(ValueError, match=why):
             kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "protobuf", **wrong}}, schemas={})
-    with pytest.raises(ValueError, match="json has no messages"):
+    with pytest.raises(ValueError, match="json"):
         kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "json", "message": "A"}})

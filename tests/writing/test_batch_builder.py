@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import fails_with
 from writing import Record, columns_of, draw
 
 import kafkalog
@@ -87,7 +88,7 @@ def test_a_record_that_cannot_be_written_is_named_by_its_row_in_the_whole():
     columns = columns_of([record._replace(offset=offset) for record, offset in zip(records, offsets, strict=True)])
     for size in (300, 40, 7):
         accumulator = RecordAccumulator(batch_size=500)
-        with pytest.raises(UnwritableError, match="row 250: its offset") as caught:
+        with fails_with("offset_order") as caught:
             fill(accumulator, columns, list(range(0, 300, size)))
         assert caught.value.row == 250
 
@@ -96,7 +97,7 @@ def test_a_record_larger_than_a_broker_takes_is_warned_of_once(path):
     topic = LogConfig(max_message_bytes=2000)
     big = Record(value=np.random.default_rng(0).bytes(2000))
     writer = PartitionWriter(path, config=topic)
-    with pytest.warns(ConfigWarning, match=r"orders-0: the batch at offset 40 has 20\d\d bytes") as caught:
+    with pytest.warns(ConfigWarning, match="offset 40") as caught:
         writer.append(columns_of([*draw(40), big, big]))
     writer.append(columns_of([big]))
     writer.close()
@@ -114,7 +115,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path):
     compacted = LogConfig(cleanup_policy=("compact",))
     for columns in ({"value": [b"1"]}, {"key": [b"k", None], "value": [b"1", b"2"]}):
         with (
-            pytest.raises(UnwritableError, match=r"row \d has no key, and compacted topics"),
+            fails_with("column_value"),
             PartitionWriter(tmp_path / "t-0", config=compacted) as writer,
         ):
             writer.append(columns)
@@ -179,19 +180,19 @@ def test_the_last_offset_is_written_and_none_behind_it(path):
         assert caught.value.row == row
     full = PartitionWriter(path.with_name("orders-1"), start_offset=LAST, producer=(1, 0))
     full.append({"value": [b"a"]}, transactional=True)
-    with pytest.raises(ValueError, match="offset 9223372036854775807 is too large"):
+    with pytest.raises(ValueError, match="9223372036854775807"):
         full.commit_transaction()
     full.abort()
 
 
 def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path):
     table = {"value": [b"a"], "offset": [2**63 - 1]}
-    with pytest.raises(UnwritableError, match=r"'offset', row 0 is 2\^63 - 1, the largest"):
+    with fails_with("column_value"):
         kafkalog.write_table(table, tmp_path / "log", topic="t")
 
 
 def test_records_with_times_before_1970_are_named_by_their_row(path):
     records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
-    with pytest.raises(UnwritableError, match="row 100 is before 1970") as caught, PartitionWriter(path) as writer:
+    with pytest.raises(UnwritableError) as caught, PartitionWriter(path) as writer:
         writer.append(columns_of(records))
     assert (caught.value.row, caught.value.reason) == (100, Reason.COLUMN_VALUE)

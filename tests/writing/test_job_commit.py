@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from effort import thinned
+from refusals import fails_with
 from writing import columns_of, draw
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter, TopicPartition
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailError, UnsafePathError, WriteError
+from kafkalog.errors import TruncatedTailError, WriteError
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
@@ -161,7 +162,7 @@ def test_a_commit_that_fails_leaves_the_log_dir_as_it_was(log_dir, monkeypatch, 
     before = content(log_dir)
     with monkeypatch.context() as patch:
         steps(patch, at, OSError(28, "No space left on device"), ("rename", "replace"))
-        with pytest.raises(WriteError, match="No space left"):
+        with fails_with("write_failed"):
             commit(area, job, staged)
     assert content(log_dir) == before
     remove_job(job)
@@ -175,12 +176,12 @@ def test_a_log_that_moved_is_not_appended_to(log_dir):
     staged = stage(area, job, *NAMES)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
-    with pytest.raises(FileChangedError, match="another process wrote to the log"):
+    with fails_with("file_changed"):
         commit(area, job, staged)
     assert content(log_dir) == before
     staged = stage(area, job, "t-3")
     write(log_dir / "t-3", 1)
-    with pytest.raises(OutputExistsError, match="another process created the partition"):
+    with fails_with("output_exists"):
         commit(area, job, staged)
 
 
@@ -194,7 +195,7 @@ def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir, monkeypat
             commit(area, job, staged)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
-    with pytest.raises(FileChangedError, match="another process has appended"):
+    with fails_with("file_changed"):
         recover(area)
     assert content(log_dir) == before
 
@@ -226,14 +227,14 @@ def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path):
         task = area.job("job-1") / f"task-{number}"
         task.mkdir()
         assert StagedWriter(area, task, TopicPartition("t", partition), topic_id=topic_id).writer.next_offset == 1
-    with pytest.raises(UnsafePathError, match=f"with id {ours}, not {other}"):
+    with fails_with("unsafe_path"):
         StagedWriter(area, task, TopicPartition("t", 0), topic_id=other)
 
 
 def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir):
     area = StagingArea.of(log_dir)
     job = area.job("job-1")
-    with pytest.raises(UnsafePathError, match=r"kafkalog\.spark\.prepare"):
+    with fails_with("unsafe_path"):
         commit(area, job, stage(area, job, "t-0", "t-0"))
 
 
@@ -289,7 +290,7 @@ def test_a_broker_keeps_jobs_out(log_dir):
     ) as broker:
         assert broker.stdout is not None
         assert broker.stdout.readline()
-        with pytest.raises(UnsafePathError, match="a broker holds the lock"):
+        with fails_with("unsafe_path"):
             commit(area, job, staged)
         broker.communicate(b"\n")
     with hold_locks([log_dir]):

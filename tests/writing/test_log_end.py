@@ -3,12 +3,12 @@
 import shutil
 
 import pytest
+from refusals import fails_with
 from writing import SMALL, columns_of, draw, files_in, nothing_left, sound, unclean, write
 
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.errors import (
-    CorruptionError,
     TransactionWarning,
     TruncatedTailError,
 )
@@ -43,7 +43,7 @@ def test_a_torn_tail_is_refused_unless_it_may_be_cut(path, tail):
     missing = bytes(batch[:61]) + bytes(len(batch) - 61)
     unclean(path, torn.get(tail, missing))
     old = files_in(path)
-    with pytest.raises(TruncatedTailError, match="truncate_tail=True"):
+    with pytest.raises(TruncatedTailError):
         PartitionWriter(path)
     assert files_in(path) == old
     with PartitionWriter(path, config=SMALL, truncate_tail=True) as writer:
@@ -70,7 +70,7 @@ def test_an_entry_of_zeros_for_timestamp_0_is_no_unclean_shutdown(path):
     assert [one.read_bytes() for one in path.glob("*.timeindex")] == [bytes(12)] * 3
     assert sound(path) == []
     (path / f"{2:020d}.timeindex").write_bytes(bytes(24))
-    with pytest.raises(TruncatedTailError, match="end in zeros"):
+    with fails_with("index_padding"):
         PartitionWriter(path)
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_appended_behind_damage(path):
     log.write_bytes(content)
     old = files_in(path)
     for truncate_tail in (False, True):
-        with pytest.raises(CorruptionError, match="nothing is appended after damage"):
+        with fails_with("crc_mismatch"):
             PartitionWriter(path, truncate_tail=truncate_tail)
     assert files_in(path) == old
     assert nothing_left(path)

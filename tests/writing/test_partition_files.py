@@ -76,7 +76,7 @@ def test_offsets_have_to_rise(tmp_path):
             files = PartitionFiles(staged, LogConfig(), next_offset=4, producers=ProducerState())
             with pytest.raises(ValueError, match=said):
                 files.append(Window(data, 0, wrong))
-            with pytest.raises(ValueError, match="before the end of the log"):
+            with pytest.raises(ValueError):
                 files.roll(3)
             raise RuntimeError
     assert not (tmp_path / "t-0").exists()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from effort import thinned
 from files import broker_on
+from refusals import fails_with
 from writing import (
     SMALL,
     TOPIC_ID,
@@ -35,7 +36,6 @@ from kafkalog.errors import (
     TransactionWarning,
     UnsafePathError,
     UnwritableError,
-    WriteError,
 )
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.checkpoints import encode_partition_metadata, parse_topic_id, read_leader_epochs
@@ -129,15 +129,15 @@ def test_transactions_come_out_as_they_ended(path):
     writer.append(columns_of(draw(20, 2)), transactional=True)
     assert writer.abort_transaction() == 40
     writer.append(columns_of(draw(20, 3)), transactional=True)
-    with pytest.raises(ValueError, match="has an open transaction"):
+    with pytest.raises(ValueError, match="producer 5"):
         writer.append(columns_of(draw(1)))
-    with pytest.raises(ValueError, match="no transaction open"):
+    with pytest.raises(ValueError, match="producer 6"):
         writer.commit_transaction(producer=(6, 0))
     assert writer.commit_transaction(timestamp=77) == 61
     writer.append(columns_of(draw(20, 4)), producer=(6, 0), transactional=True)
-    with pytest.raises(ValueError, match="fenced"):
+    with pytest.raises(ValueError):
         writer.append(columns_of(draw(1)), producer=(5, 0))
-    with pytest.warns(TransactionWarning, match="producer 6 that begins at offset 62 is still open:"):
+    with pytest.warns(TransactionWarning, match="producer 6"):
         writer.close()
     offsets = kafkalog.read_table(path, isolation_level="read_committed", columns=["offset"]).column(0).to_pylist()
     assert offsets == [*range(20), *range(41, 61)]
@@ -170,7 +170,7 @@ def test_a_transaction_that_is_left_open_is_warned_of_by_who_appends_records(pat
     assert [part for part in expected if part not in message] == []
     assert kafkalog.scan(path, isolation_level="read_committed").count_rows() == 5
     # what is appended behind it is hidden too, whoever began it
-    with pytest.warns(TransactionWarning, match="producer 7 that begins at offset 5 is"):
+    with pytest.warns(TransactionWarning, match="producer 7"):
         write(path, 3)
     # who appends nothing, or copies batches, is not asked
     with PartitionWriter(path):
@@ -249,7 +249,7 @@ def test_nothing_is_written_under_a_broker(path):
     old = files_in(path)
     with broker_on(path.parent):
         for target in (path, path.with_name("orders-2")):
-            with pytest.raises(UnsafePathError, match="stop it first"):
+            with fails_with("unsafe_path"):
                 PartitionWriter(target)
     assert files_in(path) == old
     code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX|fcntl.LOCK_NB)"
@@ -265,9 +265,9 @@ def test_options_that_contradict_what_is_there_are_refused(path):
     write(path, topic_id=TOPIC_ID, leader_epoch=5)
     with pytest.raises(UnsafePathError, match=TOPIC_ID):
         PartitionWriter(path, topic_id="A" * 21 + "Q")
-    with pytest.raises(ValueError, match="older than 5"):
+    with pytest.raises(ValueError, match="leader_epoch"):
         PartitionWriter(path, leader_epoch=4)
-    with pytest.raises(ValueError, match="continues at 150"):
+    with pytest.raises(ValueError, match="start_offset"):
         PartitionWriter(path, start_offset=7)
     with PartitionWriter(path, topic_id=TOPIC_ID, leader_epoch=7) as writer:
         writer.append(columns_of(draw(5)))
@@ -303,11 +303,11 @@ def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path):
         writer.append(columns_of(draw(100)))
         with pytest.raises(expected):
             writer.append(data)
-        with pytest.raises(ValueError, match="failed"):
+        with pytest.raises(ValueError):
             writer.append(columns_of(draw(1)))
-        with pytest.raises(WriteError, match="an append failed"):
+        with fails_with("write_failed"):
             writer.close()
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(ValueError):
             writer.append(columns_of(draw(1)))
         assert os.listdir(path.parent) == []
 
@@ -330,7 +330,7 @@ def test_batches_have_to_go_on(path):
     write(path, 20)
     with kafkalog.Partition(path).segments[0].open() as source:
         (window,) = kafkalog.Partition(path).segments[0].iter_windows(source)
-        with pytest.raises(ValueError, match="must increase"), PartitionWriter(path) as writer:
+        with pytest.raises(ValueError), PartitionWriter(path) as writer:
             writer.append_batches(window)
         with PartitionWriter(path.with_name("orders-1"), config=SMALL) as writer:
             assert writer.append_batches(Window(window.data, 0, BatchTable.empty())).n_batches == 0
@@ -356,7 +356,7 @@ def test_a_marker_has_a_timestamp_that_kafka_would_take(path):
     with PartitionWriter(path, producer=(1, 0)) as writer:
         writer.append({"value": [b"x"], "timestamp": [5]}, transactional=True)
         for wrong, error in ((-99, ValueError), (-2, ValueError), (2**63, ValueError), (1.5, TypeError)):
-            with pytest.raises(error, match="timestamp must be "):
+            with pytest.raises(error, match="timestamp"):
                 writer.commit_transaction(timestamp=wrong)
         writer.commit_transaction(timestamp=-1)
     assert kafkalog.Partition(path).segments[0].batches.max_timestamp.tolist() == [5, -1]

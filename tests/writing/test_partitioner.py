@@ -87,9 +87,9 @@ def test_it_does_not_matter_how_records_are_sliced(records, n_slices):
 
 def test_a_column_whose_offsets_lead_out_of_its_bytes_is_refused():
     for offsets in ([0, 4], [-1, 2], [2, 1]):
-        with pytest.raises(ValueError, match="does not lie"):
+        with pytest.raises(ValueError):
             hash_keys(BinaryColumn(np.array(offsets, np.int64), np.zeros(3, np.uint8)))
-    with pytest.raises(ValueError, match="differ"):
+    with pytest.raises(ValueError):
         kernels.hash_keys(np.zeros(3, np.int64), np.zeros(0, np.uint8), np.zeros(1, np.int32))
 
 
@@ -110,7 +110,7 @@ def test_gathering_takes_no_byte_from_outside_of_its_column():
         assert columns_kernel.gather(np.array(offsets), data, np.array([0]), np.array([0, 3]), to) == 0
     for new in ([2, 5], [-1, 2], [0, 2]):
         assert columns_kernel.gather(good, data, np.array([2]), np.array(new), to) == 0
-    with pytest.raises(ValueError, match="differ"):
+    with pytest.raises(ValueError):
         columns_kernel.gather(good, data, np.array([0]), np.array([0]), to)
 
 

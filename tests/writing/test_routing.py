@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import thinned
+from refusals import fails_with
 
 import kafkalog
-from kafkalog import PartitionWriter, TopicPartition, WriteError
+from kafkalog import PartitionWriter, TopicPartition
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_input import ColumnReader
 from kafkalog.records.columns import RecordColumns
@@ -101,7 +102,7 @@ def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path):
         held.give(records([3, 5]))
         if between:
             held.flush()
-        with pytest.raises(UnwritableError, match="t-0: offset 5 after 5: offsets must increase") as caught:
+        with pytest.raises(UnwritableError) as caught:
             held.give(records([5, 6]))
         assert caught.value.reason is Reason.OFFSET_ORDER
         assert caught.value.__notes__ == ["sort them"]
@@ -114,7 +115,7 @@ def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path):
 def test_a_log_that_goes_on_says_where(tmp_path):
     with PartitionWriter(tmp_path / "t-0", start_offset=7) as writer:
         held = waiting(tmp_path, writer)
-        with pytest.raises(UnwritableError, match="the input has offset 3, but the log continues at 7"):
+        with fails_with("offset_order"):
             held.give(records([3]))
 
 
@@ -123,7 +124,7 @@ def test_records_with_and_without_offsets_follow_one_another(tmp_path):
         held = waiting(tmp_path, writer)
         for routed in (records(None, 2), records([4, 9]), records(None, 2)):
             held.give(routed)
-        with pytest.raises(UnwritableError, match="offset 11 after 11"):
+        with fails_with("offset_order"):
             held.give(records([11]))
         held.flush()
     assert kafkalog.read_table(tmp_path / "t-0").column("offset").to_pylist() == [0, 1, 4, 9, 10, 11]
@@ -200,7 +201,7 @@ def test_a_file_too_many_names_the_limit(tmp_path):
             for writer in writers:
                 writer.abort()
 
-    with pytest.raises(WriteError, match="Too many open files") as caught:
+    with fails_with("write_failed") as caught:
         with_files_open(10, write_many)
     assert "ulimit -n" in caught.value.__notes__[0]
 

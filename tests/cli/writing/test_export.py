@@ -152,9 +152,9 @@ def test_internal_topics_are_left_out_unless_they_are_named(run, log_dir, tmp_pa
     assert topics(mixed / "__consumer_offsets-7", mixed / "orders-0") == {"orders", "__consumer_offsets"}
     assert kafkalog.scan(mixed).count_rows() == 122 + kafkalog.scan(mixed, topics="__mine").count_rows()
     assert kafkalog.scan(mixed, internal=True).count_rows() == kafkalog.scan(mixed).count_rows() + 99
-    with pytest.raises(ValueError, match="no partition 7 here; there are 0"):
+    with pytest.raises(ValueError, match="partition 7"):
         kafkalog.scan(mixed, partitions=7)
-    with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here"):
+    with pytest.raises(ValueError, match="__consumer_offsets-7"):
         kafkalog.scan(mixed, start_offset={("__consumer_offsets", 7): 5})
     # what is about files takes all of them
     assert {row.topic_partition.topic for row in kafkalog.batches(mixed).iter_rows() if row.topic_partition} == {

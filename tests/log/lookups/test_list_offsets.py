@@ -18,9 +18,9 @@ from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, BruteForce
+from refusals import fails_with
 
 import kafkalog
-from kafkalog.errors import CorruptionError
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.lookups.timestamp_search import TimestampSearch, parse_timestamps
 from kafkalog.records.header_walk import walk
@@ -203,7 +203,7 @@ def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_
     one_segment(directory, stamped(0, 10), stamped(1, 20, crc=1), stamped(2, 30))
     partition = kafkalog.Partition(directory)
     assert partition.offset_for_timestamp([10, 30]).tolist() == [0, 2]
-    with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch"):
+    with fails_with("crc_mismatch"):
         partition.offset_for_timestamp(15)
     assert isinstance(partition.list_offsets, ListOffsets)
 
@@ -301,7 +301,7 @@ def test_what_is_no_moment_is_a_value_error_that_says_why(given, message):
 
 @pytest.mark.parametrize("given", [1.5, [1.0, 2.0], None, True, [True, False], np.array([True]), b"latest", [object()]])
 def test_what_is_no_timestamp_at_all_is_a_type_error(given):
-    with pytest.raises(TypeError, match="timestamp is milliseconds, a time as text or an aware datetime, not"):
+    with pytest.raises(TypeError, match="timestamp"):
         parse_timestamps(given)
 
 
@@ -324,5 +324,5 @@ def test_batches_that_no_answer_needs_are_not_decoded():
     assert search.found["offset"].tolist() == [0, 0, 2, 2]
     assert search.is_done
     assert search.position.tolist() == [0, 0, len(good + bad), len(good + bad)]
-    with pytest.raises(CorruptionError, match="crc_mismatch"):
+    with fails_with("crc_mismatch"):
         searched(good + bad, [15])

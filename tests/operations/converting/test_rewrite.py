@@ -13,10 +13,10 @@ from conversions import (
     write_partition,
 )
 from effort import thinned
+from refusals import fails_with
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError
 
 
 def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path):
@@ -65,9 +65,9 @@ def test_records_out_of_order_cannot_be_rewritten(tmp_path):
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2(records) + good)])
     kafkalog.convert(source, tmp_path / "same-0")
     assert logs(tmp_path / "same-0") == logs(source)
-    with pytest.raises(CorruptionError, match="do not increase"):
+    with fails_with("offset_order"):
         kafkalog.convert(source, tmp_path / "u-0", compression="zstd")
-    with pytest.warns(kafkalog.CorruptionWarning, match="do not increase"):
+    with pytest.warns(kafkalog.CorruptionWarning):
         kafkalog.convert(source, tmp_path / "u-0", compression="zstd", on_corruption="skip")
     assert [row[0] for row in rows(tmp_path / "u-0")] == [3]
 
@@ -76,7 +76,7 @@ def test_records_out_of_order_cannot_be_rewritten(tmp_path):
 def test_a_negative_record_count_is_damage_and_no_batch_to_copy(options, tmp_path):
     bad = builder.batch_v2([builder.record_v2(0, 0, b"k")], base_offset=3, records_count=-1)
     source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([builder.record_v2()]) + bad)])
-    with pytest.raises(CorruptionError, match="record_count") as raised:
+    with fails_with("record_count") as raised:
         kafkalog.convert(source, tmp_path / "u-0", **options)
     assert raised.value.base_offset == 3
 

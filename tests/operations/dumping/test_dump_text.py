@@ -70,7 +70,7 @@ def test_a_decoder_reads_numbers_and_implies_printing(log, decoder, shown):
 
 def test_what_is_too_short_for_its_decoder_is_misuse_not_damage(log):
     data = builder.batch_v2([builder.record_v2(0, 0, b"abc", None)])
-    with pytest.raises(ValueError, match="decoder needs 4") as caught:
+    with pytest.raises(ValueError) as caught:
         log(data, key_decoder="integer")
     assert not isinstance(caught.value, KafkalogError)
 

@@ -5,6 +5,7 @@ import sys
 import pyarrow as pa
 import pytest
 from lakes import Delta, grow
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -43,7 +44,7 @@ def test_rows_of_others_stay_and_their_tables_are_refused(root, lake):
     names = ["offset", "value"]
     rows = kafkalog.read_table(root, columns=names)
     deltalake.write_deltalake(lake.output, rows)
-    with pytest.raises(kafkalog.OutputExistsError, match="the table has rows, but not from an export with resume"):
+    with fails_with("output_exists"):
         lake.run(root, columns=names)
     lake.table().delete()
     assert lake.run(root, columns=names, partition_by=()).n_records == 20  # an empty table of the user is taken
@@ -51,7 +52,7 @@ def test_rows_of_others_stay_and_their_tables_are_refused(root, lake):
     grow(root, 1)
     assert lake.run(root, columns=names, partition_by=()).n_records == 1
     assert lake.table().count() == 41
-    with pytest.raises(ValueError, match="partition_by must match"):
+    with pytest.raises(ValueError, match="partition_by"):
         lake.run(root, columns=names)
 
 
@@ -66,19 +67,19 @@ def test_a_table_without_a_column_gets_it(root, lake):
 def test_a_table_that_forgets_transactions_is_refused(root, lake):
     lake.run(root)
     lake.table().alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
-    with pytest.raises(ValueError, match="deletes the offsets of earlier exports"):
+    with pytest.raises(ValueError, match="delta"):
         lake.run(root)
 
 
 def test_what_is_no_table_is_refused(root, lake):
     lake.output.mkdir()
     (lake.output / "notes.txt").touch()
-    with pytest.raises(kafkalog.OutputExistsError, match="is not a Delta table"):
+    with fails_with("output_exists"):
         lake.run(root)
     (lake.output / "notes.txt").unlink()
     lake.run(root)
     lake.table().alter.set_table_properties({PROPERTY: "{}"}, raise_if_not_exists=False)
-    with pytest.raises(kafkalog.errors.SidecarError, match="not a manifest of an export"):
+    with fails_with("checkpoint_syntax"):
         lake.run(root)
 
 
@@ -98,7 +99,7 @@ def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root, lake):
     lake.run(root)
     for path in (lake.output / "_delta_log").glob("*.json"):
         path.write_text("{")
-    with pytest.raises(kafkalog.errors.ReadError, match="the table cannot be read"):
+    with fails_with("file_unreadable"):
         lake.run(root)
 
 

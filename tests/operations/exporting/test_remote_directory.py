@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 from conftest import GOLDEN
 from obstore.store import MemoryStore
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli import main
@@ -62,7 +63,7 @@ def test_an_object_has_the_bytes_of_a_local_file(suffix, store, tmp_path):
     expected = (tmp_path / f"x.{suffix}").read_bytes()
     assert memory.cat_file(f"/export-test/x.{suffix}") == expected == content(store, f"a/x.{suffix}")
     for to in (place(store, f"a/x.{suffix}"), f"memory://export-test/x.{suffix}"):
-        with pytest.raises(OutputExistsError, match="overwrite=True"):
+        with fails_with("output_exists"):
             kafkalog.export(LOG_DIR, to)
         assert kafkalog.export(LOG_DIR, to, topics="p-txn", overwrite=True).n_files == 1
     memory.rm("/export-test", recursive=True)
@@ -87,7 +88,7 @@ def test_a_directory_has_a_manifest_of_its_files(store):
     assert n_rows(store) == result.n_records == kafkalog.scan(LOG_DIR).count_rows()
     with pytest.raises(OutputExistsError):
         kafkalog.export(LOG_DIR, place(store), partition_by=KEYS)
-    with pytest.raises(OutputExistsError, match="another kind"):
+    with fails_with("output_exists"):
         kafkalog.export(LOG_DIR, place(store), partition_by=KEYS, resume=True)
     kafkalog.export(LOG_DIR, place(store), partition_by=KEYS, topics="p-txn", overwrite=True)
     assert names(store) == {f"lake/{name}" for name in (*manifest(store)["files"], MANIFEST)}
@@ -109,7 +110,7 @@ def test_each_run_adds_what_is_new(store, tmp_path):
     assert n_rows(store) == first.n_records + second.n_records == kafkalog.scan(source).count_rows()
     assert kafkalog.export(tmp_path / "log", place(store), **options).n_records == 0
     assert SECRET.encode() not in content(store, f"lake/{MANIFEST}")
-    with pytest.raises(ValueError, match="columns must match"):
+    with pytest.raises(ValueError, match="columns"):
         kafkalog.export(tmp_path / "log", place(store), columns=["value"], **options)
     obstore.put(store, f"lake/{MANIFEST}", b"{}")
     with pytest.raises(SidecarError):
@@ -127,7 +128,7 @@ def test_of_two_runs_at_a_time_one_counts(store, resume, monkeypatch):
         return put(*arguments, **more)
 
     monkeypatch.setattr(obstore, "put", meanwhile)
-    with pytest.raises(WriteError, match="meanwhile"):
+    with fails_with("write_failed"):
         kafkalog.export(LOG_DIR, place(store), **options)
     assert n_rows(store) == 303
     assert len(names(store)) == 4

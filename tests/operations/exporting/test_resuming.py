@@ -15,6 +15,7 @@ import lakes
 import pyarrow as pa
 import pytest
 from lakes import LAKES, grow
+from refusals import fails_with
 from spark.sessions import settings
 
 import kafkalog
@@ -85,13 +86,13 @@ def test_each_run_adds_what_is_new(root, lake):
 
 def test_other_options_are_refused(root, lake):
     lake.run(root, columns=["offset", "value"])
-    with pytest.raises(ValueError, match="columns must match the first export"):
+    with pytest.raises(ValueError, match="columns"):
         lake.run(root)
-    with pytest.raises(ValueError, match="filters must match"):
+    with pytest.raises(ValueError, match="filters"):
         lake.run(root, columns=["offset", "value"], filters="key == a")
-    with pytest.raises(ValueError, match="excludes start_offset"):
+    with pytest.raises(ValueError, match="start_offset"):
         lake.run(root, start_offset=3)
-    with pytest.raises(ValueError, match="excludes overwrite"):
+    with pytest.raises(ValueError, match="overwrite"):
         lake.run(root, overwrite=True)
     lake.run(root, columns=["offset", "value"], threads=1)  # does not change the result
 
@@ -107,10 +108,10 @@ def test_a_log_that_lost_its_end_or_is_another_is_refused(root, lake, tmp_path):
     (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "A" * 22 + "\n")
     lake.run(root)
     grow(tmp_path / "others", 3)
-    with pytest.raises(kafkalog.FileChangedError, match="ends at 3, and was exported up to 20"):
+    with fails_with("file_changed"):
         lake.run(tmp_path / "others")
     (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22 + "\n")
-    with pytest.raises(kafkalog.FileChangedError, match="created again"):
+    with fails_with("file_changed"):
         lake.run(root)
     assert lake.offsets() == [*range(20)]
     result = lake.exporter(root, accept_recreated=True).run()
@@ -124,7 +125,7 @@ def test_damage_leaves_the_output_as_it_was(root, lake):
     grow(root, 20)
     log = max((root / "orders-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-3] + b"xyz")
-    with pytest.raises(kafkalog.CorruptionError, match="checksum"):
+    with fails_with("crc_mismatch"):
         lake.run(root)
     assert lake.offsets() == [*range(20)]
     with pytest.warns(kafkalog.CorruptionWarning):
@@ -137,7 +138,7 @@ def test_of_two_runs_at_a_time_one_adds_nothing(root, lake):
     grow(root, 5)
     late = lake.exporter(root)
     assert lake.run(root).n_records == 5
-    with pytest.raises(kafkalog.errors.WriteError, match="nothing was added"):
+    with fails_with("write_failed"):
         late.run()
     assert lake.offsets() == [*range(25)]
     assert lake.run(root).n_records == 0

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from faults import Faulty
 from files import broker_on
+from refusals import fails_with
 from writing import columns_of, draw, files_in, sound, write
 
 import kafkalog
@@ -90,7 +91,7 @@ def test_what_was_noted_about_an_older_one_is_forgotten(log_dir, root):
     others = {name: read_offset_checkpoint(log_dir / name) for name in known}
     write(root / "p-delrec-0", 10)
     old = state(log_dir)
-    with pytest.raises(OutputExistsError, match="replace=True"):
+    with fails_with("output_exists"):
         kafkalog.install(root / "p-delrec-0", log_dir)
     assert state(log_dir) == old
     report = kafkalog.install(root / "p-delrec-0", log_dir, replace=True)
@@ -154,7 +155,7 @@ def test_what_a_broker_would_not_serve_is_refused(log_dir, root):
         shutil.copytree(path, root / name, dirs_exist_ok=True)
         with pytest.raises(UnsafePathError, match=problem):
             kafkalog.install(root / name, log_dir)
-    with pytest.raises(UnsafePathError, match="topic id is"):
+    with fails_with("unsafe_path"):
         kafkalog.install(path, log_dir, topic_id=TOPIC_ID)
     (root / "p-multi-0").mkdir()
     with pytest.raises(NotKafkaError):
@@ -162,12 +163,12 @@ def test_what_a_broker_would_not_serve_is_refused(log_dir, root):
     with pytest.raises(UnsafePathError):
         kafkalog.install(log_dir / "p-txn-0", log_dir)
     (root / "no-log-dir").mkdir()
-    with pytest.raises(NotKafkaError, match=r"meta\.properties"):
+    with fails_with("not_kafka"):
         kafkalog.install(path, root / "no-log-dir")
     assert state(log_dir) == old
     properties = (log_dir / "meta.properties").read_text()
     (log_dir / "meta.properties").write_text(properties.replace("node.id=1", "node.id=2"))
-    with pytest.raises(UnsafePathError, match="not among its replicas"):
+    with fails_with("unsafe_path"):
         kafkalog.install(path, log_dir)
 
 
@@ -176,7 +177,7 @@ def test_an_id_has_to_come_from_somewhere(root, log_dir):
     plain.mkdir()
     (plain / "meta.properties").write_text(IDENTITY)
     write(root / "p-txn-0", 10, topic_id=TOPIC_ID)
-    with pytest.raises(UnsafePathError, match="metadata_log_dir"):
+    with fails_with("unsafe_path"):
         kafkalog.install(root / "p-txn-0", plain)
     assert kafkalog.install(root / "p-txn-0", plain, topic_id="A" * 21 + "Q").topic_id == "A" * 21 + "Q"
     shutil.rmtree(plain / "p-txn-0")
@@ -202,7 +203,7 @@ def test_a_running_broker_is_not_disturbed(log_dir, root):
     write(root / "p-empty-0", 10)
     (log_dir / ".lock").touch()
     old = state(log_dir)
-    with broker_on(log_dir), pytest.raises(UnsafePathError, match="stop it first"):
+    with broker_on(log_dir), fails_with("unsafe_path"):
         kafkalog.install(root / "p-empty-0", log_dir)
     assert state(log_dir) == old
 

@@ -19,10 +19,11 @@ from exported import records
 from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import fails_with
 
 import kafkalog
 from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
-from kafkalog.errors import LimitExceededError, Reason, UnwritableError
+from kafkalog.errors import Reason, UnwritableError
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.writing.partitioner import murmur2
@@ -161,12 +162,12 @@ def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path):
     assert (each.first_offset, each.next_offset) == (0, 3)
     for falling in ([5, 4], [5, 5]):
         table = pa.table({"offset": falling, "value": [b"a", b"b"]})
-        with pytest.raises(UnwritableError, match="must increase") as caught:
+        with pytest.raises(UnwritableError) as caught:
             write_table(table, tmp_path / "falling", topic="t")
         assert caught.value.reason is Reason.OFFSET_ORDER
         assert "keep_offsets=False" in caught.value.__notes__[0]
     pieces = pa.concat_tables([pa.table({"offset": [i], "value": [b""]}) for i in (3, 2)])
-    with pytest.raises(UnwritableError, match="offset 2 after 3"):
+    with fails_with("offset_order"):
         write_table(pieces, tmp_path / "falling", topic="t")
     assert sorted(os.listdir(tmp_path)) == ["anew", "kept"]
 
@@ -193,10 +194,10 @@ def test_a_topic_or_partition_that_is_none_is_refused_with_its_row(tmp_path):
         with pytest.raises(UnwritableError) as caught:
             write_table({"value": [b"", b""], "topic": ["a", "a"], **column}, tmp_path / "log")
         assert caught.value.row == 1
-    with pytest.raises(UnwritableError, match="name the topic"):
+    with fails_with("column_missing"):
         write_table({"value": [b""]}, tmp_path / "log")
     many = {"value": [b""] * 20, "partition": list(range(20))}
-    with pytest.raises(LimitExceededError, match="max_directories"):
+    with fails_with("too_many_directories"):
         write_table(many, tmp_path / "log", topic="t", limits=kafkalog.Limits(max_directories=10))
     assert os.listdir(tmp_path) == []
 
@@ -211,9 +212,9 @@ def test_impossible_options_are_refused(tmp_path):
         {"timestamp_type": "Never"},
         {"columns": {"what": "x"}},
     ):
-        with pytest.raises(ValueError, match=r".+"):
+        with pytest.raises(ValueError):
             write_table({"value": [b""]}, tmp_path / "log", **{"topic": "t", **options})
-    with pytest.raises(ValueError, match="requires topic"):
+    with pytest.raises(ValueError, match="topic"):
         write_table({"value": [b""], "topic": ["t"]}, tmp_path / "log", topic_id="A" * 22)
     assert os.listdir(tmp_path) == []
 
@@ -376,7 +377,7 @@ def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path):
     assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 record)")
     assert repr(result).endswith(f", notes={result.notes})")
     for options in ({"internal": True}, {"only_topics": ["__cluster_metadata"]}):
-        with pytest.raises(UnsafePathError, match="only controllers write"):
+        with fails_with("unsafe_path"):
             write_table(table, tmp_path / "other", **options)
 
 
@@ -386,7 +387,7 @@ def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path)
 
 
 def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path):
-    with pytest.raises(ValueError, match="use one of the two"):
+    with pytest.raises(ValueError, match="only_topics"):
         write_table(mixed(), tmp_path / "log", topic="x", only_topics=["orders"])
 
 
@@ -440,7 +441,7 @@ def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_pa
     write_table(table_of(20), tmp_path / "log", topic="u", partitions=3)
     assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
     before = kafkalog.read_table(tmp_path / "log")
-    with pytest.raises(OutputExistsError, match="t-0"):
+    with fails_with("output_exists"):
         write_table(pa.table({"topic": ["v", "t"], "value": [b"", b""]}), tmp_path / "log")
     assert kafkalog.read_table(tmp_path / "log").equals(before)
     assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]

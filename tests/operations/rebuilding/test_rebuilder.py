@@ -9,10 +9,11 @@ import builder
 import numpy as np
 import pytest
 from rebuilds import EPOCHS, batches_of, clock_of, files_in, flip
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli.app import main
-from kafkalog.errors import FileChangedError, Reason, UnsafePathError
+from kafkalog.errors import FileChangedError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
@@ -110,7 +111,7 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(partition,
         for suffix in (f".index{ending}", f".timeindex{ending}")
     }
     assert after[f"{path.stem}.index{BACKUP_SUFFIX}"] == whole[f"{path.stem}.index"]
-    with pytest.raises(ValueError, match="damaged must be 'keep' or 'cut', not 'skip'"):
+    with pytest.raises(ValueError, match="damaged"):
         kafkalog.reindex(partition, dry_run=True, damaged="skip")
 
 
@@ -223,7 +224,7 @@ def test_one_partition_that_cannot_be_written_leaves_the_others_to_be_done(log_d
     for path in log_dir_copy.rglob("*index"):
         path.unlink()
     bad.mkdir()
-    with pytest.raises(UnsafePathError, match="not a regular file") as raised:
+    with fails_with("unsafe_path") as raised:
         kafkalog.reindex(log_dir_copy, dry_run=True, index_interval_bytes=4096)
     assert raised.value.path == str(bad)
     assert main(["reindex", str(log_dir_copy), "--in-place", "-q", "--index-interval-bytes", "4096"]) == 6
@@ -280,5 +281,5 @@ def test_producers_expire_only_by_a_time_that_is_given(partition, tmp_path):
     assert n_producers("later", "--now", a_day_on.isoformat()) < there
     stale = kafkalog.reindex(partition, kinds="snapshot", dry_run=True, now=a_day_on)
     assert stale.count("changed") > 0
-    with pytest.raises(ValueError, match="now is a naive datetime"):
+    with pytest.raises(ValueError, match="now"):
         kafkalog.reindex(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))

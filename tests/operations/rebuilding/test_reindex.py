@@ -12,10 +12,11 @@ import pytest
 from effort import thinned
 from files import broker_on
 from rebuilds import EPOCHS, clock_of, files_in
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli.app import main
-from kafkalog.errors import KafkalogError, Reason, UnsafePathError
+from kafkalog.errors import KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 
@@ -111,13 +112,13 @@ def test_a_built_index_finds_what_is_there():
     assert times.timestamp[-1] == segment.batches.max_timestamp.max()
     with pytest.raises(ValueError, match="offset_outside_segment"):
         OffsetIndex.build(segment.batches, segment.base_offset + 10_000)
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match="index_interval_bytes"):
         OffsetIndex.build(segment.batches, 0, index_interval_bytes=-1)
 
 
 def test_a_running_broker_is_not_disturbed(partition, capsys):
     with broker_on(partition.parent):
-        with pytest.raises(UnsafePathError, match="stop it first"):
+        with fails_with("unsafe_path"):
             kafkalog.reindex(partition, in_place=True)
         assert main(["reindex", str(partition), "--in-place"]) == 6
     assert "a broker holds the lock" in capsys.readouterr().err
@@ -152,9 +153,9 @@ def test_options_that_make_no_sense_are_refused(partition):
         {"dry_run": True, "backup": True},
         {"dry_run": True, "threads": 0},
     ):
-        with pytest.raises(ValueError, match=r"exactly one of|backup|threads"):
+        with pytest.raises(ValueError, match=r"output|backup|threads"):
             kafkalog.reindex(partition, **options)
-    with pytest.raises(ValueError, match="no kind"):
+    with pytest.raises(ValueError):
         kafkalog.reindex(partition, dry_run=True, kinds=["all"])
 
 

@@ -11,6 +11,7 @@ import pytest
 import strategies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import fails_with
 
 import kafkalog
 from kafkalog._kernels.header_rows import HeaderRows
@@ -150,7 +151,7 @@ def test_bytes_of_what_is_ruled_out_need_not_be_readable(tmp_path):
     content[20_000 * 10 + 500] ^= 1
     path.write_bytes(content)
     assert kafkalog.scan(path, start_timestamp=30_000).count_rows() == 30
-    with pytest.raises(KafkalogError, match="checksum"):
+    with fails_with("crc_mismatch"):
         kafkalog.scan(path, start_timestamp=5_000).count_rows()
 
 
@@ -168,7 +169,7 @@ def test_no_more_rows_than_there_is_room_for(tmp_path, n):
         assert read_headers(descriptor, 0, size // 80 * 3 + 5, -1, 2**20, 0, HeaderRows(64)) == 3
         assert read_headers(descriptor, 0, size, -1, size // 80 - 1, 0, HeaderRows(64)) == 0
         assert read_headers(descriptor, 0, size, 0, 2**20, 0, HeaderRows(64)) == 0
-        with pytest.raises(ValueError, match="range"):
+        with pytest.raises(ValueError):
             read_headers(descriptor, 5, 4, -1, 2**20, 0, HeaderRows(64))
     finally:
         os.close(descriptor)

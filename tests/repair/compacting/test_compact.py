@@ -12,6 +12,7 @@ from compactions import DAY, RandomPartition
 from effort import thinned
 from faults import is_killed_at
 from files import broker_on, content
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.errors import Reason
@@ -130,7 +131,7 @@ def test_only_topics_that_count_as_compacted_are_compacted(tmp_path):
     assert compacted("other", "cleaned") == {"cleaned-0", "cleaned-1", "other-0"}
     (tmp_path / "p").write_text("log.cleanup.policy=compact\n")
     assert "other-0" in compacted(config=tmp_path / "p")
-    with pytest.raises(ValueError, match="nobody"):
+    with pytest.raises(ValueError):
         compacted("nobody")
     report = kafkalog.compact(tmp_path / "data", output=tmp_path / "out", now=NOW)
     ends = {(row.topic_partition, row.cleaned_to) for row in report.partitions}
@@ -178,7 +179,7 @@ def test_damage_and_unfinished_work_are_refused(tmp_path):
     assert content(source) == before
     assert good.error is None
     assert good.n_bytes_lost > 0
-    with pytest.raises(kafkalog.CorruptionError, match="kafkalog salvage"):
+    with fails_with("crc_mismatch"):
         kafkalog.compact(source, output=tmp_path / "out", now=NOW)
     assert not (tmp_path / "out").exists()
     log = max((tmp_path / "t-1").glob("*.log"))
@@ -192,9 +193,9 @@ def test_a_running_broker_and_urls_are_refused(tmp_path):
     source = partition(tmp_path, 3)
     with broker_on(tmp_path), pytest.raises(kafkalog.UnsafePathError):
         kafkalog.compact(source, in_place=True, now=NOW)
-    with pytest.raises(ValueError, match=r"URL|local"):
+    with fails_with("unsafe_path"):
         kafkalog.compact("s3://bucket/t-0", dry_run=True)
-    with pytest.raises(kafkalog.UnsafePathError, match="metadata log"):
+    with fails_with("unsafe_path"):
         kafkalog.compact(golden_sets.unpacked("k44") / "__cluster_metadata-0", dry_run=True)
 
 

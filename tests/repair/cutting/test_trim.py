@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from files import content, offsets_of
+from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -149,15 +150,15 @@ def test_it_refuses_what_cannot_be(log_dir, tmp_path):
     for options in ({}, {"before_offset": 126, "dry_run": True}, {"before_offset": 1, "in_place": True}):
         with pytest.raises(ValueError):
             kafkalog.trim(source, **options)
-    with pytest.raises(ValueError, match="go with in_place"):
+    with pytest.raises(ValueError, match="backup="):
         kafkalog.trim(source, before_offset=1, dry_run=True, backup="x")
     with pytest.raises(UnsafePathError):
         kafkalog.trim(source, before_offset=1, output=log_dir / "x")
     assert content(tmp_path) == before
     (log_dir / START).write_text("0\n1\np-multi 0 50\n")
-    with pytest.raises(ValueError, match="starts at 50"):
+    with pytest.raises(ValueError):
         kafkalog.truncate(log_dir, to_offset=40, dry_run=True)
-    with hold_locks([log_dir]), pytest.raises(UnsafePathError, match="a broker holds the lock"):
+    with hold_locks([log_dir]), fails_with("unsafe_path"):
         kafkalog.truncate(log_dir, to_offset=60, in_place=True, backup=tmp_path / "b")
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from effort import THOROUGH
 from merges import batch, expected, hashes, replica
+from refusals import fails_with
 from salvages import output_of as content
 from writing import sound
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
-from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
 
 
 def cluster(rng):
@@ -148,13 +149,13 @@ def test_refusals_and_the_command(tmp_path, log_dir, capsys):
         kafkalog.merge([a, b], output=tmp_path / "out")
     with pytest.raises(UnsafePathError):
         kafkalog.merge([a, b], output=a / "out")
-    with pytest.raises(NotKafkaError, match="different partitions, not copies"):
+    with fails_with("not_kafka"):
         kafkalog.merge([log_dir / "p-multi-0", log_dir / "p-multi-1"], dry_run=True)
-    with pytest.raises(ValueError, match="exactly one of"):
+    with pytest.raises(ValueError, match="output="):
         kafkalog.merge([a, b])
     (a / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
     (b / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAw\n")
-    with pytest.raises(NotKafkaError, match="topic id"):
+    with fails_with("not_kafka"):
         kafkalog.merge([a, b], dry_run=True)
     (b / "partition.metadata").unlink()
     assert main(["merge", str(a), str(b), "-o", str(tmp_path / "new")]) == 0
@@ -162,7 +163,7 @@ def test_refusals_and_the_command(tmp_path, log_dir, capsys):
     assert main(["merge", str(a), "--dry-run", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["ok"]
     assert main(["merge", str(a), str(b)]) == 2
-    with pytest.raises(NotKafkaError, match=f"name the partition directory, {log_dir / 'p-multi-0'}"):
+    with fails_with("not_kafka"):
         kafkalog.merge([log_dir / "p-multi-0" / "00000000000000000000.log"], dry_run=True)
     assert main(["merge", str(log_dir / "p-multi-0" / "00000000000000000000.log"), "--dry-run"]) == 3
 

@@ -55,7 +55,7 @@ def test_tasks_follow_bytes_and_not_files(spark, log_dir):
 
 def test_damage_names_file_and_position_and_leaves_other_rows_alone(spark, damaged):
     frame = jobs.scan(spark, damaged, columns=["topic", "partition", "offset"])
-    with pytest.raises(Exception, match=r"CorruptionError: .*p-multi-1/0{20}\.log@\d+ base_offset=\d+: crc_mismatch"):
+    with pytest.raises(Exception, match=r"p-multi-1/0{20}\.log@\d+ base_offset=\d+: crc_mismatch"):
         frame.collect()
     frame = jobs.scan(spark, damaged, columns=["topic", "partition", "offset"], on_corruption="skip")
     with pytest.warns(kafkalog.CorruptionWarning):

@@ -179,7 +179,7 @@ def test_a_short_schema_with_too_many_fields_is_refused():
         bomb = {"type": "record", "name": f"L{level}", "fields": fields}
     with pytest.raises(TooWideError):
         AvroValues(json.dumps(bomb))
-    with pytest.raises(SchemaError, match="not JSON"):
+    with pytest.raises(SchemaError):
         AvroValues("[" * 100_000)
     with pytest.raises(SchemaError):
         AvroValues('{"type": "array", "items": ' * 100 + '"int"' + "}" * 100)

@@ -47,13 +47,13 @@ def test_what_a_schema_says_is_a_type_and_the_rest_is_left_to_the_values():
 
 
 def test_schemas_that_mean_harm_are_refused():
-    with pytest.raises(SchemaError, match="not JSON"):
+    with pytest.raises(SchemaError):
         schema_type("[" * 100_000)
     levels = {"l0": {"type": "integer"}}
     for level in range(1, 40):
         inner = {"$ref": f"#/definitions/l{level - 1}"}
         levels[f"l{level}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
-    with pytest.raises(SchemaError, match="more than 4096 fields"):
+    with pytest.raises(SchemaError):
         schema_type(json.dumps({"$ref": "#/definitions/l39", "definitions": levels}))
 
 
