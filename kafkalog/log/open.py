@@ -203,17 +203,18 @@ def partitions_of(
     `among` limits the partitions of a log dir. `set_apart` includes directories that a broker has renamed, after the
     others.
     """
-    patterns, numbered = TopicPatterns(topics), as_set(partitions)
-
-    def is_wanted(key: kf.TopicPartition | None) -> bool:
-        if key is None:
-            return topics is None and numbered is None
-        return patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
-
     if isinstance(opened, Segment):
         opened = Partition.of_segment(opened)
+    if isinstance(opened, Partition) and topics is None and partitions is None:
+        yield opened
+        return
+    patterns, numbered = TopicPatterns(topics), as_set(partitions)
+
+    def is_wanted(key: kf.TopicPartition) -> bool:
+        return patterns.wants(key.topic) and (numbered is None or key.partition in numbered)
+
     if isinstance(opened, Partition):
-        if is_wanted(opened.topic_partition):
+        if opened.topic_partition is not None and is_wanted(opened.topic_partition):
             yield opened
         return
     keys = opened.select(topics, numbered, internal=internal)

@@ -28,7 +28,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.location import Location, as_path, parent_of
@@ -135,11 +135,10 @@ class Partition(ReadMethods):
         if self.topic_partition is None or self.kind is not None:
             return None
         try:
-            offsets = read_offset_checkpoint(parent_of(self.path) / name)
+            return read_checkpointed_offset(parent_of(self.path) / name, self.topic_partition)
         except (SidecarError, ReadError) as error:
             self.findings.append(error.to_finding())
             return None
-        return None if offsets is None else offsets.get(self.topic_partition)
 
     @cached_property
     def log_start_offset(self) -> int:

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
+_SWAP_SUFFIX: Final = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
+_USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
@@ -52,41 +55,49 @@ class SegmentListing:
         self._identity = directory_identity(self._path)
         entries = list_directory(self._path) if entries is None else entries
         names = sorted(entry.name for entry in entries)
-        links = {entry.name for entry in entries if entry.is_symlink()}
-        logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
-        if only is None:
-            self._note_strays(names, logs)
-            logs = self._without_doubles(logs)
-        last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
+        logs: list[str] = []
+        last = 0
+        for name in names:
+            offset = kf.parse_base_offset(name)
+            if offset is None:
+                if only is None:
+                    self._note_stray(name)
+            elif name.endswith(kf.LOG_SUFFIX):
+                logs.append(name)
+                last = max(last, offset)
         if only is not None:
             logs = [Path(path).name for path in only]
+        elif any(len(name) != _USUAL_LENGTH for name in logs) or len(set(map(kf.parse_base_offset, logs))) < len(logs):
+            logs = self._without_doubles(logs)
         segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
         if only is None:
-            segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
-            segments = self._apply_swaps(segments, names)
+            links = {entry.name for entry in entries if entry.is_symlink()}
+            if links:
+                segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
+            swaps = [name for name in names if name.endswith(_SWAP_SUFFIX) and kf.parse_base_offset(name) is not None]
+            if swaps:
+                segments = self._apply_swaps(segments, names, swaps)
             if not segments:
                 detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
                 if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in names):
                     detail = "its .log files are compressed: unpack them first"
                 self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
-        segments.sort(key=lambda segment: segment.base_offset)
+        segments.sort(key=attrgetter("base_offset"))
         return segments
 
-    def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
-        """Report files with a segment's suffix whose name is not an offset. They are not read."""
-        known = {*logs}
-        for name in names:
-            is_log = name.endswith(kf.LOG_SUFFIX) and name not in known
-            if kf.is_fatal_name(name) and (self._path / name).is_file():
-                detail = "not named after an offset: a broker does not start with it"
-            elif is_log:
-                detail = "not named after an offset, so a broker does not read it"
-            else:
-                continue
-            detail += "; name the file itself to read it" if is_log else ""
-            path = str(self._path / name)
-            # its content is neither in the log nor lost
-            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
+    def _note_stray(self, name: str) -> None:
+        """Report a file with a segment's suffix whose name is not an offset. It is not read."""
+        is_log = name.endswith(kf.LOG_SUFFIX)
+        if kf.is_fatal_name(name) and (self._path / name).is_file():
+            detail = "not named after an offset: a broker does not start with it"
+        elif is_log:
+            detail = "not named after an offset, so a broker does not read it"
+        else:
+            return
+        detail += "; name the file itself to read it" if is_log else ""
+        # its content is neither in the log nor lost
+        path = str(self._path / name)
+        self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
 
     def _without_doubles(self, logs: Sequence[str]) -> list[str]:
         """Keep one file per base offset: if there are several, such as 0.log, the name of 20 digits that brokers write.
@@ -134,12 +145,8 @@ class SegmentListing:
         segment.directory = self._identity
         return segment
 
-    def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
+    def _apply_swaps(self, segments: list[Segment], names: list[str], swaps: list[str]) -> list[Segment]:
         """Apply `.swap` files (output of the cleaner, or of a segment split) as `LogLoader` does after a crash."""
-        suffix = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
-        swaps = [name for name in names if name.endswith(suffix) and kf.parse_base_offset(name) is not None]
-        if not swaps:
-            return segments
         cleaned = [kf.parse_base_offset(name) for name in names if name.endswith(kf.CLEANED_SUFFIX)]
         unfinished = min((offset for offset in cleaned if offset is not None), default=2**63)
         for name in swaps:

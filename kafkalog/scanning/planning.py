@@ -4,10 +4,8 @@ Segments are cut at batches that their offset indexes point to. An entry counts 
 batches follow each other from it; the reader of the previous part checks that it ends there. A segment without such an
 entry is not cut. Small segments are packed together, across partitions.
 
-No record is decoded. Planning reads a few pages of each file that is cut. Segments without an index, as copies often
-are, are cut at batch headers that planning walks, unless there are so many segments that these make tasks enough.
-`read_committed` walks the batch headers of its partitions, because the markers in the log are the only reliable source
-of transaction outcomes.
+No record is decoded. Planning reads a few pages of each file that is cut. `read_committed` walks the batch headers of
+its partitions, because the markers in the log are the only reliable source of transaction outcomes.
 
 `plan` makes `ReadTask`s, small picklable values. `Scan.plan` makes scans of them; `tasks.read_task` reads one.
 """
@@ -35,7 +33,6 @@ from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.read_methods import Offsets
-from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.query import check_options, larger, offset_of, smaller
@@ -51,8 +48,6 @@ _SEGMENT_COST: Final = 2**17  # cost of opening a segment, as the number of byte
 _CHAIN_BYTES: Final = 2**18  # a short check is enough: the reader of the previous part checks the cut again
 _THREADS: Final = 8
 _TRIES: Final = 8
-# of all partitions; with more than that, a task for each segment keeps everybody busy
-_MOST_WALKED_BYTES: Final = 2**34
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,6 @@ def plan(
         on_corruption,
         include_deleted,
         whole_partitions,
-        total <= _MOST_WALKED_BYTES,
         outcomes or (lambda one, end: one.reader.learn_outcomes(end, **learning)),
         found,
     )
@@ -236,7 +230,6 @@ class _Planner:
     on_corruption: OnCorruption
     include_deleted: bool
     whole_partitions: bool
-    walks_headers: bool
     outcomes: Callable[[Partition, int | None], TransactionOutcomes]
     found: list[Finding]
 
@@ -361,7 +354,7 @@ class _Planner:
         between them."""
         index = segment.index_or_none(OffsetIndex)
         if index is None or not len(index):
-            return self._walk_to_cuts(segment, size, start, end) if self.walks_headers else []
+            return []
         position, offset = index.position, index.offset
         low = 0 if start is None else max(int(np.searchsorted(offset, start, side="right")) - 1, 0)
         high = len(index) if end is None else int(np.searchsorted(offset, end, side="left"))
@@ -397,43 +390,6 @@ class _Planner:
                         cuts.append(_Cut(at, first, lacks_base_offset))
                         break
         return cuts
-
-    def _walk_to_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
-        """The same without an index, by headers, up to the first damage: its reader sees what is before and after."""
-        cuts: list[_Cut] = []
-        if size <= self.task_bytes:
-            return cuts
-        target, reached, last = self.task_bytes, 0, 0
-        with segment.open() as source:
-            windows = walk(source, stop=size, limits=segment.limits)
-            while True:
-                try:
-                    window = next(windows, None)
-                except KafkalogError:
-                    return [one for one in cuts if one.position <= reached - _CHAIN_BYTES and one.position < last]
-                if window is None:
-                    return cuts
-                batches = window.batches
-                rows = set()
-                if start is not None and int(batches.last_offset[-1]) >= start:
-                    rows.add(int(np.searchsorted(batches.last_offset, start)))
-                    start = None
-                at_end = [] if end is None else np.flatnonzero(batches.base_offset >= end)[:1].tolist()
-                rows.update(at_end)
-                while (row := int(np.searchsorted(batches.position, target))) < len(batches):
-                    rows.add(row)
-                    target = int(batches.position[row]) + self.task_bytes
-                for row in sorted(rows):
-                    one = batches[row : row + 1]
-                    if one.position[0] and valid_crcs(Window(window.data, window.start, one))[0]:
-                        cuts.append(_Cut(int(one.position[0]), one.first_offset, int(one.base_offset[0]) < 0))
-                reached, last = batches.end_position, batches.last_position
-                # an offset is believed if that of the next batch is higher
-                is_at_end = bool(at_end) and at_end[0] + 1 < len(batches)
-                source.release(window.data, window.start)
-                del window, batches
-                if is_at_end:
-                    return cuts
 
     def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
         """Pack parts in order until they fill a task; adjacent parts of a partition become one."""

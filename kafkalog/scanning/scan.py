@@ -94,7 +94,9 @@ class Scan(ArrowStream):
         self._decoding: Decoding | None = None
         self._limit: int | None = None  # with conditions on decoded columns, the limit that counts after them
         derived = {} if query.extract is None else query.extract.dtypes
-        has_headers = not isinstance(columns, str) and any(str(name).startswith(HEADER_FIELD) for name in columns or ())
+        has_headers = False
+        if columns is not None and not isinstance(columns, str):
+            has_headers = any(str(name).startswith(HEADER_FIELD) for name in columns)
         if formats or after is not None or has_headers:
             after = resolved(after, query)
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)

@@ -11,6 +11,7 @@ import base64
 import functools
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -24,6 +25,7 @@ from kafkalog.storage.location import as_path, exists, stat_of
 from kafkalog.storage.source import read_file
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
+_RACY_NS: Final = 2 * 10**9
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _SPACE: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 _COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
@@ -82,15 +84,26 @@ def read_offset_checkpoint(path: Pathish) -> dict[kf.TopicPartition, int] | None
 
 
 def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
-    """Offset of a partition in an offset checkpoint; None if it has no entry or the file cannot be read.
+    """Offset of a partition in an offset checkpoint; None if it has no entry, or the file cannot be read."""
+    try:
+        return read_checkpointed_offset(path, key)
+    except KafkalogError:
+        return None
+
+
+def read_checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
+    """Like `checkpointed_offset`, but raises for a file that is malformed.
 
     Suitable for looking up many partitions one by one: the last few files are cached as long as they do not change.
     """
     try:
         status = stat_of(path)
-        return _remembered(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size).get(key)
-    except (OSError, KafkalogError):
+    except OSError:
         return None
+    # a file that was just written may be written again within the same tick of the file system's clock
+    if time.time_ns() - status.st_mtime_ns < _RACY_NS:
+        return (read_offset_checkpoint(path) or {}).get(key)
+    return _remembered(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size).get(key)
 
 
 def checkpointed_topics(path: Pathish) -> frozenset[str]:

@@ -17,7 +17,6 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.scanning import planning
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 
@@ -113,22 +112,6 @@ def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log):
         assert read(tasks).equals(whole)
         for path, data in zip(paths, honest, strict=True):
             path.write_bytes(data)
-
-
-def test_without_an_index_a_segment_is_cut_at_batch_headers(log, monkeypatch):
-    ranges = (0, 1), (399, 801), (401, 777), (778, 1200)
-    indexed = [plan(log, task_bytes=2**12, start_offset=start, end_offset=end).n_bytes for start, end in ranges]
-    for path in log.glob("*.index"):
-        path.unlink()
-    tasks = plan(log, task_bytes=2**12)
-    assert all(task.n_bytes <= 2**12 + 2**11 for task in tasks.tasks)
-    assert offsets(tasks) == list(range(1200))
-    for (start, end), n_bytes in zip(ranges, indexed, strict=True):
-        ranged = plan(log, task_bytes=2**12, start_offset=start, end_offset=end)
-        assert offsets(ranged) == list(range(start, end))
-        assert ranged.n_bytes <= n_bytes
-    monkeypatch.setattr(planning, "_MOST_WALKED_BYTES", tasks.n_bytes - 1)
-    assert len(plan(log, task_bytes=2**12).tasks) == 3
 
 
 def test_damage_is_met_by_the_task_that_reads_there(log):

@@ -67,9 +67,9 @@ def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int
 
 def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool) -> Finding | None:
     """The finding about offsets past the log end that other files have; None if they have none."""
-    behind = {what: offset for what, offset in known_ends.items() if offset > end}
-    if not behind:
+    if max(known_ends.values(), default=end) <= end:
         return None
+    behind = {what: offset for what, offset in known_ends.items() if offset > end}
     said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
     detail = f"the log ends at offset {end}, but other files have later offsets: {said}"
     stop = max(*behind.values(), end + 1)
@@ -115,15 +115,22 @@ def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[s
 
     `names` are those of the directory's files; `key` is None for a renamed directory, which no checkpoint names.
     """
-    snapshots = {snapshot_name(offset): offset for offset in snapshot_offsets(names)}
-    return checkpointed(partition, key, *END_CHECKPOINTS) | snapshots
+    found = checkpointed(partition, key, *END_CHECKPOINTS)
+    for name in names:
+        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and (offset := kf.parse_base_offset(name)) is not None:
+            found[snapshot_name(offset)] = offset
+    return found
 
 
 def checkpointed(partition: Path, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:
     """The offsets of a partition in checkpoints of its log dir, by their names."""
-    root = partition.absolute().parent
-    found = {} if key is None else {name: checkpointed_offset(root / name, key) for name in names}
-    return {name: offset for name, offset in found.items() if offset is not None}
+    root, found = partition.absolute().parent, dict[str, int]()
+    if key is None:
+        return found
+    for name in names:
+        if (offset := checkpointed_offset(root / name, key)) is not None:
+            found[name] = offset
+    return found
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
