@@ -222,7 +222,6 @@ def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> p
 
 
 def _repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:
-    """The same value `n` times."""
     if value is None:
         return pa.nulls(n, kind)
     if isinstance(value, int):

@@ -127,7 +127,6 @@ def integer_values(
 
 
 def nulls(n: int) -> BinaryColumn:
-    """A column of `n` nulls."""
     return BinaryColumn(zeros(n + 1), _EMPTY, np.zeros(n, np.bool_))
 
 
@@ -154,7 +153,6 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def has_bytes(kind: pa.DataType) -> bool:
-    """Whether a type has byte strings as values."""
     return is_bytes_like(kind) and not pa.types.is_null(kind)
 
 
@@ -254,10 +252,8 @@ def refuse_row(source: str, first_row: int, bad: npt.NDArray[np.bool_], what: st
 
 
 def refuse_column(reason: Reason, source: str, what: str) -> NoReturn:
-    """Raise UnwritableError for a column of the input."""
     raise UnwritableError(reason, f"column {source!r}: {what}")
 
 
 def one_line(error: BaseException) -> str:
-    """Arrow's error message on one line."""
     return " ".join(str(error).split())

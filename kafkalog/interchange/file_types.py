@@ -44,7 +44,6 @@ def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
 
 
 def check_format(format: str) -> None:
-    """Raise ValueError for an unknown format."""
     if format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {format!r}")
 

@@ -199,8 +199,6 @@ _READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]
 
 
 class _Counting(io.RawIOBase):
-    """A file that counts the bytes read from it."""
-
     def __init__(self, file: Any, owner: RecordFile) -> None:
         self._file, self._owner = file, owner
 

@@ -89,7 +89,6 @@ class OutputFormat:
         return f".{self.format}{packed}"
 
     def open(self, file: Any, schema: pa.Schema) -> RecordSink:
-        """Open a sink that writes records of a schema to a file."""
         compression = self.compression or _DEFAULT_COMPRESSION.get(self.format, "none")
         if self.format == "parquet":
             return ParquetSink(file, schema, compression, self.row_group_rows or ROW_GROUP_ROWS)
@@ -115,11 +114,9 @@ class RecordSink(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes written so far."""
         return self._tap.n_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write or buffer records."""
         self.n_records += batch.num_rows
         self._write(batch)
 
@@ -190,13 +187,11 @@ class ParquetSink(RecordSink):
             batch = batch.slice(part.num_rows)
 
     def flush(self) -> None:
-        """Write the buffered records as a row group."""
         if self._n_held:
             self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._n_held)
         self._held, self._n_held, self._n_joined, self.held_bytes = [], 0, 0, 0
 
     def close(self) -> None:
-        """Write the last row group and the footer."""
         self.flush()
         self._writer.close()
 
@@ -221,14 +216,11 @@ class ArrowSink(RecordSink):
             self._writer.write_batch(batch.slice(start, step))
 
     def close(self) -> None:
-        """Write the end-of-stream marker and, in the file format, the footer."""
         self._writer.close()
         self._buffer.flush()
 
 
 class TextSink(RecordSink):
-    """Writes lines of text in UTF-8."""
-
     def __init__(self, file: Any, lines: LineFormat, compression: str, header: str = "") -> None:
         super().__init__(file)
         self._file: Any = self._tap if compression == "none" else pa.CompressedOutputStream(self._tap, compression)
@@ -245,7 +237,6 @@ class TextSink(RecordSink):
             self._put(self._lines.lines(part))
 
     def close(self) -> None:
-        """End the compressed stream."""
         if self._is_packed:
             self._file.close()
 

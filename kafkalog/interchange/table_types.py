@@ -238,7 +238,6 @@ class Lost:
         self.found: list[LostValues] = []
 
     def report(self, path: Path, what: str, counts: Counts) -> None:
-        """Take note of values."""
         self.found.append(LostValues(path, what, int(counts.sum()), np.flatnonzero(counts)))
 
     def counts(self) -> Counter[tuple[Path, str]]:
@@ -440,7 +439,6 @@ def _without(array: pa.Array, lost: Mask, what: str, report: Report, path: Path)
 
 
 def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is_near: bool) -> pa.Array:
-    """Times in another unit."""
     kind, n = array.type, len(array)
     numbers = numbers_of(array).astype(np.int64)
     valid = validity(array)
@@ -523,7 +521,6 @@ class Digits:
 
 
 def json_integer(text: str) -> int | Digits:
-    """A whole number of JSON."""
     # a number of a million digits would take minutes
     return int(text) if len(text) < 39 else Digits(text)
 

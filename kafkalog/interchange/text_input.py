@@ -178,7 +178,6 @@ def _type_of(role: str) -> pa.DataType:
 
 
 def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Raise UnwritableError for a column of rows that is not there."""
     for name in wanted:
         if name not in names:
             detail = f"there is no column {name!r}: there are {', '.join(names)}"

@@ -57,7 +57,6 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def check_encoding(encoding: str) -> None:
-    """Raise ValueError for an unknown encoding."""
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
 
@@ -140,7 +139,6 @@ class CsvRows(LineFormat):
 
     @property
     def header(self) -> str:
-        """The first line: the names of the columns."""
         return ",".join(map(self._quote, self.columns)) + "\n"
 
     @property
@@ -327,7 +325,6 @@ def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -
 
 
 def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[str], str]) -> list[str]:
-    """The text of numbers, booleans and names."""
     if name == "timestamp":
         column = column.cast(pa.int64())
     values = column.to_pylist()

@@ -53,12 +53,10 @@ class SourceColumn:
         self.name, self.where = name, where
 
     def refused(self, row: int, what: str, *, reason: Reason = Reason.COLUMN_VALUE) -> UnwritableError:
-        """The exception for a value that cannot be converted."""
         return UnwritableError(reason, f"{self.where(row)}: {self.name} {what}")
 
 
 def shown(value: Any) -> str:
-    """A value for a message, shortened."""
     text = repr(value[:80] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

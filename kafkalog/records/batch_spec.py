@@ -131,7 +131,6 @@ def check_bounds(offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_o
 
 
 def base_sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:
-    """The base sequence of each batch."""
     # a producer uses one sequence number per offset, so a compacted batch still spans all of them
     first = _scalar(base_sequence)
     if first is None or first < 0:
@@ -163,5 +162,4 @@ def spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[A
 
 
 def unwritable(reason: Reason, detail: str, row: int) -> UnwritableError:
-    """The error for a record in a row."""
     return UnwritableError(reason, f"row {row}: {detail}", row=row)

@@ -139,7 +139,6 @@ class Arena:
         return self._view[self.used : stop]
 
     def append(self, data: Any) -> None:
-        """Copy bytes to the end."""
         n = len(data)
         self.reserve(n)[:] = data
         self.used += n
@@ -315,10 +314,6 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     checksum of a v0 frame also covers the magic number (KAFKA-3160), so it is not verified.
     """
     view = memoryview(data)
-    block_size = _PLAIN_FRAMES.get(bytes(view[:7]))
-    if block_size is not None:
-        _lz4_blocks(arena, view[7:], block_size, limit)
-        return
     if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
         raise _stream_error(kf.Codec.LZ4, "no LZ4 frame")
     flags, block_descriptor = view[4], view[5]
@@ -336,7 +331,7 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     _lz4_blocks(arena, view[body:], 1 << 2 * (block_descriptor >> 4) + 8, limit, flags)
 
 
-def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, flags: int = 0) -> None:
+def _lz4_blocks(arena: Arena, blocks: memoryview, block_size: int, limit: int, flags: int) -> None:
     """Decompress blocks up to the end mark; `flags` are those of the frame."""
     trailer = 4 if flags & _BLOCK_CHECKSUM else 0
     total = at = 0
@@ -436,10 +431,3 @@ def header_checksum(descriptor: bytes) -> int:
 
 
 _U32 = struct.Struct("<I")
-
-_PLAIN_FRAMES: Final = {
-    _LZ4_MAGIC + descriptor + bytes((header_checksum(descriptor),)): 1 << 2 * code + 8
-    for code in range(4, 8)
-    for descriptor in (bytes((0x60, code << 4)),)
-}
-"""Block size in bytes by frame header, for headers without options as Kafka's producer writes them from v1 on."""

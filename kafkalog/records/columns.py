@@ -152,7 +152,6 @@ class ViewColumn:
 
     @property
     def null_count(self) -> int:
-        """Number of null values."""
         return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
 
     def slice(self, start: int, stop: int) -> ViewColumn:
@@ -280,7 +279,6 @@ Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
 
 
 def is_masked(column: object) -> bool:
-    """Whether a column is a masked array."""
     # importing numpy.ma takes 10 ms: avoid it for other arrays
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 

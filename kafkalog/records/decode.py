@@ -135,7 +135,6 @@ class _Run(NamedTuple):
     """Their payloads in the window, still compressed."""
 
     def first(self) -> Payloads:
-        """The payloads of the first few batches."""
         payloads, batches = self.payloads, self.batches[:_FEW]
         start, stop = payloads.start[:_FEW], payloads.stop[:_FEW]
         most = np.clip(batches.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES)

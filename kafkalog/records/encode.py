@@ -326,7 +326,6 @@ _REFUSALS: Final = {
 
 
 def _refuse(status: int, row: int, offset: Int64s, first_row: int = 0) -> NoReturn:
-    """Raise the error for a kernel's status about the record in a row."""
     if status not in _REFUSALS:
         raise ValueError(f"row {first_row + row}: the offsets of a column fall, or lead outside of its data")
     reason, detail = _REFUSALS[status]

@@ -219,9 +219,7 @@ def _explain(
     if status == _NEED_MORE:
         # a wrong size field looks like a truncated batch: trust the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
-            needed <= limits.max_batch_bytes
-            and not _ends_inside(source, position, stop)
-            and not _holds_batch(source, position, stop, previous_offset, limits)
+            needed <= limits.max_batch_bytes and not _holds_batch(source, position, stop, previous_offset, limits)
         ):
             detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
             return TruncatedTailError(
@@ -308,23 +306,6 @@ def is_chain(source: ByteSource, position: int, n_bytes: int | None = None) -> b
     _, status, reached, needed, _ = HeaderParser().parse(data, position, -1)
     source.release(data, position)
     return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
-
-
-def _ends_inside(source: ByteSource, position: int, stop: int) -> bool:
-    """Whether the lengths of the key and the value of a v0 or v1 message show that it ends before `stop`."""
-    overhead = kf.LOG_OVERHEAD + kf.MESSAGE_V1_OVERHEAD
-    head = window_of(source, position, min(position + overhead, stop)).tobytes()
-    if len(head) < overhead or head[16] > 1:
-        return False
-    at = position + (18 if head[16] == 0 else 26)
-    for _ in range(2):
-        if at + 4 > stop:
-            return False
-        length = int.from_bytes(window_of(source, at, at + 4).tobytes(), "big", signed=True)
-        if length < -1:
-            return False
-        at += 4 + max(length, 0)
-    return at < stop
 
 
 def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int, limits: Limits) -> bool:

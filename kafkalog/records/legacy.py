@@ -5,7 +5,7 @@ Mirrors `LegacyRecord` and `AbstractLegacyRecordBatch.DeepRecordsIterator`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,21 +56,18 @@ def walk_legacy(
         counts=np.ones(n_done, np.int64),
         offset=batches.last_offset,
         timestamp=batches.max_timestamp,
-        key_start=outer.key_start[:n_done],
-        key_size=outer.key_size[:n_done],
-        value_start=outer.value_start[:n_done],
-        value_size=outer.value_size[:n_done],
+        **{name: column[:n_done] for name, column in outer._asdict().items()},
     )
     return spans, n_done, error
 
 
-class OuterSpans:
+class OuterSpans(NamedTuple):
     """Spans of the outer messages of a window. The value of a compressed message is its compressed content."""
 
-    __slots__ = ("key_size", "key_start", "value_size", "value_start")
-
-    def __init__(self, *columns: npt.NDArray[np.int32]) -> None:
-        self.key_size, self.key_start, self.value_size, self.value_start = columns
+    key_start: npt.NDArray[np.int32]
+    key_size: npt.NDArray[np.int32]
+    value_start: npt.NDArray[np.int32]
+    value_size: npt.NDArray[np.int32]
 
 
 def outer_spans(window: Window, batches: BatchTable, *, check_crcs: bool) -> tuple[int, int, OuterSpans]:
@@ -79,7 +76,7 @@ def outer_spans(window: Window, batches: BatchTable, *, check_crcs: bool) -> tup
     The spans use memory of the thread, which the next call overwrites.
     """
     n = len(batches)
-    outer = OuterSpans(*(scratch(name, n, np.int32) for name in OuterSpans.__slots__))
+    outer = OuterSpans(*(scratch(name, n, np.int32) for name in OuterSpans._fields))
     status, n_done = kernels.walk_messages(
         window.data,
         batches.position - window.start,
@@ -87,10 +84,7 @@ def outer_spans(window: Window, batches: BatchTable, *, check_crcs: bool) -> tup
         batches.magic,
         batches.crc,
         check_crcs,
-        outer.key_start,
-        outer.key_size,
-        outer.value_start,
-        outer.value_size,
+        *outer,
     )
     return status, n_done, outer
 

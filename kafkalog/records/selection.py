@@ -90,14 +90,12 @@ class Selection:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether a predicate or the derivation reads record headers."""
         return any(predicate.reads_headers for predicate in self.predicates) or (
             self.derivation is not None and self.derivation.reads_headers
         )
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether there is a bound on timestamps."""
         return self.start_timestamp is not None or self.end_timestamp is not None
 
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
@@ -203,20 +201,17 @@ class Selection:
 
     def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
         masks = []
-        n = len(spans)
-        if n and self.start_offset is not None:
-            mask = spans.offset >= self.start_offset
-            masks += [] if mask.all() else [mask]
-        if n and self.end_offset is not None:
-            mask = spans.offset < self.end_offset
-            masks += [] if mask.all() else [mask]
-        if n and self.has_timestamps:
-            if self.start_timestamp is not None:
-                masks.append(spans.timestamp >= self.start_timestamp)
-            if self.end_timestamp is not None:
-                masks.append(spans.timestamp < self.end_timestamp)
-            # the -1 of a v0 record, which has no timestamp, never matches
+        if self.start_offset is not None:
+            masks.append(spans.offset >= self.start_offset)
+        if self.end_offset is not None:
+            masks.append(spans.offset < self.end_offset)
+        if self.start_timestamp is not None:
+            masks.append(spans.timestamp >= self.start_timestamp)
+        if self.end_timestamp is not None:
+            masks.append(spans.timestamp < self.end_timestamp)
+        if self.has_timestamps:  # the -1 of a v0 record, which has no timestamp, never matches
             masks.append(~no_timestamp(spans))
+        masks = [mask for mask in masks if not mask.all()]
         return np.logical_and.reduce(masks) if masks else None
 
 

@@ -216,7 +216,6 @@ def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str 
 
 
 def too_many_records(batches: BatchTable, row: int, limits: Limits, path: str | None) -> LimitExceededError:
-    """Return the error about a batch with more records than the limit."""
     base_offset = int(batches.base_offset[row])
     return LimitExceededError(
         Reason.TOO_MANY_RECORDS,
@@ -283,7 +282,6 @@ def record_counts(batches: BatchTable, n_done: int) -> npt.NDArray[np.int64]:
 
 
 def batch_error(status: int, batches: BatchTable, row: int, path: str | None, *, detail: str = "") -> KafkalogError:
-    """Return the error for a kernel's status about a batch."""
     base_offset = int(batches.base_offset[row])
     return error_from_status(
         status,
@@ -311,7 +309,6 @@ def locate_error(error: KafkalogError, batches: BatchTable, row: int, path: str 
 
 
 def _first_bad_crc(window: Window, batches: BatchTable) -> int:
-    """Number of batches before the first one with a wrong checksum."""
     bad = np.flatnonzero(~valid_crcs(window, batches))
     return int(bad[0]) if bad.size else len(batches)
 
@@ -356,7 +353,6 @@ def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def concatenate_columns(
     parts: Sequence[Sequence[npt.NDArray[Any]]], names: Sequence[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Concatenate the columns of several walks."""
     return {name: np.concatenate(column) for name, column in zip(names, zip(*parts, strict=True), strict=True)}
 
 
@@ -364,7 +360,6 @@ def concatenate_columns(
 
 
 def thread_codecs() -> fill_kernels.Codecs:
-    """The thread's decompressors."""
     codecs: fill_kernels.Codecs | None = getattr(_threads, "codecs", None)
     if codecs is None:
         codecs = _threads.codecs = new_codecs(os.environ.get(_DECODERS_VARIABLE, ""))

@@ -62,8 +62,6 @@ class ColumnDecoder:
 
 
 class PlainColumn(ColumnDecoder):
-    """Text or numbers."""
-
     has_type = True
 
     def __init__(self, name: str) -> None:
@@ -302,7 +300,6 @@ def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, 
 
 
 def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:
-    """The decoder of a column."""
     if how.format in TYPES:
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):

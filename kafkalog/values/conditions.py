@@ -65,8 +65,6 @@ _OPERATIONS: Final = (*COMPARISONS, *_TEXT, "in", "not in", "is null", "is not n
 
 
 class Split(NamedTuple):
-    """Split filters."""
-
     before: Groups | None
     """Conditions on undecoded records. They accept every record that `after` accepts."""
     after: Groups | None
@@ -105,7 +103,6 @@ def groups_of(items: Sequence[Any], parse: Callable[[str], Groups]) -> Groups:
 
 
 def all_of(parts: Iterable[Groups]) -> Groups:
-    """Groups for the conjunction of several filters."""
     found: Groups = [[]]
     for part in parts:
         found = _checked_number([[*one, *other] for one in found for other in part])
@@ -113,7 +110,6 @@ def all_of(parts: Iterable[Groups]) -> Groups:
 
 
 def any_of(parts: Iterable[Groups]) -> Groups:
-    """Groups for the disjunction of several filters."""
     return _checked_number([group for part in parts for group in part])
 
 
@@ -169,7 +165,6 @@ def _checked(term: Term) -> Term:
 
 
 def columns_of(groups: Conditions | None) -> list[str]:
-    """The columns and fields that conditions read."""
     if isinstance(groups, AllOf):
         return list(dict.fromkeys(name for part in groups.parts for name in columns_of(part)))
     if isinstance(groups, ArrowCondition):

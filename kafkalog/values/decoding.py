@@ -121,7 +121,6 @@ class Decoding:
 
     @property
     def decoded(self) -> frozenset[str]:
-        """The decoded columns."""
         return frozenset(self._formats)
 
     def select(self, columns: Sequence[str]) -> Decoding:

@@ -17,8 +17,6 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Payloads:
-    """Byte strings in one buffer."""
-
     data: npt.NDArray[np.uint8]
     start: Rows
     stop: Rows
@@ -49,11 +47,9 @@ class Payloads:
         return self.start >= 0
 
     def take(self, rows: npt.NDArray[Any]) -> Payloads:
-        """Select some of the byte strings."""
         return Payloads(self.data, self.start[rows], self.stop[rows])
 
     def bytes(self, row: int) -> bytes | None:
-        """One byte string."""
         start = int(self.start[row])
         return None if start < 0 else self.data[start : int(self.stop[row])].tobytes()
 

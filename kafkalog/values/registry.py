@@ -64,11 +64,9 @@ class Registry:
         return one
 
     def by_guid(self, guid: str) -> Schema | None:
-        """See `by_id`."""
         return self._get(f"/schemas/guids/{guid}")
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """See `by_id`."""
         return self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}?deleted=true")
 
     def _get(self, path: str) -> Schema | None:

@@ -207,7 +207,6 @@ class DirectorySchemas:
 
     @property
     def has_ambiguous_ids(self) -> bool:
-        """Whether an id has several schemas."""
         return any(len({file for _, file in those}) > 1 for those in self._subjects.values())
 
     def candidates(self, schema_id: int) -> list[Schema]:
@@ -255,5 +254,4 @@ def imports_beside(schema: Any) -> Callable[[str], str | None]:
 
 
 def parse_schema(found: Mapping[str, Any]) -> Schema:
-    """Parse a schema from the registry's JSON."""
     return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), _references(found))

@@ -64,7 +64,6 @@ class CheckedReader(BatchReader):
         self._rows: HeaderRows | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """See `BatchReader.read`."""
         descriptor = readable_descriptor(source, position)
         if descriptor is None:
             return None

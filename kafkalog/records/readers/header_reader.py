@@ -44,7 +44,6 @@ class HeaderReader(BatchReader):
         self.first_window_bytes: int | None = _FIRST_WINDOW_BYTES
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """See `BatchReader.read`."""
         # in a preallocated file, only a checksum reveals a half-written batch
         if not self._is_used or source.is_preallocated:
             return None
@@ -78,7 +77,6 @@ class HeaderReader(BatchReader):
         return window
 
     def stop(self) -> None:
-        """See `BatchReader.stop`."""
         self._is_used, self.first_window_bytes = False, None
 
     def _before(self, window: Window, row: int) -> Window | None:
@@ -139,12 +137,10 @@ class RangeReader(BatchReader):
         return window
 
     def stop(self) -> None:
-        """See `BatchReader.stop`."""
         self._headers.stop()
         self._records.stop()
 
     def close(self) -> None:
-        """See `BatchReader.close`."""
         self._records.close()
 
 

@@ -88,11 +88,9 @@ class RecordReader(BatchReader):
         self._step, self._is_beginning = min(_FIRST_STEP, self._window_bytes), True
 
     def stop(self) -> None:
-        """See `BatchReader.stop`."""
         self._is_used = False
 
     def close(self) -> None:
-        """See `BatchReader.close`."""
         while self._ahead:
             with contextlib.suppress(Exception):  # its result is not needed any more
                 self._ahead.popleft().result()

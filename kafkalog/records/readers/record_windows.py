@@ -33,8 +33,6 @@ class BatchFields(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowOptions:
-    """How records are read and decoded."""
-
     names: Sequence[str]
     form: Form
     check_crcs: bool

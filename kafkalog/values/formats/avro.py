@@ -45,8 +45,6 @@ _DAYS: Final = {"time-millis": 1, "time-micros": 2}
 
 
 class _Program:
-    """Nodes and columns in the kernel's form."""
-
     def __init__(self) -> None:
         self._nodes: list[tuple[str, int, list[int], int, int]] = []
         self.columns = Columns()

@@ -29,7 +29,6 @@ TYPES: Final = {"utf8": pa.string(), "uuid": pa.string(), **{name: kind for name
 
 
 def decode_plain(name: str, payloads: Payloads) -> Decoded:
-    """Decode values in one of the formats of `TYPES`."""
     return decode_numbers(name, payloads) if name in _NUMBERS else decode_text(name, payloads)
 
 
@@ -51,7 +50,6 @@ def decode_numbers(name: str, payloads: Payloads) -> Decoded:
 
 
 def decode_text(name: str, payloads: Payloads) -> Decoded:
-    """Decode UTF-8, or UUIDs as text."""
     valid = payloads.valid
     array = _string_array(payloads)
     failures: dict[int, str] = {}

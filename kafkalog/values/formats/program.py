@@ -59,13 +59,11 @@ class Columns:
         return len(self._symbols) - len(symbols)
 
     def set_struct(self, column: int, names: Sequence[str], children: Sequence[int]) -> None:
-        """Make a column a struct."""
         one = self.all[column]
         one.children = [*children]
         one.type = pa.struct([(name, self.all[child].type) for name, child in zip(names, children, strict=True)])
 
     def set_map(self, column: int, entries: int, key: int, value: int) -> None:
-        """Make a column a map."""
         self.all[column].children, self.all[entries].children = [entries], [key, value]
         self.all[column].type = pa.map_(self.all[key].type, self.all[value].type)
 
@@ -93,7 +91,6 @@ class ProgramValues:
         self._counters: tuple[npt.NDArray[np.int64], ...] = ()
 
     def decode(self, payloads: Payloads) -> Decoded:
-        """Decode values to an array of `type`."""
         failures = np.zeros(len(payloads), np.int32)
         data = payloads.data if payloads.data.size else np.zeros(1, np.uint8)
         n_bytes = int((payloads.stop - payloads.start).sum())

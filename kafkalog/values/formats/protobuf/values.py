@@ -66,8 +66,6 @@ class _Node:
 
 
 class _Program:
-    """Nodes and columns in the kernel's form."""
-
     def __init__(self) -> None:
         self._nodes: list[_Node] = []
         self.columns = Columns()
@@ -250,7 +248,6 @@ class ProtobufValues(ProgramValues):
         return bool(self._n_cut[0])
 
     def decode(self, payloads: Payloads) -> Decoded:
-        """Decode values to an array of `type`."""
         decoded = super().decode(payloads)
         if self._has_maps:
             decoded.array = last_of_each_key(decoded.array)
