@@ -42,25 +42,6 @@ cdef inline int skip_headers(Cursor* cursor, int32_t count) noexcept nogil:
     return OK
 
 
-cdef int check_payloads(const uint8_t[::1] data, const int64_t[::1] payload_start, const int64_t[::1] payload_end,
-                        const int64_t[::1] base_offset, const int64_t[::1] base_timestamp,
-                        const int64_t[::1] max_timestamp, const int16_t[::1] attributes,
-                        const int32_t[::1] records_count, const uint32_t[::1] crc, bint check_crc) except -1:
-    cdef Py_ssize_t n = payload_start.shape[0]
-    cdef Py_ssize_t row
-    if (payload_end.shape[0] != n or base_offset.shape[0] != n or base_timestamp.shape[0] != n
-            or max_timestamp.shape[0] != n or attributes.shape[0] != n or records_count.shape[0] != n
-            or crc.shape[0] != n):
-        raise ValueError("batch columns differ in length")
-    if data.shape[0] > 0x7FFFFFFF:
-        raise ValueError("data is 2 GiB or more")
-    for row in range(n):
-        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
-                payload_end[row] > data.shape[0]:
-            raise ValueError("a payload lies outside data")
-    return 0
-
-
 def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
                  const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
@@ -100,8 +81,16 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
     cdef bint heads = headers_start is not None
     cdef int64_t batch_headers
     cdef int64_t headers = 0
-    check_payloads(data, payload_start, payload_end, base_offset, base_timestamp, max_timestamp, attributes,
-                   records_count, crc, check_crc)
+    if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
+            or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
+            or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
+        raise ValueError("batch columns differ in length")
+    if data.shape[0] > 0x7FFFFFFF:
+        raise ValueError("data is 2 GiB or more")
+    for row in range(n_batches):
+        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
+                payload_end[row] > data.shape[0]:
+            raise ValueError("a payload lies outside data")
     if (timestamp.shape[0] != capacity or key_start.shape[0] != capacity or key_size.shape[0] != capacity
             or value_start.shape[0] != capacity or value_size.shape[0] != capacity):
         raise ValueError("record columns differ in length")

@@ -43,6 +43,7 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
     start in the file, and `needed` its size in bytes, 0 if unknown. NEED_MORE means that the window ends inside a batch
     or at `position`.
     """
+    cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t end = window.shape[0]
     cdef Py_ssize_t at = start
     cdef Py_ssize_t n_rows = 0
@@ -50,37 +51,26 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
     cdef const uint8_t* data = b""
     cdef Rows rows
     cdef int status
-    check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
-                  base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
-                  control_type)
-    if start < 0 or start > end:
-        raise ValueError("start lies outside the window")
-    if window_start < 0 or window_start > INT64_MAX - end:
-        raise ValueError("the window lies outside any file")
-    if end:
-        data = &window[0]
-    if position.shape[0]:
-        rows = Rows(&position[0], &size_in_bytes[0], &base_offset[0], &last_offset[0], &leader_epoch[0], &magic[0],
-                    &crc[0], &attributes[0], &base_timestamp[0], &max_timestamp[0], &producer_id[0],
-                    &producer_epoch[0], &base_sequence[0], &records_count[0], &control_type[0])
-    with nogil:
-        status = walk_headers(
-            data, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, &rows)
-    return status, n_rows, window_start + at, needed
-
-
-cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] base_offset, int64_t[::1] last_offset,
-                       int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc, int16_t[::1] attributes,
-                       int64_t[::1] base_timestamp, int64_t[::1] max_timestamp, int64_t[::1] producer_id,
-                       int16_t[::1] producer_epoch, int32_t[::1] base_sequence, int32_t[::1] records_count,
-                       int16_t[::1] control_type) except -1:
     if (size_in_bytes.shape[0] != n or base_offset.shape[0] != n or last_offset.shape[0] != n
             or leader_epoch.shape[0] != n or magic.shape[0] != n or crc.shape[0] != n or attributes.shape[0] != n
             or base_timestamp.shape[0] != n or max_timestamp.shape[0] != n or producer_id.shape[0] != n
             or producer_epoch.shape[0] != n or base_sequence.shape[0] != n or records_count.shape[0] != n
             or control_type.shape[0] != n):
         raise ValueError("columns differ in length")
-    return 0
+    if start < 0 or start > end:
+        raise ValueError("start lies outside the window")
+    if window_start < 0 or window_start > INT64_MAX - end:
+        raise ValueError("the window lies outside any file")
+    if end:
+        data = &window[0]
+    if n:
+        rows = Rows(&position[0], &size_in_bytes[0], &base_offset[0], &last_offset[0], &leader_epoch[0], &magic[0],
+                    &crc[0], &attributes[0], &base_timestamp[0], &max_timestamp[0], &producer_id[0],
+                    &producer_epoch[0], &base_sequence[0], &records_count[0], &control_type[0])
+    with nogil:
+        status = walk_headers(
+            data, &at, end, window_start, &previous_offset, &n_rows, n, &needed, &rows)
+    return status, n_rows, window_start + at, needed
 
 
 cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,

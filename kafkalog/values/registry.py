@@ -117,7 +117,7 @@ def schema_source(schemas: Any) -> SchemaSource | None:
             by_key[key] = Schema(
                 kind, schema_text(text), tuple(SchemaReference(*name) for name in (rest[0] if rest else ()))
             )
-        return KnownSchemas(by_key, {})
+        return KnownSchemas(by_key)
     if all(hasattr(schemas, name) for name in ("by_id", "by_guid", "find")):
         source: SchemaSource = schemas
         return source

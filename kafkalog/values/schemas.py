@@ -158,10 +158,10 @@ class _InContext:
 
 
 class KnownSchemas:
-    """Schemas in memory, by id or GUID, and by subject and version."""
+    """Schemas in memory, by id or GUID; subjects have no versions."""
 
-    def __init__(self, by_key: Mapping[SchemaKey, Schema], by_version: Mapping[tuple[str, int], Schema]) -> None:
-        self._by_key, self._by_version = by_key, by_version
+    def __init__(self, by_key: Mapping[SchemaKey, Schema]) -> None:
+        self._by_key = by_key
 
     def by_id(self, schema_id: int) -> Schema | None:
         return self._by_key.get(schema_id)
@@ -170,7 +170,7 @@ class KnownSchemas:
         return self._by_key.get(guid)
 
     def find(self, subject: str, version: int) -> Schema | None:
-        return self._by_version.get((subject, version))
+        return None
 
 
 class DirectorySchemas:
