@@ -8,7 +8,7 @@ part that recovery would truncate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,8 +40,6 @@ class RecoveredSegment:
     markers."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Each leader epoch larger than all before it, and the base offset of its first batch."""
-    last_epoch: int = kf.NO_EPOCH
-    """Value of the last v2 batch."""
     map_end_offset: int = 0
     """The offset after the last v2 batch; the base offset if there is none."""
     next_offset: int = 0
@@ -272,38 +270,10 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
         return
     found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
     found.epochs += new_epochs(batches, found.epochs[-1][0] if found.epochs else kf.NO_EPOCH)
-    found.last_epoch = int(batches.partition_leader_epoch[np.flatnonzero(is_v2)[-1]])
     if with_producers:
         rows = rows_to_replay(batches)
         if rows.size:
             found.replay.append(with_markers(window, batches[rows], limits=found.segment.limits))
-
-
-def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
-    """The message that a batch has a larger leader epoch than the last batch of all segments; else None.
-
-    No checksum covers epochs, and recovery puts each that is larger than all before it into the checkpoint.
-    """
-    highest, start, last = kf.NO_EPOCH, 0, kf.NO_EPOCH
-    for one in recovered:
-        if one.epochs and one.epochs[-1][0] > highest:
-            highest, start = one.epochs[-1]
-        last = one.last_epoch if one.last_epoch >= 0 else last
-    if highest <= last or last < 0:
-        return None
-    return f"leader epoch {highest} of the batch at offset {start} enters the checkpoint, but the last batch has {last}"
-
-
-def fatal_epoch(found: RecoveredSegment, latest: int) -> str | None:
-    """The reason why a leader epoch stops a broker that recovers a segment; None if it does not.
-
-    `latest` is the last epoch that it knows by then. Source: LeaderEpochFileCache.assign, Kafka 4.3.
-    """
-    for epoch, start in found.epochs:
-        if epoch > latest and start < 0:
-            return f"leader epoch {epoch} begins at offset {start}"
-        latest = max(epoch, latest)
-    return None
 
 
 def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:

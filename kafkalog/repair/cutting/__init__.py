@@ -4,7 +4,6 @@
     `trim`        removes everything before an offset or a time, as DeleteRecords does
     `retention`   chooses the segments that retention deletes
     `partitions`  opens the partitions, and places the changed files and checkpoints
-    `prefix`      the first bytes of a segment, as a segment
 
 The rest is `repair.recovering` and `repair.placement`.
 """

@@ -14,17 +14,18 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.cutting.partitions import CutPartitions
-from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.storage.location import refuse_url
+from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 
@@ -192,3 +193,27 @@ class _Truncation(Target):
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
         self._one.put(path, data)
+
+
+class SegmentPrefix(Segment):
+    """A segment without the bytes from `end` on, the position of a batch."""
+
+    def __init__(self, segment: Segment, end: int) -> None:
+        self._end = end
+        super().__init__(segment.path, limits=segment.limits, is_last=True, topic_partition=segment.topic_partition)
+
+    def open(self) -> ByteSource:
+        """The bytes before the end."""
+        source = super().open()
+        source.size = min(source.size, self._end)
+        return source
+
+
+def position_of(segment: Segment, offset: int) -> int:
+    """Position of the first batch that reaches an offset; the size of the segment if none does.
+
+    A batch that begins before the offset and reaches it counts, too: batches are removed whole. Raises KafkalogError if
+    the segment is damaged before it. Source: LogSegment.truncateTo, LogSegment.translateOffset, Kafka 4.3.
+    """
+    found = int(segment.find_offsets([offset])["position"][0])
+    return segment.size_in_bytes if found < 0 else found

@@ -23,7 +23,7 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.repair.recovering.replay_check import ReplayCheck, epochs_after, fatal_epoch_problem, wrong_epoch_notes
+from kafkalog.repair.recovering.replay_check import ReplayCheck, epochs_after, fatal_epoch_problem
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.transactions import is_in_order
@@ -172,9 +172,7 @@ class PartitionRecovery:
                 return Finding(Reason.INDEX_TRANSACTION, detail, path=path)
         if self.main is not None and self.main.found:
             problem = self._problem_behind(self.main.found[-1].segment)
-        return (
-            problem or fatal_epoch_problem(self.plan, self._in_order()) or self._problem_inside() or self.check.problem
-        )
+        return problem or fatal_epoch_problem(self._in_order()) or self._problem_inside() or self.check.problem
 
     def _problem_inside(self) -> Finding | None:
         """Why a segment that was read cannot be recovered."""
@@ -393,7 +391,6 @@ class PartitionRecovery:
         Source: LogLoader.load, LeaderEpochFileCache, Kafka 4.3.
         """
         recovered, path = self._in_order(), self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
-        self.findings += wrong_epoch_notes(path, recovered)
         # one that would begin at the end has no record: recovery drops it
         end = log_end_offset if self.epochs_below is None else min(log_end_offset, self.epochs_below)
         epochs = epochs_after(self.plan, recovered, end)

@@ -74,7 +74,7 @@ def preflight(
     index_interval_bytes : int, optional
         See `reindex`; it decides whether an index outgrows `segment.index.bytes`.
     config : path-like, optional
-        The broker's `server.properties`: for the settings of indexes, for retention, and for its log dirs.
+        The broker's `server.properties`: for the settings of indexes, for retention, and for its id.
     now : int (ms) or aware datetime, optional
         The time from which retention counts. Default: now.
     threads : int, optional
@@ -131,11 +131,11 @@ def preflight(
     node_id = node_id_of({name: str(value) for name, value in (settings or {}).items()}) or None
     result.problems = root_problems(roots, node_id=node_id, directories=directories, limits=limits)
     cluster = _cluster(roots, settings, result.problems, limits)
-    options = _Options(index_interval_bytes, parse_milliseconds("now", "now" if now is None else now), limits)
+    now_ms = parse_milliseconds("now", "now" if now is None else now)
     for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
             result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
-    starts = {root: _LogDirStart(root, clean, cluster, options, result) for root in roots}
+    starts = {root: _LogDirStart(root, clean, cluster, index_interval_bytes, now_ms, limits, result) for root in roots}
     result.is_clean = all(start.is_clean for start in starts.values())
     found: list[tuple[_LogDirStart, Path, bool]] = []
     for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
@@ -191,13 +191,6 @@ def _name(directory: Path) -> str:
     return directory.absolute().name
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    index_interval_bytes: int | None
-    now_ms: int
-    limits: Limits
-
-
 @dataclass(slots=True)
 class _LogDirStart:
     """A log dir of the broker."""
@@ -205,7 +198,9 @@ class _LogDirStart:
     root: Path
     clean: bool | None
     cluster: Cluster
-    options: _Options
+    index_interval_bytes: int | None
+    now_ms: int
+    limits: Limits
     result: Preflight
     is_clean: bool = field(init=False)
     is_live: bool = field(init=False)
@@ -222,13 +217,10 @@ class _LogDirStart:
         if self.is_live:
             detail = "a broker runs on this log dir: this shows its next start if it is killed now"
             self.result.findings.add(Finding(Reason.FILE_CHANGED, detail, path=str(self.root), damage=False))
-        if not self.cluster.has_log_dir(self.root):
-            detail = "not in log.dirs of the configuration: the broker does not load this log dir"
-            self.result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(self.root), damage=False))
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""
-        return LoadPlan(directory, self.offsets, is_clean=self.is_clean, limits=self.options.limits)
+        return LoadPlan(directory, self.offsets, is_clean=self.is_clean, limits=self.limits)
 
     def loads(self, directory: Path, *, is_named: bool) -> list[_Load]:
         """The load of a partition; none if it cannot be read, or was just removed."""
@@ -265,7 +257,7 @@ class _Load:
 
     def run(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan | None, Findings]:
         """The plan and its findings; no plan for a partition that was removed meanwhile."""
-        limits, is_live = self.start.options.limits, self.start.is_live
+        limits, is_live = self.start.limits, self.start.is_live
         for attempt in range(_ATTEMPTS):
             row, found = self._attempt(advance, n_readers)
             if row.verdict in ("starts", "recovers") and not found.n_damage:
@@ -288,13 +280,13 @@ class _Load:
         return row, found
 
     def _attempt(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan, Findings]:
-        options, plan = self.start.options, self.plan
-        report = RecoveryReport(findings=Findings(options.limits.max_findings))
+        start, plan = self.start, self.plan
+        report = RecoveryReport(findings=Findings(start.limits.max_findings))
 
         def make(plan: LoadPlan) -> PartitionOutput:
             return PartitionOutput()
 
-        settings = options.index_interval_bytes, options.now_ms, options.limits
+        settings = start.index_interval_bytes, start.now_ms, start.limits
         run = RecoveryRun(report, make, *settings, cluster=self.cluster, is_replayed=False)
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
@@ -335,7 +327,7 @@ class _Load:
             config = self.cluster.likely_config(self.plan.partition)
         if config is None or self.plan.partition.kind == "delete":
             return
-        sizes, now_ms = [one.n_bytes for one in plans], self.start.options.now_ms
+        sizes, now_ms = [one.n_bytes for one in plans], self.start.now_ms
         state = LogDirState.of(self.plan.partition, self.plan.files.names)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
         for number, setting in enumerate(expiring(sizes, [told for told, _ in newest], config, now_ms)):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
-from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, wrong_epoch
+from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.survey.startup_files import known_epochs
@@ -65,19 +65,16 @@ def epochs_after(plan: LoadPlan, recovered: Sequence[RecoveredSegment], end: int
     return epochs
 
 
-def fatal_epoch_problem(plan: LoadPlan, recovered: Sequence[RecoveredSegment]) -> Finding | None:
-    """The first leader epoch of which a broker that recovers the segments fails; None if there is none."""
-    latest = known_epochs(plan.path).latest
+def fatal_epoch_problem(recovered: Iterable[RecoveredSegment]) -> Finding | None:
+    """A leader epoch at which a broker that recovers the segments fails; None if there is none.
+
+    Source: LeaderEpochFileCache.assign, Kafka 4.3.
+    """
     for one in recovered:
-        fatal = fatal_epoch(one, latest)
-        if fatal is not None:
-            detail = f"{fatal}: a broker that recovers the segment fails at it"
-            return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
-        latest = max(latest, *(epoch for epoch, _ in one.epochs), -1)
+        for epoch, start in one.epochs:
+            if start < 0:
+                detail = (
+                    f"leader epoch {epoch} begins at offset {start}: a broker that recovers the segment fails at it"
+                )
+                return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
     return None
-
-
-def wrong_epoch_notes(path: Path, recovered: Iterable[RecoveredSegment]) -> list[Finding]:
-    """A note about an epoch that gets into the file at `path` although it is probably wrong; none if there is none."""
-    wrong = wrong_epoch(sorted(recovered, key=lambda one: one.segment.base_offset))
-    return [] if wrong is None else [Finding(Reason.EPOCH_ORDER, wrong, path=str(path), damage=False)]

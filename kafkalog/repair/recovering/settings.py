@@ -73,14 +73,6 @@ class Cluster:
         config = self.config(partition)
         return max_index_bytes(partition, self.metadata) if config is None else config.segment_index_bytes
 
-    def has_log_dir(self, path: str | os.PathLike[str]) -> bool:
-        """Whether the broker has this log dir, as far as known."""
-        if self.properties is None:
-            return True
-        text = str(self.properties.get("log.dirs") or self.properties.get("log.dir") or "/tmp/kafka-logs")
-        wanted = os.path.realpath(path)
-        return any(os.path.realpath(name.strip()) == wanted for name in text.split(",") if name.strip())
-
 
 def compacted_by(topic: str, cleaned: Collection[str]) -> str:
     """The evidence that a topic was compacted, if its `cleanup.policy` is not known;

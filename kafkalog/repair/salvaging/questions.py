@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,6 @@ from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
 from kafkalog.log.searching.resync import Found, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
-
-_SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
-_FEW: Final = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,7 +57,6 @@ def choose(
     right = keep & (runs.leader_epoch >= kf.NO_EPOCH)
     right[right] = _rising_epochs(runs[right], runs.leader_epoch)
     right[right] = _checkpointed(runs[right], epochs)
-    right[right] = ~_lone_epochs(runs[right])
     epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
     if keep.all():
         return Choice(runs, Found.empty(), epochs_now)
@@ -108,39 +103,11 @@ def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
     # the file may be older than the last batches, and begin past the first
     is_inside = (row >= 0) & (row < len(epochs) - 1)
     is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
-    is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
     n_wrong = int(runs.n_batches[is_wrong].sum())
     # what few contradict is damage; a file that most contradict is old, or of another log
     if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
         keep &= ~is_wrong
     return keep
-
-
-def _is_suspicious(epoch: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
-    """Whether two epochs differ by one bit, and by more than elections would explain."""
-    is_odd: Mask = _is_one_bit(epoch, other) & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
-    return is_odd
-
-
-def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
-    """Whether two numbers differ by one bit at most."""
-    difference = one ^ other
-    is_one: Mask = (difference & (difference - 1)) == 0
-    return is_one
-
-
-def _lone_epochs(runs: Found) -> Mask:
-    """The first or the last batch, if one flipped bit explains that its epoch is far from the others.
-
-    Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
-    """
-    odd = np.zeros(len(runs), np.bool_)
-    if len(runs) >= 2 and int(runs.n_batches.sum()) >= _FEW:
-        epoch = runs.leader_epoch.astype(np.int64)
-        for edge, neighbour in ((0, 1), (-1, -2)):
-            is_known = runs.n_batches[edge] == 1 and epoch[edge] >= 0 and epoch[neighbour] >= 0
-            odd[edge] = is_known and _is_suspicious(epoch[[edge]], epoch[neighbour])[0]
-    return odd
 
 
 def _has_odd_end(source: ByteSource, runs: Found, base_offset: int, witnesses: Callable[[], Witnesses]) -> bool:

@@ -224,25 +224,3 @@ def test_producers_that_were_just_replayed_have_not_expired(tmp_path):
         len(read_snapshot(path).entries) for path in sorted((tmp_path / "out" / "p-idem-now-0").glob("*.snapshot"))
     ]
     assert found[-2:] == [n_producers, n_producers]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "said"),
-    [
-        ([3, 3, 9, 3], "leader epoch 9 of the batch at offset 2 enters the checkpoint, but the last batch has 3"),
-        ([3, 9, 9, 9], None),
-    ],
-)
-def test_a_leader_epoch_above_later_ones_is_noted_and_foretold(tmp_path, epochs, said):
-    partition = tmp_path / "logs" / "t-0"
-    partition.mkdir(parents=True)
-    record = builder.record_v2(0, 0, b"k", b"v")
-    batches = [builder.batch_v2([record], base_offset=at, leader_epoch=one) for at, one in enumerate(epochs)]
-    for base in (0, 2):
-        (partition / f"{base:020d}.log").write_bytes(b"".join(batches[base : base + 2]))
-    report = kafkalog.recover(tmp_path / "logs", output=tmp_path / "out")
-    notes = [one.detail for one in report.findings.rows if one.reason is kafkalog.Reason.EPOCH_ORDER]
-    planned = kafkalog.preflight(tmp_path / "logs").findings.rows
-    assert notes == [one.detail for one in planned if one.reason is kafkalog.Reason.EPOCH_ORDER]
-    assert len(notes) == (said is not None)
-    assert all(said in one for one in notes if said is not None)
