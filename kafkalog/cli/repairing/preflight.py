@@ -118,8 +118,6 @@ def _sum_up(result: Preflight, console: Console) -> None:
     how = "clean" if result.is_clean else "unclean"
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
-    if result.seconds is not None:
-        console.note(
-            f"recovery would read {result.n_bytes_read:,} bytes in about {result.seconds:,.1f} s of CPU time with one"
-            f" thread, longer on a slow disk, and need up to {result.n_bytes_needed:,} bytes for indexes"
-        )
+    if result.n_bytes_read:
+        needed = f"up to {result.n_bytes_needed:,} bytes for indexes"
+        console.note(f"recovery would read {result.n_bytes_read:,} bytes, and need {needed}")

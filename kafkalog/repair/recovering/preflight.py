@@ -160,7 +160,6 @@ def preflight(
             loads += start.loads(directory, is_named=is_named)
     on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
     lock = threading.Lock()
-    began = time.process_time()
 
     def advance(n_bytes: int) -> None:
         with lock:
@@ -174,9 +173,6 @@ def preflight(
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)
-    seconds = time.process_time() - began
-    if seconds > 0 and result.n_bytes_read:
-        result.bytes_per_second = result.n_bytes_read / seconds
     return result
 
 

@@ -78,8 +78,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
 class Preflight(PartitionsReport, JsonFields):
     """The result of `preflight`."""
 
-    _json_properties = ("verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed", "seconds")
-    _json_without = ("bytes_per_second",)
+    _json_properties = ("verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed")
 
     is_clean: bool = False
     """Whether the broker takes all log dirs for cleanly shut down."""
@@ -88,9 +87,6 @@ class Preflight(PartitionsReport, JsonFields):
     """Files with which the broker does not start, except for the contents of partitions."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage that was found on the way, checkpoints that cannot be read."""
-    bytes_per_second: float | None = None
-    """How fast recovery was read here, by CPU time; None if nothing was read. Waits for the disk are not in it: they
-    depend on which files are in memory."""
 
     @property
     def ok(self) -> bool:
@@ -117,14 +113,6 @@ class Preflight(PartitionsReport, JsonFields):
             last = partition.segments[-1:]
             n_files += sum(segment.action in ("recovered", "cut") or segment in last for segment in partition.segments)
         return n_files * 2 * _INDEX_BYTES
-
-    @property
-    def seconds(self) -> float | None:
-        """How long recovery takes with one thread (`num.recovery.threads.per.data.dir`), at the rate measured here.
-
-        That is its CPU time. If the disk is slower, the time to read the bytes from there counts instead.
-        """
-        return None if self.bytes_per_second is None else self.n_bytes_read / self.bytes_per_second
 
     @property
     def verdict(self) -> Verdict:
