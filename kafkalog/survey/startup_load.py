@@ -7,10 +7,9 @@ of transaction indexes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +24,26 @@ from kafkalog.survey.startup_end import end_before_start
 from kafkalog.survey.startup_files import FileNames, file_names
 
 
-@dataclass(slots=True)
-class RootOffsets:
+class RootOffsets(NamedTuple):
     """The checkpoints of a log dir that decide how its partitions are loaded."""
 
-    recovery_points: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
-    log_starts: Mapping[kf.TopicPartition, int] = field(default_factory=dict)
+    recovery_points: Mapping[kf.TopicPartition, int]
+    log_starts: Mapping[kf.TopicPartition, int]
     """Empty where a file is missing or cannot be read, as for a broker."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding]
     """Checkpoints that cannot be read: a broker warns and goes on without them."""
 
     @classmethod
     def read(cls, root: Path) -> RootOffsets:
         """Read the checkpoints of a log dir. Source: LogManager.loadLogs, Kafka 4.3."""
-        offsets = cls()
-        offsets.recovery_points = offsets._offsets(root / kf.RECOVERY_POINT_CHECKPOINT)
-        offsets.log_starts = offsets._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
-        return offsets
-
-    def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
-        try:
-            return read_offset_checkpoint(path) or {}
-        except (SidecarError, ReadError) as error:
-            self.findings.append(error.to_finding())
-            return {}
+        found: list[dict[kf.TopicPartition, int]] = [{}, {}]
+        findings = []
+        for number, name in enumerate((kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT)):
+            try:
+                found[number] = read_offset_checkpoint(root / name) or {}
+            except (SidecarError, ReadError) as error:
+                findings.append(error.to_finding())
+        return cls(found[0], found[1], findings)
 
 
 class LoadPlan:

@@ -9,6 +9,7 @@ import heapq
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -73,7 +74,8 @@ def choose(
         read_cluster_metadata(log_dir), None, None if options.config is None else read_properties_file(options.config)
     )
     found: dict[LoadPlan, int] = dict.fromkeys(plans, 0)
-    candidates, kept = [], set()
+    candidates: list[tuple[LoadPlan, list[int]]] = []
+    kept = set()
     for plan in plans:
         config = _config(plan.partition, cluster, options)
         if "delete" not in config.cleanup_policy:
@@ -86,7 +88,7 @@ def choose(
             sizes = [one.size_in_bytes for one in segments]
             found[plan] = min(len(expiring(sizes, newest, config, now_ms)), most)
         else:
-            candidates.append(_Candidate(plan, newest, min(most, len(segments) - 1)))
+            candidates.append((plan, newest[: min(most, len(segments) - 1)]))
     if options.free is not None:
         _make_room(candidates, options.free, found, note)
     if kept:
@@ -119,29 +121,22 @@ def _n_replicated(partition: Partition, high_watermark: int | None) -> int:
     return next((number for number, end in enumerate(ends) if end > high_watermark), len(ends))
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A partition that may lose segments."""
-
-    plan: LoadPlan
-    newest: list[int]
-    most: int
-
-
 def _make_room(
-    candidates: list[_Candidate], wanted: int, found: dict[LoadPlan, int], note: Callable[[Finding], object]
+    candidates: list[tuple[LoadPlan, list[int]]],
+    wanted: int,
+    found: dict[LoadPlan, int],
+    note: Callable[[Finding], object],
 ) -> None:
-    """Take the segment with the oldest records, again and again, until there is enough room."""
-    heap = [(one.newest[0], number, 0) for number, one in enumerate(candidates) if one.most]
-    heapq.heapify(heap)
+    """Take the first segments with the oldest records, by their newest timestamps, until there is enough room."""
+    # a segment goes after those before it, whatever its records
+    ages = ([(age, n, at) for at, age in enumerate(accumulate(one[1], max))] for n, one in enumerate(candidates))
     n_freed = 0
-    while heap and n_freed < wanted:
-        _, number, at = heapq.heappop(heap)
-        one = candidates[number]
-        n_freed += _n_bytes(one.plan, at)
-        found[one.plan] = at + 1
-        if at + 1 < one.most:
-            heapq.heappush(heap, (one.newest[at + 1], number, at + 1))
+    for _, number, at in heapq.merge(*ages):
+        if n_freed >= wanted:
+            break
+        plan = candidates[number][0]
+        n_freed += _n_bytes(plan, at)
+        found[plan] = at + 1
     if n_freed < wanted:
         detail = f"only {n_freed:,} of {wanted:,} bytes can be freed: the last segment of each partition stays"
         note(Finding(Reason.LEFT_OUT, detail, damage=False))

@@ -173,10 +173,8 @@ def merge(
                 start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
                 if start > merged.report.start_offset and lone is None:
                     starts[name] = start
-        if staged is not None and lone is not None:
-            staged.lift(str(lone))
         if staged is not None:
-            write_report(staged, REPORT_NAME, report, starts)
+            write_report(staged, REPORT_NAME, report, starts, lone)
     return report
 
 

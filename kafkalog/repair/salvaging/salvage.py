@@ -140,9 +140,7 @@ def salvage(
                 if row.start_offset < start <= row.end_offset and lone is None:
                     starts[name] = start
         if staged is not None:
-            if lone is not None:
-                staged.lift(str(lone))
-            write_report(staged, REPORT_NAME, report, starts)
+            write_report(staged, REPORT_NAME, report, starts, lone)
             if isinstance(opened, LogDir) and len(opened.paths) == 1:
                 with contextlib.suppress(KafkalogError):
                     properties = read_file(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
@@ -158,8 +156,16 @@ def _fail(report: SalvageReport, row: SalvagedPartition, place: SalvageOutput, e
     place.remove()
 
 
-def write_report(staged: StagedDirectory, name: str, report: CopyReport, starts: dict[kf.TopicPartition, int]) -> None:
-    """Write the report, and the checkpoint of log start offsets, if there are any."""
+def write_report(
+    staged: StagedDirectory,
+    name: str,
+    report: CopyReport,
+    starts: dict[kf.TopicPartition, int],
+    lone: kf.TopicPartition | None,
+) -> None:
+    """Write the report, and the checkpoint of log start offsets; a `lone` partition is the output itself."""
+    if lone is not None:
+        staged.lift(str(lone))
     with staged.create(name) as file:
         file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
     if starts:

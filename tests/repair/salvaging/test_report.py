@@ -8,7 +8,6 @@ import pytest
 from salvages import batch, dense, hashes, log_of, named
 
 import kafkalog
-from kafkalog.errors import Reason
 
 
 def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path):
@@ -54,20 +53,6 @@ def test_holes_beyond_the_most_are_counted(tmp_path):
     assert partition.total("n_batches_kept") == 1250
     assert partition.total("n_bytes_lost") == sum(len(batches[number]) for number in range(1, 2500, 2))
     assert os.path.getsize(tmp_path / "out" / "t-0.quarantine") == partition.total("n_bytes_lost")
-
-
-def test_offsets_that_no_segment_has_are_lost(tmp_path):
-    partition = tmp_path / "logs" / "orders-0"
-    (tmp_path / "logs").mkdir()
-    with kafkalog.PartitionWriter(partition, config=kafkalog.LogConfig(segment_bytes=2**12), batch_size=1024) as writer:
-        writer.append({"value": [b"x" * 100] * 200})
-    bases = sorted(int(path.stem) for path in partition.glob("*.log"))
-    for path in partition.glob(f"{bases[1]:020d}.*"):
-        path.unlink()
-    report = kafkalog.salvage(tmp_path / "logs", output=tmp_path / "saved")
-    gap = [(one.reason, one.base_offset, one.last_offset, one.damage) for one in report.findings.rows]
-    assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, True)]
-    assert not report.ok
 
 
 def test_a_dry_run_names_what_it_would_write(tmp_path):
