@@ -40,14 +40,7 @@ def escape(value: object, most: int = _MOST_CHARACTERS) -> str:
 def table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], *, n_rows: int | None = None) -> str:
     """Return a table with a title; at most `MOST_ROWS` rows, and how many more there are.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Headers of the columns.
-    rows : iterable of sequence
-        Values. Numbers stand right; None is an empty cell.
-    n_rows : int, optional
-        Number of rows, if `rows` are only the first ones; default: the length of `rows`.
+    Numbers stand right; None is an empty cell. `n_rows` is the number of rows, if `rows` are only the first ones.
     """
     listed = list(rows)
     shown = listed[:MOST_ROWS]

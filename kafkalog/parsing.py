@@ -37,8 +37,6 @@ _SHOWN: Final = 8
 def field_path(column: str) -> list[str]:
     """A column, and the fields in it that its name leads to; a field in quotes may have dots.
 
-    Examples
-    --------
     >>> field_path('value.user.id'), field_path('value."user.id"')
     (['value', 'user', 'id'], ['value', 'user.id'])
     """
@@ -53,8 +51,6 @@ def field_column(column: str, path: Iterable[str]) -> str:
 def hint(word: str, words: Iterable[object]) -> str:
     """The end of a message about an unknown word: the most similar valid one, or else all valid ones.
 
-    Examples
-    --------
     >>> hint("vaule", ["key", "value"]), hint("zzz", ["key", "value"]), hint("zzz", [])
     ("did you mean 'value'?", 'there are key, value', 'there are none')
     """
@@ -66,8 +62,6 @@ def hint(word: str, words: Iterable[object]) -> str:
 def some(words: Sequence[object]) -> str:
     """The first few words, as text; ``none`` if there are none.
 
-    Examples
-    --------
     >>> some([1, 2]), some(range(10))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, ...')
     """
@@ -79,26 +73,11 @@ def parse_time(
 ) -> int | datetime:
     """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
 
-    Parameters
-    ----------
-    name : str
-        Of the option, for messages.
-    value : int, str or aware datetime
-        Milliseconds; ISO 8601 with a zone; ``now``; or a time before now, such as ``-1h``, ``-30m`` or ``-7d``.
-    now_ms : int, optional
-        What ``now`` is; default: the system clock.
-    end_ms : callable, optional
-        Returns the latest timestamp of a log; then ``end`` and times before it, such as ``end-1h``, are accepted too.
+    `value` is milliseconds, an aware datetime, ISO 8601 with a zone, ``now``, or a time before now, such as ``-1h``,
+    ``-30m`` or ``-7d``. `now_ms` is what ``now`` is. With `end_ms`, which returns the latest timestamp of a log,
+    ``end`` and times before it, such as ``end-1h``, are accepted too. Raises ValueError for text that is no time, and
+    for a time without a zone; TypeError for something else.
 
-    Raises
-    ------
-    ValueError
-        Text that is no time, or a time without a zone.
-    TypeError
-        Something else.
-
-    Examples
-    --------
     >>> parse_time("now", "-1h", now_ms=3_600_000), parse_time("now", "5"), parse_time("now", "2026-11-21T08:00Z").year
     (0, 5, 2026)
     """
@@ -168,15 +147,9 @@ def _with_zone(moment: datetime, message: str) -> datetime:
 class TopicPatterns:
     """Which topics are wanted: names, globs (``orders.*``, ``*-v?``), and either of them after ``!`` for exclusion.
 
-    Parameters
-    ----------
-    topics : str or iterable of str, optional
-        None for all. With exclusions alone, all others are wanted.
-    internal : bool
-        Whether internal topics are wanted without being named. A pattern names them if it begins with ``_``.
+    None stands for all. With exclusions alone, all others are wanted. Without `internal`, internal topics are wanted
+    only by patterns that begin with ``_``.
 
-    Examples
-    --------
     >>> patterns = TopicPatterns(["orders*", "!*-changelog"])
     >>> [topic for topic in ("orders", "orders-changelog", "payments") if patterns.wants(topic)]
     ['orders']
@@ -229,15 +202,7 @@ def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:
 
 
 def integer(name: str, value: object, at_least: int | None = None, at_most: int | None = None) -> int:
-    """A Python or NumPy integer as an int.
-
-    Raises
-    ------
-    TypeError
-        The value is not an integer; a bool is not one.
-    ValueError
-        It is out of range.
-    """
+    """A Python or NumPy integer as an int; TypeError for anything else, a bool too, and ValueError out of range."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

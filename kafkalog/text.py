@@ -12,8 +12,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def near(word: str, words: Iterable[str]) -> str | None:
     """The most similar of some words; None if none is similar enough.
 
-    Examples
-    --------
     >>> near("Ofset", ["key", "offset"]), near("zzz", ["key", "offset"])
     ('offset', None)
     """
@@ -28,8 +26,6 @@ def near(word: str, words: Iterable[str]) -> str | None:
 def counted(n: int, name: str, plural: str | None = None) -> str:
     """Format a number of things.
 
-    Examples
-    --------
     >>> counted(1, "finding"), counted(2000, "batch"), counted(0, "directory", "directories")
     ('1 finding', '2,000 batches', '0 directories')
     """

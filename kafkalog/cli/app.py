@@ -68,11 +68,7 @@ examples:
 def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments to parse. A command that they do not name gets only its summary, and is not imported. Default: add
-        all commands in full.
+    A command that `argv` does not name gets only its summary, and is not imported; None adds all commands in full.
     """
     parser = Parser(
         prog="kafkalog",
@@ -116,18 +112,7 @@ def _add(commands: Any, name: str, module: Any) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name; default: the process's.
-
-    Returns
-    -------
-    int
-        The exit code: see `kafkalog.cli.exits.Exit`.
-    """
+    """Run a command line (default: that of the process), and return the exit code: see `kafkalog.cli.exits.Exit`."""
     if sys.stdout is None:  # the parent process closed it: make a write fail with OSError, as on any other stdout
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:  # what is printed to it would go to stdout

@@ -42,12 +42,8 @@ _WORDS: Final = {
 class Console:
     """The output of a command, and the exit code so far.
 
-    Parameters
-    ----------
-    quiet : bool
-        Print no progress bar and no notes. Damage and errors are printed even so.
-    verbose : bool
-        Also print what is normal, such as a torn tail, and every finding.
+    With `quiet`, no progress bar and no notes are printed, only damage and errors. With `verbose`, also what is normal,
+    such as a torn tail, and every finding.
     """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -60,13 +56,7 @@ class Console:
         self._report: Report | None = None
 
     def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
-        """Write all findings to a file when the run ends; None for no file.
-
-        Raises
-        ------
-        UnsafePathError
-            The file would be inside a log dir or a source.
-        """
+        """Write all findings to a file when the run ends; UnsafePathError inside a log dir or a source."""
         if path is not None:
             self._report = Report(path, command, list(sources))
 
@@ -87,12 +77,7 @@ class Console:
     def write(self, text: str) -> None:
         """Write data to stdout.
 
-        Raises
-        ------
-        BrokenPipeError
-            The reader has closed the pipe.
-        OutputError
-            The write failed, for example because the disk is full.
+        Raises BrokenPipeError if the reader has closed the pipe, and OutputError if the write fails, as on a full disk.
         """
         with self._output():
             if self.progress.is_shown and sys.stdout.isatty():
@@ -254,17 +239,7 @@ class Console:
 
 
 class Progress:
-    """A progress bar on stderr with rate and time left; appears after one second of work.
-
-    Parameters
-    ----------
-    total : int
-        The number of bytes, or of other units.
-    what : str
-        A word before the bar.
-    unit : str
-        The unit, if not bytes.
-    """
+    """A progress bar on stderr with rate and time left; appears after one second of work."""
 
     def __init__(self, total: int = 0, what: str = "", *, unit: str = "B", enabled: bool) -> None:
         self._total, self._what, self._unit, self._enabled = total, what, unit, enabled
@@ -395,18 +370,7 @@ def discard(stream: TextIO) -> None:
 
 
 class Report:
-    """Collects findings, and writes them to a file when the run ends.
-
-    Parameters
-    ----------
-    sources : sequence of str
-        The paths that are read.
-
-    Raises
-    ------
-    UnsafePathError
-        The file would be inside a log dir or a source.
-    """
+    """Collects findings, and writes them to a file when the run ends."""
 
     def __init__(self, path: str, command: str, sources: Sequence[str]) -> None:
         from kafkalog.storage.output_paths import check_outside
@@ -428,13 +392,7 @@ class Report:
             self.add(error.to_finding())
 
     def write(self, exit_code: int) -> None:
-        """Write the file; replaces an existing one.
-
-        Raises
-        ------
-        OSError
-            The file cannot be written.
-        """
+        """Write the file; replaces an existing one."""
         content = {
             "version": 1,
             "command": self._command,

@@ -207,13 +207,7 @@ _KINDS: Final = {"share": "number", "decimal": "number", "list": "[text]", "bool
 
 
 def json_schema(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of a command's output, or of the file of ``--report``.
-
-    Raises
-    ------
-    KeyError
-        It prints no JSON.
-    """
+    """Return the JSON Schema of a command's output, or of the file of ``--report``."""
     names = OUTPUTS[command].split(" | ")
     objects = {**_objects(DEFINITIONS), **_of_tables(command)}
     used: dict[str, Any] = {}

@@ -182,13 +182,7 @@ _DIRECTORIES: Final = frozenset({"DIR", "LOG_DIR", "REPLICA", "SOURCE", "TARGET"
 
 
 class Completion(argparse.Action):
-    """Prints the script for a shell, and ends.
-
-    Parameters
-    ----------
-    build_parser : callable
-        Returns the parser of all commands.
-    """
+    """Prints the script for a shell, and ends; `build_parser` returns the parser of all commands."""
 
     def __init__(self, *args: Any, build_parser: Callable[[], argparse.ArgumentParser], **options: Any) -> None:
         super().__init__(*args, **{**options, "default": argparse.SUPPRESS, "choices": SHELLS})

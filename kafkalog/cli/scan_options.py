@@ -177,15 +177,7 @@ def hint_at_skip(what: str = "continue at the next intact batch") -> Iterator[No
 
 
 class ScanReporter:
-    """Reports the findings of a scan as they come, and its progress.
-
-    Parameters
-    ----------
-    scan : Scan
-        Or an object with the same `findings`, `losses`, `n_damage`, `partitions` and `progress`.
-    what : str, optional
-        A word for the progress bar; without it there is no bar.
-    """
+    """Reports the findings of a scan as they come; with `what`, a word for it, also its progress."""
 
     def __init__(self, scan: Scan | Any, console: Console, what: str | None = None) -> None:
         self._scan, self._console = scan, console

@@ -24,22 +24,12 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
 def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
-    r"""Return bytes as a quoted string from which they can be restored.
+    r"""Return bytes as a quoted string from which they can be restored; None is ``null``.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Show at most this many bytes, then the size.
+    Valid UTF-8 is shown as text, with backslash, quote and unprintable characters escaped (``\\``, ``\"``, ``\n``,
+    ``\r``, ``\t``, else ``\xNN`` for each byte). In other bytes everything except printable ASCII is shown as ``\xNN``.
+    Of more than `limit` bytes the first ones are shown, and the size.
 
-    Returns
-    -------
-    str
-        ``null`` for None; else a string in double quotes. Valid UTF-8 is shown as text, with backslash, quote and
-        unprintable characters escaped (``\\``, ``\"``, ``\n``, ``\r``, ``\t``, else ``\xNN`` for each byte). In other
-        bytes everything except printable ASCII is shown as ``\xNN``.
-
-    Examples
-    --------
     >>> print(quote_bytes("caf\u00e9\n".encode()), quote_bytes(b"\xff\x00a"), quote_bytes(b""), quote_bytes(None))
     "café\n" "\xff\x00a" "" null
     >>> quote_bytes(b"abcdef", limit=3)
@@ -80,8 +70,6 @@ def escape_line(text: str) -> str:
 def escape_controls(text: bytes) -> bytes:
     r"""Return UTF-8 text of many lines with its control characters escaped, except for tabs and line ends.
 
-    Examples
-    --------
     >>> escape_controls("caf\u00e9\n\x1b[31m\x9b".encode()).decode()
     'café\n\\x1b[31m\\xc2\\x9b'
     """
@@ -117,8 +105,6 @@ def damaged_line(names: Sequence[str]) -> list[str]:
 def human_bytes(n: int) -> str:
     """Format a size in binary units.
 
-    Examples
-    --------
     >>> human_bytes(512), human_bytes(1536), human_bytes(2**30)
     ('512 B', '1.5 KiB', '1.0 GiB')
     """
@@ -133,8 +119,6 @@ def human_bytes(n: int) -> str:
 def parse_bytes(text: str) -> int:
     """Parse a number of bytes or things, with an optional K, M or G (powers of 1024).
 
-    Examples
-    --------
     >>> parse_bytes("64M"), parse_bytes("1_000")
     (67108864, 1000)
     """
@@ -145,15 +129,7 @@ def parse_bytes(text: str) -> int:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
-    """Format rows as lines with aligned columns.
-
-    Parameters
-    ----------
-    rows : sequence of rows
-        Includes the header.
-    right : sequence of bool
-        Whether a column is right-aligned.
-    """
+    """Format rows, the header first, as lines with aligned columns; `right` says which are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

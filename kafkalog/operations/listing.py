@@ -156,13 +156,7 @@ class PartitionSummary(Summary):
 
 
 class Clusters:
-    """The metadata logs in some log dirs, each read once.
-
-    Parameters
-    ----------
-    roots : iterable of Path
-        Log dirs. One without a metadata log belongs to the cluster of the first that has one.
-    """
+    """The metadata logs in some log dirs, each read once. A log dir without one belongs to the first cluster."""
 
     def __init__(self, roots: Iterable[Path], limits: Limits) -> None:
         self.findings: list[Finding] = []
@@ -213,14 +207,7 @@ def summarise(
 ) -> PartitionSummary:
     """Sum up a partition by walking its batch headers.
 
-    Parameters
-    ----------
-    progress : callable
-        Called with the number of bytes of the partition that are walked.
-    clusters : Clusters, optional
-        From which the topic's settings are.
-    visit : callable
-        Called with each segment and each window of its batches, for further counts in the same walk.
+    `visit` is called with each segment and each window of its batches, for further counts in the same walk.
     """
     key = partition.topic_partition
     topic, number = (None, None) if key is None else key

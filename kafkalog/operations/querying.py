@@ -70,18 +70,9 @@ class _Stored:
 
 
 class Querying:
-    """Topics of a log as tables of DuckDB.
+    """Topics of a log as tables of DuckDB; takes the options of `kafkalog.scan`, for all topics.
 
-    Parameters
-    ----------
-    path : path-like, sequence of path-like, or LogDir
-    **options
-        Of `kafkalog.scan`, for all topics. Without `decode`, values and keys are decoded as what they seem to be.
-
-    Raises
-    ------
-    ImportError
-        DuckDB is not installed.
+    Without `decode`, values and keys are decoded as what they seem to be. Raises ImportError without DuckDB.
     """
 
     def __init__(self, path: Paths | LogDir, **options: Unpack[ScanOptions]) -> None:
@@ -101,15 +92,7 @@ class Querying:
         self._notes: list[Finding] = []
 
     def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
-        """The result of a query as record batches; one without rows if there are none.
-
-        Raises
-        ------
-        QueryError
-            It is not SQL, or it names a table or column that does not exist.
-        KafkalogError
-            The log cannot be read.
-        """
+        """The result of a query as record batches, the first one empty; QueryError for a wrong query."""
         import duckdb
 
         try:

@@ -62,12 +62,8 @@ class JsonFormat(RecordFormat):
 class TextFormat(RecordFormat):
     """A line for people: ``topic-partition@offset  time  name=value ...``.
 
-    Parameters
-    ----------
-    include_control : bool
-        Whether batches may have control records, which are then shown with their type.
-    cut_at : int, optional
-        Show at most this many bytes of a key or a value.
+    With `include_control`, batches may have control records, which are shown with their type. At most `cut_at` bytes of
+    a key or a value are shown.
     """
 
     def __init__(
@@ -151,13 +147,9 @@ class TextFormat(RecordFormat):
 def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = None) -> str:
     r"""Return the content of a control record as text.
 
-    Notes
-    -----
-    Key: version int16, type int16. Value of ABORT and COMMIT: version int16, coordinator epoch int32.
-    Source: ControlRecordType.parse, EndTransactionMarker.deserialize, Kafka 4.3.
+    Key: version int16, type int16. Value of ABORT and COMMIT: version int16, coordinator epoch int32. Source:
+    ControlRecordType.parse, EndTransactionMarker.deserialize, Kafka 4.3.
 
-    Examples
-    --------
     >>> control_text(b"\0\0\0\1", b"\0\0\0\0\0\7")
     'control=COMMIT coordinator_epoch=7'
     """

@@ -66,20 +66,8 @@ _Event = _Task | Finding | _End | KafkalogError
 class Conversion:
     """Converts one partition.
 
-    Parameters
-    ----------
-    keeps_segments : bool
-        Whether segments of the output begin where those of the source do.
-    on_corruption : {"raise", "stop", "skip"}
-    report : callable
-        Called with each finding.
-    progress : callable
-        ``progress(n_bytes)`` is called with the number of bytes read since the last call.
-
-    Attributes
-    ----------
-    start_offset, end_offset : int
-        Start offset of the output, and its log end offset so far.
+    With `keeps_segments`, segments of the output begin where those of the source do. `start_offset` and `end_offset`
+    are the start offset of the output, and its log end offset so far.
     """
 
     def __init__(

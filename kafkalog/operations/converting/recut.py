@@ -57,20 +57,10 @@ def cut(
     batch_size: int | None,
     start_offset: int | None,
 ) -> Cut:
-    """Cut records into batches.
+    """Cut records (at least one; offsets strictly increase) into batches.
 
-    Parameters
-    ----------
-    records : RecordColumns
-        At least one record; offsets strictly increase.
-    row : int64[n]
-        Row of the source batch that each record comes from.
-    batches : BatchTable
-        The source batches, in the order of the log.
-    batch_size : int or None
-        Bytes before compression.
-    start_offset : int or None
-        Log start offset: no batch begins below it.
+    `row` (int64[n]) is the row of the source batch that each record comes from. `batch_size` is in bytes before
+    compression. No batch begins below `start_offset`, the log start offset.
     """
     n = records.n_records
     offset, timestamp = records.offset, records.timestamp

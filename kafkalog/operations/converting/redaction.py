@@ -38,13 +38,7 @@ class Redaction:
 
     @classmethod
     def parse(cls, redact: Mapping[str, str | None], secret: bytes | str | None = None) -> Redaction:
-        """Check and convert an option: a mapping of target to action, None for ``null``.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The option is invalid.
-        """
+        """Check and convert an option: a mapping of target to action, None for ``null``."""
         if not isinstance(redact, Mapping):
             raise TypeError(f"redact must be a mapping such as {{'value': 'null'}}, not {type(redact).__name__}")
         actions = []

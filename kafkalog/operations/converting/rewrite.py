@@ -113,23 +113,10 @@ def rewrite(
     needed_batches: NeededBatches | None,
     path: str,
 ) -> Rewritten:
-    """Convert batches.
+    """Convert batches, which must be in the order of the log.
 
-    Parameters
-    ----------
-    window : Window
-        Has the bytes of the batches.
-    batches : BatchTable
-        The batches to convert, in the order of the log.
-    epochs : int32[n]
-        The leader epoch of each batch; it is used for legacy messages, which have none.
-    rules : BoundRules
-        The rules for the segment.
-    needed_batches : NeededBatches or None
-        The batches that producers and transactions need; None if there are no producers, or no batch is dropped or
-        joined.
-    path : str
-        Path of the `.log`, for messages.
+    `epochs` (int32[n]) has the leader epoch of each batch; it is used for legacy messages, which have none.
+    `needed_batches` is None if there are no producers, or no batch is dropped or joined. `path` is for messages.
     """
     n_valid, error = _check(window, batches, path)
     job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, needed_batches, path)

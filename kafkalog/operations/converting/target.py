@@ -36,15 +36,7 @@ _NEVER_MS: Final = 2**63 - 1
 
 
 class ConvertedPartitions:
-    """Opens the writers of a conversion.
-
-    Parameters
-    ----------
-    config : LogConfig or None
-        Decides where segments begin; None to begin them where the source's begin.
-    report : callable
-        Called with each finding.
-    """
+    """Opens the writers of a conversion. `config` decides where segments begin; None: where the source's begin."""
 
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
         self._config = None if config is None else checked_config(config)
@@ -60,13 +52,7 @@ class ConvertedPartitions:
         leader_epochs: Epochs | None = None,
         topic_id: str | None = None,
     ) -> PartitionSink:
-        """Open the writer of a new partition; `leader_epochs` and `topic_id` are those of the source unless given.
-
-        Raises
-        ------
-        OutputExistsError
-            The directory exists.
-        """
+        """Open the writer of a new partition; `leader_epochs` and `topic_id` are those of the source unless given."""
         if os.path.lexists(directory):
             raise OutputExistsError.at(directory)
         name = kf.parse_partition_directory(directory.name)

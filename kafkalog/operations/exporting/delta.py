@@ -42,19 +42,9 @@ _FORGETS: Final = "delta.setTransactionRetentionDuration"
 
 
 class ResumedDelta(ResumedTable):
-    """A run that adds rows to a Delta table.
+    """A run that adds rows to a Delta table: a directory or a URL, which is made if it does not exist.
 
-    Parameters
-    ----------
-    target : str
-        The directory or the URL of the table. It is made if it does not exist.
-
-    Raises
-    ------
-    ImportError
-        `deltalake` is not installed.
-    OutputExistsError
-        There is something that kafkalog did not export: another table with rows, or files.
+    Raises OutputExistsError for another table with rows, or for files.
     """
 
     def __init__(self, target: str) -> None:

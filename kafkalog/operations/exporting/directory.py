@@ -30,21 +30,10 @@ _MAX_MANIFEST_BYTES: Final = 2**28
 
 
 class ResumedDirectory(Resumption):
-    """A run that adds to a directory of files; it holds the lock of the directory until `close`.
+    """A run that adds to a directory of files, or makes it; it holds the lock of the directory until `close`.
 
-    Parameters
-    ----------
-    target : path-like
-        The directory. It is made if it does not exist.
-
-    Raises
-    ------
-    OutputExistsError
-        The directory has files, and no manifest.
-    UnsafePathError
-        Another process is exporting into it.
-    SidecarError
-        The manifest cannot be read.
+    Raises OutputExistsError for files without a manifest, UnsafePathError if another process is exporting into it, and
+    SidecarError for a manifest that cannot be read.
     """
 
     def __init__(self, target: StrPath) -> None:

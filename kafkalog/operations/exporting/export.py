@@ -75,14 +75,9 @@ class ExportOptions(OutputOptions, ScanOptions, total=False):
 
 
 class Exporter:
-    """An export that has not run yet; takes the parameters of `kafkalog.export`.
+    """An export of `scan` that has not run yet; takes the parameters of `kafkalog.export`.
 
     The constructor raises for an invalid option, before anything is read. `run` does the work.
-
-    Attributes
-    ----------
-    scan : Scan
-        The scan that is exported.
     """
 
     def __init__(
@@ -175,15 +170,7 @@ class Exporter:
         return Scan(path, **options)
 
     def run(self) -> ExportResult:
-        """Read and write everything.
-
-        Raises
-        ------
-        KafkalogError
-            See `kafkalog.export`.
-        NotTextError
-            A key or a value is not UTF-8, and the format and encoding hold nothing else.
-        """
+        """Read and write everything; NotTextError for a key or value that the format and encoding cannot hold."""
         try:
             return self._run()
         except OutputExistsError as error:
@@ -354,14 +341,9 @@ _OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that a directory holds nothing but an export's files before it is replaced.
+    """Raise OutputExistsError unless a directory holds nothing but an export's files.
 
     The whole directory is replaced, so a mistyped path must not cost somebody a home directory.
-
-    Raises
-    ------
-    OutputExistsError
-        Something in the directory was not made by an export.
     """
     for root, directories, names in os.walk(path):
         for name in (*directories, *names):

@@ -38,22 +38,10 @@ _CHUNK_BYTES: Final = 2**27
 
 
 class ResumedIceberg(ResumedTable):
-    """A run that adds rows to an Iceberg table.
+    """A run that adds rows to an Iceberg table: a `Table`, or ``CATALOG.NAMESPACE.TABLE``, which it may make.
 
-    Parameters
-    ----------
-    target : str or pyiceberg.table.Table
-        A table, or ``CATALOG.NAMESPACE.TABLE`` with a catalog of pyiceberg's configuration. It is made if it does not
-        exist.
-
-    Raises
-    ------
-    ImportError
-        `pyiceberg` is not installed.
-    OutputExistsError
-        The table has rows, and kafkalog did not export them.
-    FileChangedError
-        The table was rolled back, and the snapshots that say what it has are gone.
+    Raises OutputExistsError for a table with rows that kafkalog did not export, and FileChangedError for one that was
+    rolled back.
     """
 
     def __init__(self, target: Any) -> None:

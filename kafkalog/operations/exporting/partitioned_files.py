@@ -28,25 +28,10 @@ NO_DAY: Final = np.iinfo(np.int64).min
 
 
 class PartitionedFiles:
-    """The files of a partitioned directory.
+    """The files of a partitioned directory, with names that begin with `name`.
 
-    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Schema of the files.
-    max_directories : int
-        The most directories to make.
-    name : str
-        What the names of files begin with.
-
-    Attributes
-    ----------
-    n_records, n_bytes, n_files : int
-        Totals of the files that are closed.
-    lost : Counter of (tuple of str, str)
-        See `kafkalog.interchange.table_types.Conversion`.
+    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group. The totals count the
+    files that are closed; for `lost` see `kafkalog.interchange.table_types.Conversion`.
     """
 
     def __init__(

@@ -23,20 +23,8 @@ from kafkalog.storage.uploads import RemoteDirectory
 class RemoteExport(Resumption):
     """A run that writes files into a directory of a store, and then its manifest.
 
-    Parameters
-    ----------
-    target : Location
-    is_resumed : bool
-        Whether to add to what earlier runs wrote.
-    overwrite : bool
-        Whether to replace what an earlier run wrote. Without both, the directory must not exist.
-
-    Raises
-    ------
-    OutputExistsError
-        The directory has files, and no manifest that can be continued or replaced.
-    SidecarError
-        The manifest cannot be read.
+    `is_resumed` adds to what earlier runs wrote, `overwrite` replaces it. Without both, the directory must not exist.
+    Raises OutputExistsError for files without a manifest, and SidecarError for one that cannot be read.
     """
 
     def __init__(self, target: Location, *, is_resumed: bool, overwrite: bool = False) -> None:

@@ -47,19 +47,10 @@ class Exported(NamedTuple):
 
 
 class Resumption(ABC):
-    """One run that continues an export.
+    """One run that continues an export to `where`.
 
-    Parameters
-    ----------
-    where : str
-        What is exported to, for messages.
-    old : dict, optional
-        The manifest of the last run: `n_runs`, `settings`, and of each partition `next_offset` and `topic_id`.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Offsets that the log deleted before they were exported.
+    `old` is the manifest of the last run: `n_runs`, `settings`, and of each partition `next_offset` and `topic_id`.
+    `findings` has offsets that the log deleted before they were exported.
     """
 
     def __init__(self, where: str, old: dict[str, Any] | None) -> None:
@@ -90,30 +81,11 @@ class Resumption(ABC):
     def begin(
         self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any], *, accept_recreated: bool = False
     ) -> dict[str, Any]:
-        """Compare the options with those of the earlier runs, and return the ranges of offsets to scan.
+        """Compare the options with those of the earlier runs; return the options of a scan of what is new.
 
-        Parameters
-        ----------
-        scan : Scan
-            A scan of everything.
-        options : mapping
-            The options of the scan, as the caller passed them.
-        output : mapping
-            What decides how the output looks.
-        accept_recreated : bool
-            Whether to export a topic from its start if it was created again.
-
-        Returns
-        -------
-        dict
-            The options `start_offset` and `end_offset` of a scan.
-
-        Raises
-        ------
-        ValueError
-            Earlier runs had other options.
-        FileChangedError
-            A log ends before what was exported of it, or its topic is another one.
+        `scan` is one of everything, `options` are as the caller passed them, and `output` decides how the output looks.
+        Raises ValueError if earlier runs had other options. Raises FileChangedError if a log ends before what was
+        exported of it, or if its topic is another one.
         """
         # options that change the rows have to stay; a later run may have more threads
         kept = {name: repr(value) for name, value in options.items() if name not in _NOT_RESULT and value is not None}
@@ -184,23 +156,10 @@ class ResumedTable(Resumption):
 
     @abstractmethod
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
-        """Add records to the table, and with them what was exported; all of it or nothing.
+        """Add the records of the new ranges to the table, and with them what was exported; all of it or nothing.
 
-        Parameters
-        ----------
-        batches : iterable of pyarrow.RecordBatch
-            The records of the ranges that `begin` returned.
-        schema : pyarrow.Schema
-            Their columns that are wanted.
-        keys : tuple of str
-            What a table that does not exist yet is partitioned by.
-
-        Raises
-        ------
-        WriteError
-            The table could not be written, or something else wrote to it meanwhile.
-        KafkalogError
-            The log is damaged.
+        `schema` has the wanted columns. A new table is partitioned by `keys`. Raises WriteError if the table could not
+        be written, or if something else wrote to it meanwhile.
         """
 
 
@@ -236,13 +195,7 @@ def writing_table(where: str, conflict: type[Exception]) -> Iterator[None]:
 
 
 def manifest_of(text: str | bytes, path: Any) -> dict[str, Any]:
-    """The JSON object that an export left with its output.
-
-    Raises
-    ------
-    SidecarError
-        It is something else.
-    """
+    """The JSON object that an export left with its output; SidecarError for something else."""
     try:
         found: dict[str, Any] = json.loads(text)
         is_ours = isinstance(found, dict) and (
@@ -259,29 +212,10 @@ _DATE: Final = pa.field("date", pa.date32())
 
 
 class TableRows:
-    """Makes the rows of a table from records.
+    """Makes the rows of a Delta or Iceberg table from records with the columns of `schema`.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The wanted columns of the scan.
-    target : {"delta", "iceberg"}
-    known : pyarrow.Schema, optional
-        The columns of a table that exists: they stay, and new ones follow.
-    with_date : bool
-        Whether the table has a column for the date.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        The columns of the table.
-    n_records : int
-        The rows made so far.
-
-    Raises
-    ------
-    ValueError, UnwritableError
-        The table cannot have two of the columns.
+    `known` has the columns of a table that exists: they stay, and new ones follow. Raises ValueError or UnwritableError
+    if the table cannot have two of the columns.
     """
 
     def __init__(

@@ -199,24 +199,8 @@ class BrokerLogDir:
     """Checks partitions against a stopped broker's log dir before they are installed.
 
     `check` writes nothing, so that many partitions can be checked before the first one is installed. Existing
-    partitions stay locked against other writers until the ``with`` block ends.
-
-    Parameters
-    ----------
-    root : Path
-        The log dir.
-    topic_id, replace, metadata_log_dir, limits
-        See `install`.
-
-    Attributes
-    ----------
-    cluster : ClusterMetadata or None
-        The cluster's metadata; None without a metadata log.
-
-    Raises
-    ------
-    NotKafkaError
-        The log dir has no `meta.properties`.
+    partitions stay locked against other writers until the ``with`` block ends. `cluster` is None without a metadata
+    log. Raises NotKafkaError for a log dir without `meta.properties`.
     """
 
     def __init__(
@@ -246,13 +230,7 @@ class BrokerLogDir:
         self._locks.close()
 
     def check(self, key: kf.TopicPartition) -> tuple[str | None, bool]:
-        """Check that a partition can be installed, and lock it.
-
-        Returns
-        -------
-        (str or None, bool)
-            The topic id that the broker expects, and whether the partition's directory exists.
-        """
+        """Lock a partition; return the topic id that the broker expects, and whether its directory exists."""
         known_id = self._expected_id(key)
         self._locks.enter_context(hold_partitions([self._root / str(key)]))
         # locked before it is looked at, so that nobody adds records in between

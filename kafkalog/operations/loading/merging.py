@@ -31,12 +31,7 @@ _KNOWN: tuple[str, ...] = ("topic", "partition")
 def merged_by_offset(sources: Sequence[Source], paths: Sequence[str], *, is_kept: bool) -> list[Source]:
     """The sources; those in directories that other keys than topic and partition divide are one, in order of offsets.
 
-    Parameters
-    ----------
-    paths : sequence of str
-        Of the files.
-    is_kept : bool
-        Whether offsets count.
+    Without `is_kept` offsets do not count, and the sources stay.
     """
     groups: dict[str, dict[str, list[Source]]] = {}
     for source, path in zip(sources, paths, strict=True):

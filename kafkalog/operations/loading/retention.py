@@ -21,19 +21,9 @@ def retention_note(
 ) -> str | None:
     """Describe the partitions of which a broker would soon delete all records; None if there are none.
 
-    Parameters
-    ----------
-    newest : mapping of TopicPartition to int
-        The largest timestamp of each partition, ms. Without one (-1) a broker uses the time at which the file was
-        written, so such a partition is not reported.
-    config : LogConfig, optional
-        Default: Kafka's defaults, which keep records for a week.
-    cluster : ClusterMetadata, optional
-        Its topic settings take precedence over `config`.
-
-    Notes
-    -----
-    A segment is deleted when ``now - its largest timestamp > retention.ms``; so is the last one. Source:
+    `newest` has the largest timestamp of each partition, ms. Without one (-1) a broker uses the time at which the file
+    was written, so such a partition is not reported. Settings of `cluster` take precedence over `config`. A segment is
+    deleted when ``now - its largest timestamp > retention.ms``; so is the last one. Source:
     UnifiedLog.deleteRetentionMsBreachedSegments, LogSegment.largestTimestamp, Kafka 4.3.
     """
     overdue = []

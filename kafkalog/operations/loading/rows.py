@@ -24,16 +24,9 @@ _RECORD: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
 class Rows:
     """How rows become records.
 
-    Parameters
-    ----------
-    encoder : ValueEncoder, optional
-        Default: the column `value` has bytes.
-    key_encoder : ValueEncoder, optional
-        Default: keys are bytes, and those that are neither bytes nor text become JSON text.
-    columns : mapping of str to str
-        Names of columns by role, as in `kafkalog.load`.
-    header_columns : sequence of str
-        Columns that become headers of their names, and are not in the value.
+    Without `encoder`, the column `value` has bytes. Without `key_encoder`, keys that are neither bytes nor text become
+    JSON text. `columns` has names of columns by role. `header_columns` become headers of their names, and are not in
+    the value.
     """
 
     encoder: ValueEncoder | None

@@ -32,20 +32,8 @@ def load_target(
 ) -> Iterator[LoadTarget]:
     """Yield a directory to write partitions in; move them into the log dir when the block ends without an error.
 
-    Parameters
-    ----------
-    stage_in : path-like, optional
-        See `kafkalog.write_table`.
-    targets : BrokerLogDir, optional
-        The stopped broker's log dir to install into; existing partitions are replaced. Default: no broker is concerned,
-        and none of the partitions may exist.
-
-    Raises
-    ------
-    UnsafePathError
-        `stage_in` lies where a broker would find the staged files.
-    OutputExistsError, WriteError
-        See `kafkalog.storage.staging`.
+    With `targets`, the log dir is that of a stopped broker, and existing partitions are replaced. Otherwise none of the
+    partitions may exist. Raises UnsafePathError if `stage_in` lies where a broker would find the staged files.
     """
     if stage_in is not None:
         check_stage_in(stage_in)

@@ -93,10 +93,7 @@ def may_copy(
 ) -> bool:
     """Whether a partition can be written elsewhere; the cluster's metadata of a log dir is noted and left out.
 
-    Raises
-    ------
-    UnsafePathError
-        It is the cluster's metadata, and was named.
+    Raises UnsafePathError if it is the cluster's metadata, and was named.
     """
     key = partition.topic_partition
     if key is None or key.topic != kf.METADATA_TOPIC:

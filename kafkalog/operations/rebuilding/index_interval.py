@@ -31,8 +31,6 @@ class IndexInterval(NamedTuple):
 def index_interval(partition: Partition, configs: ClusterMetadata | None) -> IndexInterval:
     """Find `index.interval.bytes` of a partition's topic.
 
-    Notes
-    -----
     The topic's own setting in the cluster's metadata comes first, then the cluster-wide default for brokers. A setting
     in `server.properties` is in no log dir; so the existing indexes come next, and Kafka's default last.
     """

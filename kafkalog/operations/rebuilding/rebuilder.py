@@ -85,19 +85,10 @@ def _shortened(finding: Finding) -> Finding:
 
 
 class Rebuilder:
-    """Reads segments ahead and passes their derived files to a target in order.
+    """Reads segments ahead and passes their derived files to a target in order; fills `report`.
 
-    Parameters
-    ----------
-    report : RebuildReport
-        Rows and findings are added to it.
-    is_in_place : bool
-        Whether `target` replaces the existing files, or would in a dry run.
-    damaged : {"keep", "cut"}
-    progress, on_file : callable
-        See `reindex`.
-    configs : dict, optional
-        What is known of clusters' metadata, by log dir. Others are read when they are needed.
+    With `is_in_place`, `target` replaces the existing files, or would in a dry run. `configs` is what is known of
+    clusters' metadata, by log dir; others are read when they are needed. For the callables see `reindex`.
     """
 
     def __init__(
@@ -137,13 +128,7 @@ class Rebuilder:
         return Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
     def run(self, works: Iterable[Work], threads: int) -> None:
-        """Rebuild the planned partitions.
-
-        Raises
-        ------
-        WriteError, UnsafePathError
-            A file could not be written. In place, the error is raised after all other partitions are done.
-        """
+        """Rebuild the planned partitions. In place, a WriteError is raised after all other partitions are done."""
         with OrderedPool(threads, "kafkalog-rebuild") as pool:
             # twice as many segments as threads, so that no thread is idle while files are written
             for step in pool.ahead(self._steps(pool, works), 2 * threads):
@@ -371,13 +356,9 @@ class Rebuilder:
     def _plan_segments(
         self, partition: Partition, only: frozenset[int], kinds: frozenset[str]
     ) -> tuple[frozenset[str], list[Segment], ProducerSnapshot | None]:
-        """Plan a rebuild of some segments of a partition.
+        """Plan a rebuild of some segments: the kinds, the segments to read, the newest snapshot before these.
 
-        Returns
-        -------
-        (kinds, segments, newest)
-            The kinds that can be rebuilt, the segments to read for them (earlier ones are read only to replay the
-            producers), and the newest usable snapshot before these.
+        Earlier segments are read only to replay the producers.
         """
         named = [one for one in partition.segments if one.base_offset in only]
         first = named[0]

@@ -19,21 +19,8 @@ from kafkalog.state.transactions import ENDED_DTYPE, aborted_entries
 class ProducerReplay:
     """Replays recovered segments, which must come in order, and collects producer snapshots.
 
-    Parameters
-    ----------
-    log_start_offset : int
-        Snapshots at or below this offset are dropped.
-    now_ms : int, optional
-        The broker's clock, ms; default: no producer expires.
-    expiration_ms : int
-        The broker's `producer.id.expiration.ms`.
-    newest : ProducerSnapshot, optional
-        The producer state before the first segment; default: no producers.
-
-    Attributes
-    ----------
-    snapshots : dict of int to PRODUCER_SNAPSHOT_DTYPE[n]
-        Entries of each snapshot, by the offset in its file name.
+    Snapshots at or below `log_start_offset` are dropped. Producers expire by `now_ms`, the broker's clock; None: never.
+    `newest` is the state before the first segment. `snapshots` has entries (PRODUCER_SNAPSHOT_DTYPE) by end offset.
     """
 
     def __init__(
@@ -52,17 +39,9 @@ class ProducerReplay:
         self._was_recovered = True
 
     def feed(self, found: RecoveredSegment, *, is_recovered: bool = True) -> npt.NDArray[np.void]:
-        """Replay a segment.
+        """Replay a segment, and return the entries of its `.txnindex` (TRANSACTION_INDEX_DTYPE).
 
-        Parameters
-        ----------
-        is_recovered : bool
-            Whether a broker recovers it; False if it only replays it on the way to a later one.
-
-        Returns
-        -------
-        TRANSACTION_INDEX_DTYPE[n]
-            The entries of its `.txnindex`.
+        `is_recovered` is False for a segment that a broker only replays on the way to a later one.
         """
         base = found.segment.base_offset
         # loaded again for each segment, as a broker does: it forgets producers that have expired by then

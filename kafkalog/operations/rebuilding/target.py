@@ -67,13 +67,8 @@ class InPlace(Target):
     """Replaces each file in one step; a crash leaves the old one or the new one.
 
     A staged file lies next to its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
-    ignores backups.
-
-    Parameters
-    ----------
-    backup : bool
-        Whether to keep each old file as ``NAME.kafkalog-backup`` next to it. A backup of an earlier run is never
-        replaced; the next one is ``NAME.kafkalog-backup-2``.
+    ignores backups. With `backup`, each old file stays as ``NAME.kafkalog-backup``. A backup of an earlier run is never
+    replaced; the next one is ``NAME.kafkalog-backup-2``.
     """
 
     def __init__(self, *, backup: bool) -> None:
@@ -81,13 +76,7 @@ class InPlace(Target):
         self._directory: Path | None = None  # directory of the files written since `sync`
 
     def put(self, path: Path, data: bytes) -> Path | None:
-        """Replace a file, and return the backup of the old one.
-
-        Raises
-        ------
-        UnsafePathError
-            The path is a link out of the partition, or not a regular file.
-        """
+        """Replace a file and return the backup; UnsafePathError for a link out of the partition, or no file."""
         _check_path(path)
         self._enter(path.parent)
         # the backup first: a crash in between leaves both
@@ -112,13 +101,7 @@ class InPlace(Target):
         return backup
 
     def sync(self) -> None:
-        """Sync the directory, so that the renames in it are durable.
-
-        Raises
-        ------
-        WriteError
-            The directory could not be synced.
-        """
+        """Sync the directory, so that the renames in it are durable."""
         directory, self._directory = self._directory, None
         if directory is not None:
             sync_directory(directory)

@@ -60,23 +60,10 @@ Found = TypeVar("Found")
 def check_partition(
     partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add, *, indexes_only: bool
 ) -> list[OffsetGap]:
-    """Check a partition across its segments.
+    """Check a partition across its segments, and return the gaps between these.
 
-    Findings about an index go to its segment, those about overlapping segments and other files to `add`.
-
-    Parameters
-    ----------
-    segments : sequence of VerifiedSegment
-        The result for each segment, in order.
-    add : callable
-        Called with each finding.
-    indexes_only : bool
-        Skip files that are not indexes.
-
-    Returns
-    -------
-    list of OffsetGap
-        Gaps between segments.
+    Findings about an index go to its segment, those about overlapping segments and other files to `add`. With
+    `indexes_only`, other files are skipped.
     """
     _compare_spacings(segments)
     _check_transactions(partition, segments, around)

@@ -39,21 +39,9 @@ def miscounted(batches: BatchTable, path: str, lost: Callable[[KafkalogError], F
 def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterator[Finding]:
     """Yield findings about v2 batches whose header disagrees with their records, at most one per batch.
 
-    Parameters
-    ----------
-    columns : RecordColumns
-        `COLUMNS` of all records of the batches, in order.
-    batches : BatchTable
-        The batches of these records.
-    path : str
-        Path of the segment, for the findings.
-
-    Notes
-    -----
-    A leader rejects or corrects such batches when they are produced. Decoding accepts them, as Kafka's consumers do.
-    But a search by offset or timestamp chooses batches by their headers, and does not find such records.
-
-    Source: LogValidator, Kafka 4.3.
+    `columns` has `COLUMNS` of all records of the batches, in order. A leader rejects or corrects such batches when they
+    are produced. Decoding accepts them, as Kafka's consumers do. But a search by offset or timestamp chooses batches by
+    their headers, and does not find such records. Source: LogValidator, Kafka 4.3.
     """
     row = np.searchsorted(batches.position, columns.batch_position)
     is_v2 = (batches.magic >= 2)[row]
@@ -94,16 +82,7 @@ def going_back(columns: RecordColumns, batches: BatchTable, path: str, before: i
     """Yield findings about v0 and v1 batches whose record offsets do not rise, at most one per batch.
 
     The header of a compressed message has its last offset alone: that of its first record is found by decoding.
-
-    Parameters
-    ----------
-    columns : RecordColumns
-        `COLUMNS` of all records of some of the batches, in order.
-    batches : BatchTable
-    path : str
-        Path of the segment, for the findings.
-    before : int, optional
-        The last offset before the batches; None or negative if it is not known.
+    `before` is the last offset before the batches; None or negative if it is not known.
     """
     if not (batches.magic < 2).any():
         return

@@ -52,14 +52,8 @@ _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damag
 class SegmentCheck:
     """Checks segments with one set of options; `run` may be called from several threads.
 
-    Parameters
-    ----------
-    crcs, deep : bool
-        Whether to compute checksums, and whether to decode records.
-    interval_bytes : int or None
-        The topic's `index.interval.bytes`, if known.
-    progress : callable
-        Called with the number of further bytes that are done, from any thread.
+    `interval_bytes` is the topic's `index.interval.bytes`, if known. `progress` is called with the number of further
+    bytes that are done, from any thread.
     """
 
     def __init__(
