@@ -75,95 +75,38 @@ def contains(data: Bytes, text: bytes) -> bool:
     return find(data, text, 0) >= 0
 
 
-def read_u8(data: Bytes, at: int) -> int:
-    """The byte at a position."""
-    _check(data, at, 1)
-    return np.int64(data[at])  # type: ignore[return-value]
+def read_uint(data: Bytes, at: int, n_bytes: int, little_endian: bool = False) -> int:
+    """The unsigned integer of 1, 2 or 4 bytes at a position."""
+    if n_bytes > 4:
+        raise ValueError("an unsigned integer has 1, 2 or 4 bytes")
+    return _bits(data, at, n_bytes, little_endian)
 
 
-def read_i8(data: Bytes, at: int) -> int:
-    """The signed byte at a position."""
-    return _signed(read_u8(data, at))
+def read_int(data: Bytes, at: int, n_bytes: int, little_endian: bool = False) -> int:
+    """The signed integer of 1, 2, 4 or 8 bytes at a position."""
+    bits = _bits(data, at, n_bytes, little_endian)
+    # the bits above those that were read are those of the sign
+    above = 64 - 8 * n_bytes
+    return np.int64(bits) << above >> above  # type: ignore[return-value]
 
 
-def read_u16_le(data: Bytes, at: int) -> int:
-    """An unsigned 16-bit integer, least byte first."""
-    _check(data, at, 2)
-    return np.int64(data[at]) | np.int64(data[at + 1]) << 8  # type: ignore[return-value]
+def read_float(data: Bytes, at: int, n_bytes: int, little_endian: bool = False) -> float:
+    """The float of 4 or 8 bytes at a position."""
+    if n_bytes == 4:
+        return f32_of_bits(read_uint(data, at, 4, little_endian))
+    if n_bytes == 8:
+        return f64_of_bits(read_int(data, at, 8, little_endian))
+    raise ValueError("a float has 4 or 8 bytes")
 
 
-def read_u16_be(data: Bytes, at: int) -> int:
-    """An unsigned 16-bit integer, greatest byte first."""
-    _check(data, at, 2)
-    return np.int64(data[at]) << 8 | np.int64(data[at + 1])  # type: ignore[return-value]
-
-
-def read_i16_le(data: Bytes, at: int) -> int:
-    """A 16-bit integer, least byte first."""
-    _check(data, at, 2)
-    return read_i8(data, at + 1) << 8 | read_u8(data, at)
-
-
-def read_i16_be(data: Bytes, at: int) -> int:
-    """A 16-bit integer, greatest byte first."""
-    _check(data, at, 2)
-    return read_i8(data, at) << 8 | read_u8(data, at + 1)
-
-
-def read_u32_le(data: Bytes, at: int) -> int:
-    """An unsigned 32-bit integer, least byte first."""
-    _check(data, at, 4)
-    return read_u16_le(data, at + 2) << 16 | read_u16_le(data, at)
-
-
-def read_u32_be(data: Bytes, at: int) -> int:
-    """An unsigned 32-bit integer, greatest byte first."""
-    _check(data, at, 4)
-    return read_u16_be(data, at) << 16 | read_u16_be(data, at + 2)
-
-
-def read_i32_le(data: Bytes, at: int) -> int:
-    """A 32-bit integer, least byte first."""
-    _check(data, at, 4)
-    return read_i16_le(data, at + 2) << 16 | read_u16_le(data, at)
-
-
-def read_i32_be(data: Bytes, at: int) -> int:
-    """A 32-bit integer, greatest byte first."""
-    _check(data, at, 4)
-    return read_i16_be(data, at) << 16 | read_u16_be(data, at + 2)
-
-
-def read_i64_le(data: Bytes, at: int) -> int:
-    """A 64-bit integer, least byte first."""
-    _check(data, at, 8)
-    return read_i32_le(data, at + 4) << 32 | read_u32_le(data, at)
-
-
-def read_i64_be(data: Bytes, at: int) -> int:
-    """A 64-bit integer, greatest byte first."""
-    _check(data, at, 8)
-    return read_i32_be(data, at) << 32 | read_u32_be(data, at + 4)
-
-
-def read_f32_le(data: Bytes, at: int) -> float:
-    """A 32-bit float, least byte first."""
-    return f32_of_bits(read_u32_le(data, at))
-
-
-def read_f32_be(data: Bytes, at: int) -> float:
-    """A 32-bit float, greatest byte first."""
-    return f32_of_bits(read_u32_be(data, at))
-
-
-def read_f64_le(data: Bytes, at: int) -> float:
-    """A 64-bit float, least byte first."""
-    return f64_of_bits(read_i64_le(data, at))
-
-
-def read_f64_be(data: Bytes, at: int) -> float:
-    """A 64-bit float, greatest byte first."""
-    return f64_of_bits(read_i64_be(data, at))
+def _bits(data: Bytes, at: int, n_bytes: int, little_endian: bool) -> int:
+    if n_bytes not in (1, 2, 4, 8):
+        raise ValueError("an integer has 1, 2, 4 or 8 bytes")
+    _check(data, at, n_bytes)
+    value = np.int64(0)
+    for i in range(n_bytes):
+        value = value << 8 | np.int64(data[at + (n_bytes - 1 - i if little_endian else i)])
+    return value  # type: ignore[return-value]
 
 
 def read_uvarint(data: Bytes, at: int) -> tuple[int, int]:
@@ -171,7 +114,7 @@ def read_uvarint(data: Bytes, at: int) -> tuple[int, int]:
     value = np.int64(0)
     shift = 0
     while shift < 63:
-        byte = np.int64(read_u8(data, at))
+        byte = np.int64(read_uint(data, at, 1))
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -294,10 +237,6 @@ def _check(data: Bytes, at: int, n: int) -> None:
 def _read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
     value, at = read_uvarint(data, at)
     return (value >> 1) ^ -(value & 1), at
-
-
-def _signed(byte: int) -> int:
-    return byte - 256 if byte > 127 else byte
 
 
 def _skip_spaces(data: Bytes, at: int) -> int:

@@ -18,7 +18,7 @@ from effort import thinned
 import kafkalog
 from kafkalog import functions
 from kafkalog.errors import FunctionWarning, Reason
-from kafkalog.functions import get_header, has_header, read_i32_le
+from kafkalog.functions import get_header, has_header, read_int
 from kafkalog.scanning.user_functions import ARGUMENTS, EXTRACT_DTYPES, Extract, Where
 
 N = 40
@@ -54,12 +54,12 @@ def topic(tmp_path):
 
 def everything(offset, timestamp, timestamp_type, key, value, key_is_null, value_is_null, headers):
     total = offset + 1000.0 * timestamp + 0.5 * timestamp_type + 1e6 * key.size + 1e7 * value.size
-    total += 1e8 * read_i32_le(value, 0) + 1e11 * key_is_null + 2e11 * value_is_null + 1e12 * headers.n_headers
+    total += 1e8 * read_int(value, 0, 4, True) + 1e11 * key_is_null + 2e11 * value_is_null + 1e12 * headers.n_headers
     return total + 1e13 * get_header(headers, b"n").size + 4e13 * has_header(headers, b"e")
 
 
 def i32(value):
-    return read_i32_le(value, 0)
+    return read_int(value, 0, 4, True)
 
 
 def fails_at_seven(offset):
@@ -220,11 +220,11 @@ def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic
             ("lambda offset: 10 // (offset - 3) > 0", "ZeroDivisionError", 1),
             ("lambda offset: 1.0 / (offset - 3) > 0", "ZeroDivisionError", 1),
             ("lambda offset: 10 % (offset - 3) > 0", "ZeroDivisionError", 1),
-            ("lambda offset, value: 10 // read_i32_le(value, 0) > 0", "divi", 1),
+            ("lambda offset, value: 10 // read_int(value, 0, 4, True) > 0", "divi", 1),
             ("lambda value: value[12] == 0", "IndexError", N),
             ("lambda key: key[-1] == 0", "IndexError", N // 2),
             ("lambda value: value[2**62] == 0", "IndexError", N),
-            ("lambda value: read_i32_le(value, 9) == 0", "IndexError: read past the end", N),
+            ("lambda value: read_int(value, 9, 4, True) == 0", "IndexError: read past the end", N),
             ("lambda key: parse_float(key, 0) == 0", "ValueError: no number here", N),
             ("lambda offset, value: value[offset + 2**63 - 13] == 0", "IndexError", N),
         ],
@@ -240,28 +240,28 @@ def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(topic, fun
 HOSTILE = """
 import struct, sys, warnings
 import builder, kafkalog
-from kafkalog.functions import read_i64_le, read_u8, find
+from kafkalog.functions import read_int, read_uint, find
 warnings.simplefilter("ignore")
 at = [2**63 - 1, 2**63 - 2, 2**63 - 4, 2**63 - 8, -2**63, 2**62, 2**32]
 records = [builder.record_v2(i, 0, None, struct.pack("<q", one)) for i, one in enumerate(at)]
 open(sys.argv[1], "wb").write(builder.batch_v2(records))
 
 def checked(value):
-    at = read_i64_le(value, 0)
+    at = read_int(value, 0, 8, True)
     if at + 4 < 0 or at + 4 >= value.size:
         raise ValueError("outside")
     return value[at + 4] == value[at + 3]
 
 def helped(value):
-    at = read_i64_le(value, 0)
-    return read_u8(value, at + 4) == read_i64_le(value, at + 2)
+    at = read_int(value, 0, 8, True)
+    return read_uint(value, at + 4, 1) == read_int(value, at + 2, 8, True)
 
 def indexed(value):
-    at = read_i64_le(value, 0)
+    at = read_int(value, 0, 8, True)
     return value[at + 2] == value[at + 3]
 
 def searched(value):
-    at = read_i64_le(value, 0)
+    at = read_int(value, 0, 8, True)
     return find(value[at + 1 :], b"a", at + 1) == find(value, b"a", at)
 
 for function in (checked, helped, indexed):
