@@ -118,12 +118,12 @@ def report_error(error: KafkalogError, opened: object, console: Console) -> bool
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise UsageError for a TypeError or ValueError about an option."""
+    """Raise UsageError for a TypeError or ValueError about an option, or for a library that it needs."""
     try:
         yield
     except KafkalogError:
         raise
-    except (TypeError, ValueError) as error:
+    except (ImportError, TypeError, ValueError) as error:
         raise UsageError(str(error)) from error
 
 

@@ -62,17 +62,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.operations.querying import Querying
 
-    try:
-        with usage_errors(), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            querying = Querying(path_of(args), **scan_options(args))
-            batches = querying.run(query)
-            if args.output is not None:
-                _write(batches, args.output, console)
-            else:
-                _print_rows(batches, console, as_json=args.json, as_csv=args.csv)
-    except ImportError as error:
-        raise UsageError(str(error)) from error
+    with usage_errors(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        querying = Querying(path_of(args), **scan_options(args))
+        batches = querying.run(query)
+        if args.output is not None:
+            _write(batches, args.output, console)
+        else:
+            _print_rows(batches, console, as_json=args.json, as_csv=args.csv)
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
     console.findings(querying.findings)

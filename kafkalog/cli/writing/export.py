@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
@@ -20,9 +20,6 @@ from kafkalog.cli.scan_options import (
 )
 from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import OutputExistsError
-
-if TYPE_CHECKING:
-    from kafkalog.operations.exporting.export import Exporter
 
 COMMAND: Final = Command(
     description="""\
@@ -97,7 +94,7 @@ _STREAMS: Final = ("arrows", "csv", "jsonl")
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
-    from kafkalog.operations.exporting.export import OutputOptions
+    from kafkalog.operations.exporting.export import Exporter, OutputOptions
 
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
@@ -107,7 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if args.storage_options:
             options["storage_options"] = dict(args.storage_options)
         args.partition_by = args.partition_by or ()
-        exporter = _exporter(path_of(args), to, **chosen(args, OutputOptions), **options)
+        exporter = Exporter(path_of(args), to, **chosen(args, OutputOptions), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
@@ -128,15 +125,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.output != "-":
         wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
-
-
-def _exporter(*arguments: Any, **options: Any) -> Exporter:
-    from kafkalog.operations.exporting.export import Exporter
-
-    try:
-        return Exporter(*arguments, **options)
-    except ImportError as error:  # of a library that one format needs
-        raise UsageError(str(error)) from error
 
 
 def _stdout(args: argparse.Namespace) -> BinaryIO:
