@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
-def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
-    """See `kafkalog.tiered_location`."""
+def _functions() -> Any:
+    # imported when called: this package is below those that it hands over to
     import kafkalog
 
-    return kafkalog.tiered_location(path, tiered, **options)
+    return kafkalog
+
+
+def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
+    """See `kafkalog.tiered_location`."""
+    return _functions().tiered_location(path, tiered, **options)
 
 
 class PlanOptions(TypedDict, total=False):
@@ -95,10 +100,7 @@ class ReadMethods(PublicNames):
 
     def scan(self, **options: Unpack[ScanOptions]) -> kafkalog.Scan:
         """See `kafkalog.scan`."""
-        # imported when called: this package is below those that it hands over to
-        import kafkalog
-
-        return kafkalog.scan(self, **options)  # type: ignore[arg-type]
+        return _functions().scan(self, **options)  # type: ignore[no-any-return]
 
     def to_table(self, **options: Unpack[ScanOptions]) -> pa.Table:
         """Records as a `pyarrow.Table`; see `kafkalog.scan` for the options."""
@@ -137,36 +139,24 @@ class ReadMethods(PublicNames):
 
     def cat(self, **options: Any) -> Iterator[kafkalog.Record]:
         """See `kafkalog.cat`."""
-        import kafkalog
-
-        return kafkalog.cat(self, **options)  # type: ignore[arg-type]
+        return _functions().cat(self, **options)  # type: ignore[no-any-return]
 
     def ls(self, **options: Any) -> list[kafkalog.PartitionSummary]:
         """See `kafkalog.ls`."""
-        import kafkalog
-
-        return kafkalog.ls(self, **options)  # type: ignore[arg-type]
+        return _functions().ls(self, **options)  # type: ignore[no-any-return]
 
     def lookup(self, **options: Any) -> kafkalog.Lookup:
         """See `kafkalog.lookup`."""
-        import kafkalog
-
-        return kafkalog.lookup(self, **options)  # type: ignore[arg-type]
+        return _functions().lookup(self, **options)  # type: ignore[no-any-return]
 
     def producers(self, **options: Any) -> list[kafkalog.PartitionProducers]:
         """See `kafkalog.producers`."""
-        import kafkalog
-
-        return kafkalog.producers(self, **options)  # type: ignore[arg-type]
+        return _functions().producers(self, **options)  # type: ignore[no-any-return]
 
     def epochs(self, **options: Any) -> list[kafkalog.PartitionEpochs]:
         """See `kafkalog.epochs`."""
-        import kafkalog
-
-        return kafkalog.epochs(self, **options)  # type: ignore[arg-type]
+        return _functions().epochs(self, **options)  # type: ignore[no-any-return]
 
     def verify(self, **options: Any) -> kafkalog.Verification:
         """See `kafkalog.verify`."""
-        import kafkalog
-
-        return kafkalog.verify(self, **options)  # type: ignore[arg-type]
+        return _functions().verify(self, **options)  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import contextlib
 import importlib
@@ -10,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +23,6 @@ from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import add_command, make_limits
 from kafkalog.cli.parser import Completion, Parser
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
-
-_MOMENT: Final = 0.05  # seconds
 
 _DESCRIPTION: Final = """\
 kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker.\
@@ -141,35 +137,17 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _send(number: int) -> None:
-    time.sleep(_MOMENT)
-    os.kill(os.getpid(), number)
-
-
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does; repeat a signal if Python ignored its exception."""
+    """Let SIGTERM end a command as Ctrl-C does."""
     handles = threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
-    ignored = sys.unraisablehook
-
-    def send_again(event: sys.UnraisableHookArgs) -> None:
-        if isinstance(event.exc_value, KeyboardInterrupt):
-            number = signal.SIGTERM if isinstance(event.exc_value, _Terminated) else signal.SIGINT
-            # from a thread, a moment later: in here it would be ignored, too. `Thread.start` waits, and takes a lock
-            # that the code which was interrupted by a finalizer may hold
-            _thread.start_new_thread(_send, (number,))
-        else:
-            ignored(event)
-
-    sys.unraisablehook = send_again
     if handles:
         signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
-        sys.unraisablehook = ignored
         if handles:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

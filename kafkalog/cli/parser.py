@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from kafkalog.cli.exits import Exit
@@ -52,8 +51,6 @@ class Parser(argparse.ArgumentParser):
 
     short_help: tuple[str, str] = ("", "")
     """What the command does, and its examples."""
-    instead: Mapping[str, str] = MappingProxyType({})
-    """Advice for options that only other commands have."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})
@@ -96,8 +93,6 @@ class Parser(argparse.ArgumentParser):
 
         if not name.startswith("-"):
             return f"unexpected argument {name!r}"
-        if name in self.instead:
-            return f"no option {name}: {self.instead[name]}"
         if name in ("--bootstrap-server", "--broker-list", "--zookeeper"):
             return f"no option {name}: kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka"
         if name in ("--file", "--files", "--path", "--paths", "--input"):

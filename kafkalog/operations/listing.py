@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
+from kafkalog.html import JsonFields
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
@@ -21,12 +22,15 @@ from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.location import parent_of
 
+_NOT_JSON: Final = ("name", "file_name", "segments", "codec_ids")
 Visit = Callable[[Segment, BatchTable], object]
 
 
 @dataclass(slots=True)
-class Summary:
+class Summary(JsonFields):
     """The numbers that segments and partitions have in common."""
+
+    _JSON_NAMES: ClassVar = {"magics": "magic"}
 
     topic: str | None
     partition: int | None
@@ -83,47 +87,24 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers as a dict for JSON."""
-        return {
-            "n_batches": self.n_batches,
-            "n_records": self.n_records,
-            "n_records_is_minimum": self.n_records_is_minimum,
-            "n_readable_records": self.n_readable_records,
-            "n_readable_is_minimum": self.n_readable_is_minimum,
-            "n_control_records": self.n_control_records,
-            "first_timestamp": self.first_timestamp,
-            "max_timestamp": self.max_timestamp,
-            "magic": self.magics,
-            "codecs": self.codecs,
-            "ok": self.ok,
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
+        found = {self._JSON_NAMES.get(name, name): value for name, value in JsonFields.as_dict(self).items()}
+        return {**{name: found[name] for name in found if name not in _NOT_JSON}, "codecs": self.codecs, "ok": self.ok}
 
 
 @dataclass(slots=True)
 class SegmentSummary(Summary):
     """The summary of a `.log` file: from the base offset to the offset after its last whole batch."""
 
+    _JSON_NAMES: ClassVar = {"magics": "magic", "start": "base_offset", "end": "next_offset"}
     file_name: str = ""
     kind: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the numbers as a dict for JSON."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "kind": self.kind,
-            "path": self.path,
-            "size_in_bytes": self.size_in_bytes,
-            "base_offset": self.start,
-            "next_offset": self.end,
-            **Summary.as_dict(self),
-        }
 
 
 @dataclass(slots=True)
 class PartitionSummary(Summary):
     """The summary of a partition directory: from the log start offset to the log end offset."""
 
+    _JSON_NAMES: ClassVar = {"magics": "magic", "start": "log_start_offset", "end": "log_end_offset"}
     name: str = ""
     kind: str | None = None
     high_watermark: int | None = None
@@ -137,22 +118,7 @@ class PartitionSummary(Summary):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers as a dict for JSON."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "kind": self.kind,
-            "path": self.path,
-            "topic_id": self.topic_id,
-            "configs": self.configs,
-            "stray": self.stray,
-            "n_segments": len(self.segments),
-            "size_in_bytes": self.size_in_bytes,
-            "log_start_offset": self.start,
-            "log_end_offset": self.end,
-            "high_watermark": self.high_watermark,
-            "leader_epoch": self.leader_epoch,
-            **Summary.as_dict(self),
-        }
+        return {**Summary.as_dict(self), "n_segments": len(self.segments)}
 
 
 class Clusters:

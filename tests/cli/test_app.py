@@ -642,29 +642,6 @@ def test_ctrl_c_is_130_without_a_traceback(log_dir):
     assert (child.returncode, err) == (130, "")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_a_signal_that_comes_where_python_ignores_exceptions_ends_a_command(log_dir, number, code):
-    program = f"""
-import signal, sys, threading
-from kafkalog.cli import app
-
-class Finalizer:
-    def __del__(self):
-        signal.raise_signal({int(number)})
-
-def command(args, console):
-    Finalizer()
-    while True:
-        threading.Event().wait(0.01)
-
-app._run = lambda run, args: command(args, None)
-sys.exit(app.main(["ls", sys.argv[1]]))
-"""
-    argv = [sys.executable, "-c", program, str(log_dir)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stderr) == (code, "")
-
-
 def test_the_module_and_the_command_are_the_same(log_dir):
     done = process("ls", log_dir / "p-multi-0")
     assert done.returncode == 0

@@ -88,25 +88,25 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--encoding needs --json")
     if args.tail is not None and args.limit is not None:
         raise UsageError("-n and --tail exclude each other: -n takes the first records, --tail the last ones")
-    from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
+    from kafkalog.cli.reading.record_text import TextFormat
+    from kafkalog.interchange.text_output import JsonLines
 
     columns = record_columns_of(args) if args.json else args.columns
     record_format: RecordFormat
     if args.json:
-        record_format = JsonFormat(columns, encoding=args.encoding or "base64")
+        record_format = JsonLines(columns, encoding=args.encoding or "base64")
     else:
         # never in a pipe, where a cut value would pass for a whole one
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
-    shown = record_format.shown
-    beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
+    needed = list(record_format.columns)
     if args.follow:
-        _follow(args, [*shown, *beside], record_format, console)
+        _follow(args, needed, record_format, console)
         return
     with usage_errors():
         from kafkalog.scanning.scan import Scan
 
-        scan = Scan(path_of(args), columns=[*shown, *beside], **scan_options(args))
+        scan = Scan(path_of(args), columns=needed, **scan_options(args))
         if not args.explain and args.tail is None:
             _ = scan.schema  # a field that no value has is a usage error
     if args.explain:

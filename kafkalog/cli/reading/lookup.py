@@ -94,12 +94,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Look up, and print the steps."""
     if not args.questions:
         raise UsageError("add --offset or --timestamp")
-    from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
+    from kafkalog.cli.reading.record_text import TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+    from kafkalog.interchange.text_output import JsonLines
 
     record_format: RecordFormat
     if args.json:
-        record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
+        record_format = JsonLines([*DEFAULT_COLUMNS, "is_control"])
     else:
         record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
     partitions, _, log_dir = open_selected(args, console)

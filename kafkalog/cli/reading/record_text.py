@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,38 +27,7 @@ TEXT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "valu
 _WHERE: Final = ("topic", "partition", "offset")
 
 
-class RecordFormat(ABC):
-    """Formats record batches as lines."""
-
-    shown: Sequence[str]
-    """The columns that are shown."""
-    columns: Sequence[str]
-    """The columns that are needed; the batches for `lines` must have these, and may have others."""
-
-    @abstractmethod
-    def lines(self, batch: pa.RecordBatch) -> str:
-        """Return a line for each record."""
-
-
-class JsonFormat(RecordFormat):
-    """A JSON object for each record: `kafkalog.interchange.text_output.JsonLines`.
-
-    Parameters
-    ----------
-    encoding : {"base64", "utf8", "hex"}
-        Encoding of keys, values and header values.
-    """
-
-    def __init__(self, columns: Sequence[str] | None, *, encoding: str = "base64") -> None:
-        self._lines = JsonLines(columns, encoding=encoding)
-        self.shown = self.columns = self._lines.columns
-
-    def lines(self, batch: pa.RecordBatch) -> str:
-        """Return a line for each record."""
-        return self._lines.lines(batch)
-
-
-class TextFormat(RecordFormat):
+class TextFormat:
     """A line for people: ``topic-partition@offset  time  name=value ...``.
 
     With `include_control`, batches may have control records, which are shown with their type. At most `cut_at` bytes of
@@ -69,17 +37,18 @@ class TextFormat(RecordFormat):
     def __init__(
         self, columns: Sequence[str] | None, *, include_control: bool = False, cut_at: int | None = None
     ) -> None:
-        self.shown = TEXT_COLUMNS if columns is None else columns
+        self._shown = TEXT_COLUMNS if columns is None else columns
         self._include_control = include_control
-        self.columns = [*self.shown, *(["is_control", "key", "value"] if include_control else [])]
+        self.columns = list(dict.fromkeys([*self._shown, *(["is_control", "key", "value"] if include_control else [])]))
+        """The columns that the batches for `lines` must have; they may have others."""
         self._cut_at = cut_at
 
     def lines(self, batch: pa.RecordBatch) -> str:
         """Return a line for each record."""
         n = batch.num_rows
         wheres = self._wheres(batch)
-        times = _iso_times(batch) if "timestamp" in self.shown else None
-        others = [name for name in self.shown if name not in (*_WHERE, "timestamp")]
+        times = _iso_times(batch) if "timestamp" in self._shown else None
+        others = [name for name in self._shown if name not in (*_WHERE, "timestamp")]
         cells = [self._cells(batch, name) for name in others]
         markers = self._markers(batch)
         lines = []
@@ -101,7 +70,7 @@ class TextFormat(RecordFormat):
 
     def _wheres(self, batch: pa.RecordBatch) -> list[str]:
         """Return ``topic-partition@offset`` for each record, without the parts that are not shown or not known."""
-        names = [name for name in _WHERE if name in self.shown]
+        names = [name for name in _WHERE if name in self._shown]
         if not names:
             return []
         signs = {"topic": "", "partition": "-" if "topic" in names else "partition=", "offset": "@"}
@@ -142,6 +111,10 @@ class TextFormat(RecordFormat):
             control_text(key, value, self._cut_at) if control else None
             for control, key, value in zip(is_control, keys, values, strict=True)
         ]
+
+
+RecordFormat = JsonLines | TextFormat
+"""Formats record batches as lines."""
 
 
 def control_text(key: bytes | None, value: bytes | None, cut_at: int | None = None) -> str:

@@ -229,28 +229,14 @@ def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
 def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
     topic, number = partition.topic_partition or (None, None)
     place = {"topic": topic, "partition": number}
-    for segment in partition.segments:
-        yield {
-            "kind": "segment",
-            "path": segment.path,
-            **place,
-            "base_offset": segment.base_offset,
-            "last_offset": segment.last_offset,
-            "size_in_bytes": segment.size_in_bytes,
-            "n_batches": segment.n_batches,
-            "ok": segment.ok,
-            "findings": [finding.as_dict() for finding in segment.findings],
-        }
-    yield {
-        "kind": "partition",
-        "path": partition.path,
-        **place,
-        "ok": partition.ok,
-        "lost": partition.loss.as_dict(),
-        "losses": [lost.as_dict() for lost in partition.losses],
-        "gaps": [asdict(gap) for gap in partition.gaps],
-        "findings": [finding.as_dict() for finding in partition.findings],
-    }
+    names = ("path", "base_offset", "last_offset", "size_in_bytes", "n_batches", "ok")
+    for one in partition.segments:
+        findings = [finding.as_dict() for finding in one.findings]
+        yield {"kind": "segment", **place, **{name: getattr(one, name) for name in names}, "findings": findings}
+    losses = {"lost": partition.loss.as_dict(), "losses": [lost.as_dict() for lost in partition.losses]}
+    gaps, findings = map(asdict, partition.gaps), [finding.as_dict() for finding in partition.findings]
+    more = {**losses, "gaps": [*gaps], "findings": findings}
+    yield {"kind": "partition", "path": partition.path, **place, "ok": partition.ok, **more}
 
 
 def _total(result: Verification, log_dir: LogDir, totals: _Totals) -> dict[str, Any]:

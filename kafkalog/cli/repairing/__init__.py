@@ -5,12 +5,11 @@
     `truncate`        removes the end of a log
     `trim`            removes the start of a log
     `compact`         runs the log cleaner
-    `cutting`         what these three share
+    `cutting`         what the commands that change partitions share
     `diff`            compares two replicas of a partition
     `salvage`         saves every intact batch of a damaged log
     `merge`           merges several copies of a partition
     `boot`            builds a directory on which a broker starts, from partitions of a lost cluster
-    `output_options`  the options for the place of changed files
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """

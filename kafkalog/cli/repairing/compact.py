@@ -7,8 +7,7 @@ from typing import Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
-from kafkalog.cli.repairing.cutting import show_notes
-from kafkalog.cli.repairing.output_options import PATH, output_options
+from kafkalog.cli.repairing.cutting import PATH, output_options, show_notes
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 

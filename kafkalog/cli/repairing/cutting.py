@@ -1,19 +1,36 @@
-"""What `kafkalog truncate` and `kafkalog trim` share: all but the place of the cut. `compact` takes some of it."""
+"""What the commands that change partitions share: the place of the changed files, and the report of a cut."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import chosen
-from kafkalog.cli.repairing.output_options import output_options
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
+
+
+PATH: Final = (
+    "DIR",
+    "log dir or partition directory",
+    "DIR is a log dir (a directory from a broker's log.dirs, or a copy of one), or a partition directory in it.",
+)
+
+
+def output_options(args: argparse.Namespace, *, needs_backup: bool = True) -> dict[str, Any]:
+    """The keyword arguments for these options; raises UsageError if they contradict one another."""
+    if needs_backup and args.in_place and args.backup is None:
+        raise UsageError("--in-place needs --backup DIR, a new directory for the replaced files")
+    for name in ("backup", "stage_in"):
+        if getattr(args, name) is not None and not args.in_place:
+            raise UsageError(f"--{name.replace('_', '-')} needs --in-place")
+    return chosen(args, "output", "in_place", "backup", "dry_run", "stage_in")
 
 
 def run_cut(

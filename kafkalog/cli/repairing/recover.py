@@ -11,7 +11,7 @@ from kafkalog.cli.options import (
     chosen,
     timestamp,
 )
-from kafkalog.cli.repairing.output_options import PATH, output_options
+from kafkalog.cli.repairing.cutting import PATH, output_options
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, offset
-from kafkalog.cli.repairing.cutting import run_cut
-from kafkalog.cli.repairing.output_options import PATH
+from kafkalog.cli.repairing.cutting import PATH, run_cut
 
 COMMAND: Final = Command(
     description="""\

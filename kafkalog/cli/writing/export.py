@@ -69,8 +69,6 @@ where to:
   -o --output TO!       new file or directory, or a URL; - for stdout
   --overwrite           replace an existing file, or a directory from an earlier export
   --resume              add the new records of each partition since the last export with --resume, exactly once
-  --accept-recreated    with --resume: export a topic from its start if it was deleted and created again (default: an
-                        error)
   --format {parquet,arrow,arrows,csv,jsonl,delta,iceberg}    default: from the file name; parquet for a directory;
                                                              delta and iceberg need --resume
   --partition-by KEY,...    write a directory, partitioned by any of topic, partition, date in this order

@@ -67,7 +67,6 @@ class OutputOptions(TypedDict, total=False):
     escape_formulas: bool
     overwrite: bool
     resume: bool
-    accept_recreated: bool
 
 
 class ExportOptions(OutputOptions, ScanOptions, total=False):
@@ -95,9 +94,6 @@ class Exporter:
         self._overwrite = given.pop("overwrite", False)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
-        self._accept_recreated = given.pop("accept_recreated", False)
-        if self._accept_recreated and not is_resumed:
-            raise ValueError("accept_recreated (--accept-recreated) needs resume (--resume)")
         self._resumed: Resumption | None = None
         format = given.pop("format", None)
         if format in TABLE_FORMATS:
@@ -145,7 +141,7 @@ class Exporter:
         try:
             output = {"format": format, "partition_by": list(self._keys)}
             # the ends are fixed here: what a running broker appends meanwhile is of the next run
-            ranges = resumed.begin(self.scan, options, output, accept_recreated=self._accept_recreated)
+            ranges = resumed.begin(self.scan, options, output)
             # limits and memory_map are those of the target, which is open
             options = {name: value for name, value in options.items() if name not in ("limits", "memory_map")} | ranges
             self.scan = self._open(self.scan.target, options)
@@ -398,8 +394,6 @@ def export(
         log. The first export makes both. The other options must be the same each time. If an export is killed, the next
         one finishes or repeats it. New fields are added. Values that do not fit the type of a field are in the field
         ``NAME__text``.
-    accept_recreated : bool
-        With `resume`, export a topic from its start if it was deleted and created again. By default this is an error.
     columns, topics, start_offset, on_corruption, threads, ...
         The options of `scan`.
 

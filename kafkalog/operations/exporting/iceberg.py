@@ -5,7 +5,7 @@ exported. Both are in the same commit as the rows, so rows and offsets appear to
 on top of the snapshot that it read: of two runs at a time, or where anything else wrote meanwhile, one fails and adds
 nothing. What a killed run leaves are data files that no snapshot names.
 
-A table that is rolled back to an earlier snapshot has what that snapshot says, and gets the later records again.
+A table that is rolled back to an earlier snapshot is refused.
 """
 
 from __future__ import annotations
@@ -161,34 +161,23 @@ def _has_rows(table: Table) -> bool:
 
 
 def _manifest(table: Table, where: str) -> dict[str, Any] | None:
-    """What was exported to the table as it is now."""
+    """What was exported to the table; FileChangedError if its snapshot is one from before the last export."""
     text = table.properties.get(PROPERTY)
     if text is None:
         return None
     newest = manifest_of(text, where)
-    ours: list[dict[str, Any]] = []
     snapshot = table.current_snapshot()
-    is_whole = snapshot is None
-    # the parent of a snapshot may have expired, and may not be named then: the first of all has the number 1
     while snapshot is not None:
         if (said := _said(snapshot)) is not None:
-            ours.append(manifest_of(said, where))
-            if len(ours) == 1 and ours[0].get("is_partial"):
-                detail = "the table was rolled back into the middle of an export: roll it back to before or after it"
-                raise FileChangedError(Reason.FILE_CHANGED, detail, path=where)
-            if ours[0]["n_runs"] == newest["n_runs"]:
+            last = manifest_of(said, where)
+            if last["n_runs"] == newest["n_runs"] and not last.get("is_partial"):
                 return newest
+            break
         parent = snapshot.parent_snapshot_id
-        is_whole = snapshot.sequence_number == 1
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    if is_whole:  # the table was rolled back
-        partitions: dict[str, Any] = {}
-        for run in reversed(ours):
-            partitions |= run["partitions"]
-        return {**newest, "partitions": partitions} if ours or not _has_rows(table) else None
-    # older snapshots have expired, those of exports among them
-    if ours or any(_said(one) is not None for one in table.snapshots()):
-        detail = "the table was rolled back, and the snapshots with the offsets of its exports have expired"
+    # the snapshots of exports may have expired, which changes no rows
+    if any(_said(one) is not None for one in table.snapshots()):
+        detail = "the table was rolled back to before its last export: roll it forward, or name a new table"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=where)
     return newest
 

@@ -78,9 +78,7 @@ class Resumption(ABC):
         found: dict[str, Any] | None = self.old["partitions"].get(key)
         return found
 
-    def begin(
-        self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any], *, accept_recreated: bool = False
-    ) -> dict[str, Any]:
+    def begin(self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
         """Compare the options with those of the earlier runs; return the options of a scan of what is new.
 
         `scan` is one of everything, `options` are as the caller passed them, and `output` decides how the output looks.
@@ -104,7 +102,7 @@ class Resumption(ABC):
                 raise ValueError(f"resume needs directories that are named after a partition, not {partition.path}")
             # later offsets may still be aborted: a later run exports them
             end = partition.last_stable_offset if is_committed else partition.log_end_offset
-            starts[key] = self._start(partition, self.known(str(key)), end, accept_recreated)
+            starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
             done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
         gone = sorted(self.old["partitions"].keys() - {str(key) for key in starts})
@@ -125,7 +123,7 @@ class Resumption(ABC):
         self.new["columns"] = base64.b64encode(schema.serialize()).decode("ascii")
         return schema
 
-    def _start(self, partition: Partition, done: dict[str, Any] | None, end: int, accept_recreated: bool) -> int:
+    def _start(self, partition: Partition, done: dict[str, Any] | None, end: int) -> int:
         if done is None:
             return partition.log_start_offset
         start, known = int(done["next_offset"]), done.get("topic_id")
@@ -136,13 +134,8 @@ class Resumption(ABC):
             problem = f"its topic was created again since the export: its id is {partition.topic_id}, and was {known}"
         elif end < start:
             problem = f"the log ends at {end}, and was exported up to {start}: it was truncated, or created again"
-        if problem is not None and accept_recreated:
-            detail = f"{problem}. It is exported from its start, so the output has some offsets twice"
-            self.findings.append(Finding(Reason.FILE_CHANGED, detail, damage=False, **where))
-            return partition.log_start_offset
         if problem is not None:
-            advice = "Name another output, or export it from its start as well (accept_recreated, --accept-recreated)"
-            raise FileChangedError(Reason.FILE_CHANGED, f"{problem}. {advice}", **where)
+            raise FileChangedError(Reason.FILE_CHANGED, f"{problem}. Name another output", **where)
         first = partition.log_start_offset
         if first > start:
             detail = f"offsets {start}..{first} were deleted from the log before they were exported"

@@ -3,7 +3,7 @@
     `verify`          the function, over log dirs
     `segment`         one segment: batches and indexes in a single walk
     `partition`       checks across segments, and the snapshots and checkpoints
-    `record_headers`  compares batch headers with records; checks messages inside compressed ones
+    `record_headers`  compares batch headers with records
     `values`          keys and values that a decoder rejects
     `report`          the result
 

@@ -1,7 +1,6 @@
 """Compares batch headers with the records in the batch.
 
-Readers choose batches by their headers, so they miss records that a wrong header hides. The messages inside of a
-compressed one have checksums of their own, which readers do not compare; here they are.
+Readers choose batches by their headers, so they miss records that a wrong header hides.
 """
 
 from __future__ import annotations
@@ -13,11 +12,9 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Finding, KafkalogError, Limits, Reason
-from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, hidden_records, valid_crcs
-from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.records.batch_table import BatchTable, hidden_records
 from kafkalog.records.columns import RecordColumns
-from kafkalog.records.legacy import outer_spans
 from kafkalog.records.spans import batch_error
 from kafkalog.text import iso_milliseconds
 
@@ -105,37 +102,3 @@ def going_back(columns: RecordColumns, batches: BatchTable, path: str, before: i
             n_records=0,
             certainty="exact",
         )
-
-
-def wrong_checksums(window: Window, *, limits: Limits, path: str) -> Iterator[Finding]:
-    """Yield a note about each wrapper with such messages; `window` has batches with right checksums.
-
-    What cannot be walked or decompressed is passed over: decoding says what is wrong with it.
-    """
-    wrappers = window.batches[np.flatnonzero((window.batches.magic < 2) & (window.batches.codec != 0))]
-    arena, parser = Arena(), HeaderParser()
-    while len(wrappers):
-        _, n, outer = outer_spans(window, wrappers, check_crcs=False)
-        starts, sizes = outer.value_start[:n].tolist(), np.maximum(outer.value_size[:n], 0).tolist()
-        kinds = zip(wrappers.codec.tolist(), wrappers.magic.tolist(), strict=True)
-        for row, (start, size, (codec, magic)) in enumerate(zip(starts, sizes, kinds, strict=False)):
-            arena.used = 0
-            try:
-                decompress_into(arena, codec, window.data[start : start + size], magic=magic, limits=limits)
-            except KafkalogError:
-                continue
-            content = arena.data[: arena.used]
-            parts = parser.parse(content, 0, -1)[0]
-            n_wrong = sum(int(np.count_nonzero(~valid_crcs(Window(content, 0, part)))) for part in parts)
-            if n_wrong:
-                yield Finding(
-                    Reason.CRC_MISMATCH,
-                    f"{n_wrong} of the {sum(map(len, parts))} messages inside have a wrong checksum of their own, from"
-                    " their producer: kafkalog reads them, but a consumer with check.crcs stops here",
-                    path=path,
-                    position=int(wrappers.position[row]),
-                    length=int(wrappers.size_in_bytes[row]),
-                    last_offset=int(wrappers.last_offset[row]),
-                    damage=False,
-                )
-        wrappers = wrappers[n + 1 :]

@@ -33,7 +33,6 @@ from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.operations.verifying.record_headers import wrong_checksums
 from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode_all
@@ -221,8 +220,6 @@ class SegmentCheck:
                 add(lost_in(segment, window, decoded.error))
             if self._stopped:
                 return
-        for finding in wrong_checksums(good, limits=self._limits, path=str(segment.path)):
-            add(finding)
 
 
 _EVERYTHING: Final = Selection(include_control=True)
