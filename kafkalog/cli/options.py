@@ -175,7 +175,7 @@ class Command:
     options: str = ""
     """A table for `add_options`."""
     types: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    """Types of options, by name of the attribute; others are those of `_TYPES`."""
+    """Types of options, by the option or the name of the attribute; others are those of `_TYPES`."""
     paths: tuple[str, str, str] = ("PATH", "log dir, partition directory or .log file", _PATH_HELP)
     """Name of the positional paths, their help, and a paragraph about them."""
     n_paths: int | Literal["+", "*"] = "+"
@@ -185,20 +185,14 @@ class Command:
     """A sentence for the list of commands; default: the one in `SUMMARIES`."""
 
 
-HelpText = Command
-
-
 def add_command(
     commands: Any,
     name: str,
     command: Command,
     run: Callable[[argparse.Namespace, Console], None],
-    *,
-    paths: tuple[str, str, str] | None = None,
-    n_paths: int | Literal["+", "*"] | None = None,
-) -> Parser:
+) -> None:
     """Add a command's parser, with the arguments that all commands have."""
-    metavar, path_help, about_paths = paths or command.paths
+    metavar, path_help, about_paths = command.paths
     if about_paths == _PATH_HELP and not command.writes:
         about_paths += _READ_ONLY
     parser: Parser = commands.add_parser(
@@ -212,10 +206,9 @@ def add_command(
     # the first paragraph says what the command does
     parser.short_help = (f"{command.description.partition(chr(10) * 2)[0]}", command.examples)
     parser.set_defaults(run=run)
-    parser.add_argument("paths", metavar=metavar, nargs=n_paths or command.n_paths, help=path_help)
+    parser.add_argument("paths", metavar=metavar, nargs=command.n_paths, help=path_help)
     remote = "" if parser.prog.partition(" ")[2] in LOCAL else "  @remote" if command.writes else "  @remote\n  @tiered"
     add_options(parser, f"  @common\n{remote}\n{command.options}", command.types)
-    return parser
 
 
 _LINE: Final = re.compile(r"(\| )?(-\S+(?: -\S+)*)(?: (\S.*?))?(?:  +(.*))?")
@@ -267,10 +260,13 @@ def _add_option(
     found = _VALUE.fullmatch(value)
     assert found is not None, value
     choices, metavar, is_list, mark, default = found.groups()
-    convert = types.get(dest) or _TYPES.get(spelt[-1]) or _TYPES.get(metavar, str)
+    own = types.get(spelt[-1]) or types.get(dest)
+    convert = own or _TYPES.get(spelt[-1]) or _TYPES.get(metavar, str)
     if is_list:
         options |= {"action": Distinct, "metavar": f"{metavar or 'NAME'},..."}
-        convert = types.get(dest) or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
+        convert = (
+            types.get(spelt[-1]) or types.get(dest) or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
+        )
     elif choices:
         options["choices"] = choices.split(",")
     else:
@@ -448,18 +444,6 @@ _TYPES: Final[dict[str, Callable[[str], Any]]] = {
     "--exclude-topics,...": excluded_names,
 }
 """Types of options by metavar, or by the option; the latter counts."""
-
-
-def _shared(name: str) -> Callable[[Any], None]:
-    return lambda group: add_options(group, f"  @{name}")
-
-
-add_selection, add_limits = _shared("selection"), _shared("limits")
-
-
-def add_encoding(group: Any, help: str) -> None:
-    """Add ``--encoding``, of bytes in JSON lines."""
-    add_options(group, f"  @encoding {help}")
 
 
 def chosen(args: argparse.Namespace, *wanted: Any) -> dict[str, Any]:

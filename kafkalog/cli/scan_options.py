@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
-    add_options,
     chosen,
     selected_keys,
 )
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 
 _NOT_OF_SCAN: Final = ("columns", "schemas", "schema_context", "storage_options")
 """Options that commands have too, and pass in another form."""
-
-
-def add_on_corruption(group: Any, *, default: str) -> None:
-    """Add ``--on-corruption``."""
-    add_options(group, f"  @on_corruption {default}")
 
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,20 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     ENCODING_HELP,
-    Distinct,
-    HelpText,
-    add_command,
-    add_encoding,
-    add_limits,
+    Command,
     chosen,
-    n_bytes,
-    names,
 )
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import escape_controls
@@ -28,7 +22,17 @@ from kafkalog.protocol.framing import TOPIC_DECODERS
 if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump
 
-_HELP: Final = HelpText(
+_FILES_HELP: Final = """\
+FILE is a .log, .index, .timeindex, .txnindex, .snapshot or (of the metadata log) .checkpoint file. dump compares an
+index with the .log file next to it. The command never changes these files."""
+
+
+_DECODERS: Final = "\n".join(
+    f"  --{name}-decoder    decode records of {topic}; implies --print-data-log"
+    for name, topic in TOPIC_DECODERS.items()
+)
+
+COMMAND: Final = Command(
     description="""\
 Print the files of a segment with the lines and options of Kafka's DumpLogSegments (kafka-dump-log.sh), without Java. A
 batch is a line:
@@ -57,62 +61,31 @@ bytes, and "not_decoded" has the reason.""",
   kafkalog dump --key-decoder long --print-data-log orders-0/00000000000000000000.log
   kafkalog dump --offsets-decoder __consumer_offsets-7/*.log
   kafkalog dump --json --print-data-log orders-0/*.log | jq 'select(.kind == "record") | .headers'""",
+    options=f"""
+  --files FILE,...    more files (the option of Kafka's tool)
+output:
+  --deep-iteration          also print records, without keys and values
+  --print-data-log          also print records with keys and values
+  --skip-record-metadata    print only keys and values of records
+  --key-decoder --key-decoder-class:key_decoder DECODER    decode keys as string (default), integer or long, also by the
+                            name of Kafka's class; implies --print-data-log
+  --value-decoder --value-decoder-class:value_decoder DECODER    decode values in the same ways
+{_DECODERS}
+  --dialect VERSION [4.3]    the version of Kafka's tool: 4.3 (default) or 2.8
+  --json                    an object per line
+  @encoding {ENCODING_HELP}
+indexes:
+  --index-sanity-check    only check an index as a broker does
+  --verify-index-only     print only entries that do not match the log
+  --max-message-size BYTES    the largest batch that an index entry may lead to (default: 5M)
+reading:
+  --max-bytes BYTES    read at most this many bytes of a log
+  --keep-going         after an error, continue with the next file
+  @limits
+""",
+    paths=("FILE", "files of segments", _FILES_HELP),
+    n_paths="*",
 )
-_FILES_HELP: Final = """\
-FILE is a .log, .index, .timeindex, .txnindex, .snapshot or (of the metadata log) .checkpoint file. dump compares an
-index with the .log file next to it. The command never changes these files."""
-
-
-def add_parser(commands: Any) -> None:
-    about = ("FILE", "files of segments", _FILES_HELP)
-    parser = add_command(commands, "dump", _HELP, run, paths=about, n_paths="*")
-    parser.add_argument(
-        "--files", metavar="FILE,...", action=Distinct, type=names, help="more files (the option of Kafka's tool)"
-    )
-    what = parser.add_argument_group("output")
-    what.add_argument("--deep-iteration", action="store_true", help="also print records, without keys and values")
-    what.add_argument("--print-data-log", action="store_true", help="also print records with keys and values")
-    what.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
-    for name in ("key", "value"):
-        what.add_argument(
-            f"--{name}-decoder",
-            f"--{name}-decoder-class",
-            metavar="DECODER",
-            help=f"decode {name}s as string (default), integer or long, also by the name of Kafka's class;"
-            " implies --print-data-log",
-        )
-    for name, topic in TOPIC_DECODERS.items():
-        what.add_argument(
-            f"--{name}-decoder",
-            dest="topic_decoder",
-            action="append_const",
-            const=name,
-            help=f"decode records of {topic}; implies --print-data-log",
-        )
-    what.add_argument(
-        "--dialect",
-        metavar="VERSION",
-        default="4.3",
-        help="the version of Kafka's tool: 4.3 (default) or 2.8",
-    )
-    what.add_argument("--json", action="store_true", help="an object per line")
-    add_encoding(what, ENCODING_HELP)
-    indexes = parser.add_argument_group("indexes")
-    indexes.add_argument("--index-sanity-check", action="store_true", help="only check an index as a broker does")
-    indexes.add_argument(
-        "--verify-index-only", action="store_true", help="print only entries that do not match the log"
-    )
-    indexes.add_argument(
-        "--max-message-size",
-        metavar="BYTES",
-        type=n_bytes,
-        default=None,
-        help="the largest batch that an index entry may lead to (default: 5M)",
-    )
-    reading = parser.add_argument_group("reading")
-    reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read at most this many bytes of a log")
-    reading.add_argument("--keep-going", action="store_true", help="after an error, continue with the next file")
-    add_limits(reading)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -162,12 +135,12 @@ _OPTIONS: Final = (
 def _dump(args: argparse.Namespace) -> Dump:
     from kafkalog.operations.dumping.dump import dump
 
-    decoders = args.topic_decoder or [None]
+    decoders = [name for name in TOPIC_DECODERS if getattr(args, f"{name.replace('-', '_')}_decoder")]
     if len(decoders) > 1:
         raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder exclude each other")
     size = {} if args.max_message_size is None else chosen(args, "max_message_size")
     with usage_errors():
-        return dump(args.paths, topic_decoder=decoders[0], **chosen(args, *_OPTIONS), **size)
+        return dump(args.paths, topic_decoder=next(iter(decoders), None), **chosen(args, *_OPTIONS), **size)
 
 
 def _print_json(dump: Dump, encoding: str, console: Console, progress: Callable[[int], None] | None) -> None:

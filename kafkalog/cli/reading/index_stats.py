@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, n_bytes
+from kafkalog.cli.options import Command, chosen, n_bytes
 from kafkalog.cli.scan_options import (
-    add_on_corruption,
     hint_at_skip,
     note_if_nothing_matches,
     path_of,
@@ -26,7 +25,18 @@ if TYPE_CHECKING:
     from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
     from kafkalog.scanning.batch_scan import BatchScan
 
-_HELP: Final = HelpText(
+
+_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
+
+
+def _intervals(text: str) -> list[int]:
+    found = list(dict.fromkeys(n_bytes(part) for part in text.split(",") if part.strip()))
+    if not found or max(found) >= 2**31:
+        raise argparse.ArgumentTypeError(f"expected numbers of bytes below 2G, not {text!r}")
+    return found
+
+
+COMMAND: Final = Command(
     description="""\
 Measure the sparse indexes of partitions, a line per partition (with -s, per segment). A lookup takes the last index
 entry at or below its offset and skips batches from there. With fewer entries it skips more bytes; more entries take
@@ -49,40 +59,22 @@ is not measured; 'kafkalog lookup' shows the details.""",
   kafkalog index-stats orders-0 --what-if 512,4096,65536
   kafkalog index-stats orders-0 --plot orders.svg
   kafkalog index-stats --json /var/lib/kafka | jq -c '[.topic, .partition, .index.worst_scan]'""",
+    options="""
+which partitions:
+  @selection
+measurements:
+  --what-if N,...    also measure indexes with these index.interval.bytes
+output:
+  -s --segments    a line per segment
+  --json           an object per line, with all numbers
+  --plot FILE      draw the gaps of all partitions to FILE, which ends in .svg, .png or .pdf
+  --overwrite      replace FILE
+reading:
+  @on_corruption skip
+  @limits
+""",
+    types={"what_if": _intervals},
 )
-
-_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "index-stats", _HELP, run)
-    add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("measurements")
-    what.add_argument(
-        "--what-if",
-        metavar="N,...",
-        type=_intervals,
-        help="also measure indexes with these index.interval.bytes",
-    )
-    how = parser.add_argument_group("output")
-    how.add_argument("-s", "--segments", action="store_true", help="a line per segment")
-    how.add_argument("--json", action="store_true", help="an object per line, with all numbers")
-    how.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw the gaps of all partitions to FILE, which ends in .svg, .png or .pdf",
-    )
-    how.add_argument("--overwrite", action="store_true", help="replace FILE")
-    reading = parser.add_argument_group("reading")
-    add_on_corruption(reading, default="skip")
-    add_limits(reading)
-
-
-def _intervals(text: str) -> list[int]:
-    found = list(dict.fromkeys(n_bytes(part) for part in text.split(",") if part.strip()))
-    if not found or max(found) >= 2**31:
-        raise argparse.ArgumentTypeError(f"expected numbers of bytes below 2G, not {text!r}")
-    return found
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

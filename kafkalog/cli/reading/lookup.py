@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, log_time, offset
+from kafkalog.cli.options import Command, log_time, offset
 from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, iso_milliseconds
 from kafkalog.errors import KafkalogError
@@ -21,7 +21,27 @@ if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
     from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
 
-_HELP: Final = HelpText(
+
+_CUT_AT: Final = 160
+
+_Question = tuple[str, Any]
+
+
+def _offset(text: str) -> _Question:
+    return "offset", offset(text)
+
+
+def _time(text: str) -> _Question:
+    time = text if text in ("earliest", "latest", "max-timestamp") else log_time(text)
+    if isinstance(time, str):
+        return "timestamp", time
+    is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
+    if not is_late_enough:
+        raise argparse.ArgumentTypeError(f"expected a time from 1970 on, not {text}")
+    return "timestamp", time
+
+
+COMMAND: Final = Command(
     description="""\
 Find the record at an offset, or the first record at or after a time. The output shows each step: the segment, the index
 entries, the scan, the batch and the record.
@@ -47,47 +67,20 @@ reports that as damage.""",
   kafkalog lookup /var/lib/kafka -t orders --timestamp 2026-11-21T08:00:00Z
   kafkalog lookup /var/lib/kafka -t orders -p 3 --timestamp earliest --timestamp max-timestamp --timestamp latest
   kafkalog lookup --json /backup/kafka --timestamp 1763712000000 | jq -c '[.topic, .partition, .offset]'""",
+    options="""
+  @limits
+what to find (at least one; repeatable):
+  --offset:questions N*         the record at this offset
+  --timestamp:questions TIME*    the first record at or after this time: ms, ISO 8601 with Z or an offset, -1h (before
+                                 now), or end-1h (before the latest timestamp); or earliest, latest (start and end of
+                                 the log), or max-timestamp (the first record with the largest timestamp)
+in which partitions:
+  @selection
+output:
+  --json    an object per partition and lookup; key and value in base64
+""",
+    types={"--offset": _offset, "--timestamp": _time},
 )
-
-_CUT_AT: Final = 160
-
-_Question = tuple[str, Any]
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "lookup", _HELP, run)
-    what = parser.add_argument_group("what to find (at least one; repeatable)")
-    what.add_argument(
-        "--offset", metavar="N", dest="questions", action="append", type=_offset, help="the record at this offset"
-    )
-    what.add_argument(
-        "--timestamp",
-        metavar="TIME",
-        dest="questions",
-        action="append",
-        type=_time,
-        help="the first record at or after this time: ms, ISO 8601 with Z or an offset, -1h (before now), or end-1h"
-        " (before the latest timestamp); or earliest, latest (start and end of the log), or max-timestamp (the first"
-        " record with the largest timestamp)",
-    )
-    add_selection(parser.add_argument_group("in which partitions"))
-    how = parser.add_argument_group("output")
-    how.add_argument("--json", action="store_true", help="an object per partition and lookup; key and value in base64")
-    add_limits(parser)
-
-
-def _offset(text: str) -> _Question:
-    return "offset", offset(text)
-
-
-def _time(text: str) -> _Question:
-    time = text if text in ("earliest", "latest", "max-timestamp") else log_time(text)
-    if isinstance(time, str):
-        return "timestamp", time
-    is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
-    if not is_late_enough:
-        raise argparse.ArgumentTypeError(f"expected a time from 1970 on, not {text}")
-    return "timestamp", time
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
