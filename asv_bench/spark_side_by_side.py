@@ -205,18 +205,15 @@ def _premade(spark: Any, folder: Path, tasks: Sequence[Any], columns: tuple[str,
 
 def _serve(made: spark_logs.Made, folder: Path, n_partitions: int, stack: ExitStack) -> tuple[str, str]:
     """Jars of the Kafka source, and the address of a broker that has the same segments."""
-    from conformance.jars import class_path, java, spark_connector
+    from conformance.jars import java, spark_connector
     from conformance.kafka import Broker, Client
 
-    program = java()
-    jars = class_path(program)
     home = folder / "broker"
     home.mkdir()
     say("a broker that serves the same segments")
-    broker = Broker(program, jars, home, **{"log.retention.ms": -1, "num.recovery.threads.per.data.dir": 2})
+    broker = Broker(home, **{"log.retention.ms": -1, "num.recovery.threads.per.data.dir": 2})
     stack.callback(lambda: broker.is_running and broker.stop())
-    client = Client(program, jars, home)
-    stack.callback(client.close)
+    client = stack.enter_context(Client(home))
     broker.start()
     client.server = broker.address
     topic = {"name": "orders", "partitions": n_partitions, "configs": {"retention.ms": "-1"}}
@@ -229,7 +226,7 @@ def _serve(made: spark_logs.Made, folder: Path, n_partitions: int, stack: ExitSt
     broker.start()
     client.server = broker.address
     client.ask("ready")
-    return spark_connector(program), broker.address
+    return spark_connector(java()), broker.address
 
 
 def _rebuilds(folder: Path, chosen: Any) -> list[str]:

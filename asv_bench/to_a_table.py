@@ -57,9 +57,8 @@ def compare(folder: Path, n_records: int, ways: Sequence[str]) -> int:
     """Boot a broker, fill the topic, run every way, print the table."""
     from conformance.kafka import BrokerLife
 
-    life = BrokerLife(folder, **{"log.retention.ms": -1})
     best: dict[str, float] = {}
-    try:
+    with BrokerLife(folder, **{"log.retention.ms": -1}) as life:
         life.boot()
         life.client.ask("create", topics=[{"name": TOPIC, "partitions": 1, "configs": {"retention.ms": "-1"}}])
         say(f"producing {n_records:,} records")
@@ -75,8 +74,6 @@ def compare(folder: Path, n_records: int, ways: Sequence[str]) -> int:
                 if number < ROUNDS[WAYS[way][1]] and (seconds := measured(way, setting)) is not None:
                     best[way] = min(best.get(way, seconds), seconds)
                     say(f"{way}: {seconds:.2f} s")
-    finally:
-        life.end()
     print("\n".join(page(best, n_records, size)))
     return 0
 

@@ -1,10 +1,8 @@
 """The broker that all tests here share: its life is told once a session."""
 
-import json
-
 import pytest
 from conformance.history import History
-from conformance.jars import class_path, fetch_all, java
+from conformance.jars import fetch_all
 from conformance.kafka import Broker, Client
 
 
@@ -18,33 +16,21 @@ def pytest_collection_finish(session):
 @pytest.fixture(scope="session")
 def client(tmp_path_factory):
     """Kafka's Java classes and clients; a broker need not run for the former."""
-    program = java()
-    client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
-    yield client
-    client.close()
+    with Client(tmp_path_factory.mktemp("client")) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
 def history(tmp_path_factory, client):
     """The broker, still running, and what it left behind before."""
-    program = java()
-    jars = class_path(program)
-    folder = tmp_path_factory.mktemp("kafka")
-    broker = None
-    try:
-        properties = {
-            # a killed broker may register again only when its session is over
-            "broker.session.timeout.ms": 2500,
-            "broker.heartbeat.interval.ms": 500,
-            "log.cleaner.backoff.ms": 200,
-            "log.cleaner.dedupe.buffer.size": 8_000_000,
-            "log.initial.task.delay.ms": 500,
-            "log.flush.start.offset.checkpoint.interval.ms": 400,
-        }
-        broker = Broker(program, jars, folder, **properties)
-        history = History(broker, client)
-        (folder / "seconds.json").write_text(json.dumps(history.seconds))
-        yield history
-    finally:
-        if broker is not None and broker.is_running:
-            broker.kill()
+    properties = {
+        # a killed broker may register again only when its session is over
+        "broker.session.timeout.ms": 2500,
+        "broker.heartbeat.interval.ms": 500,
+        "log.cleaner.backoff.ms": 200,
+        "log.cleaner.dedupe.buffer.size": 8_000_000,
+        "log.initial.task.delay.ms": 500,
+        "log.flush.start.offset.checkpoint.interval.ms": 400,
+    }
+    with Broker(tmp_path_factory.mktemp("kafka"), **properties) as broker:
+        yield History(broker, client)

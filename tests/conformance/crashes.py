@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from conformance.damages import DAMAGES as LOG_DAMAGES
+from conformance.damages import in_log
 from conformance.history import SMALL, TOPICS, Topic
-from conformance.jars import OLD_KAFKA_VERSION, class_path, java
-from conformance.kafka import Broker, Client, OldBroker, wait_until
+from conformance.kafka import QUIET, Broker, Client, OldBroker, copy_tree, wait_until
 from conformance.test_offline_recovery import recovery_lines
-from conformance.test_rebuild import DERIVED, QUIET, epochs_below
+from conformance.test_rebuild import DERIVED, epochs_below
 from conformance.test_rebuild_2_8 import BUSY
 from conformance.test_rebuild_2_8 import topics as old_topics
 
@@ -46,39 +45,12 @@ _DELETED = ("trimmed", "trimmed-live", "none", "v0-none", "v2-none")
 _LIMITED = Topic("plain", ("none", "lz4"), 1, 400, idempotent=True, configs={**SMALL, "retention.bytes": 9000})
 """Kafka 2.8 begins with retention half a minute after its start."""
 
-"""Damages a partition directory, given its logs."""
 
-
-def torn_tail(rng, partition, logs):
-    data = logs[-1].read_bytes()
-    logs[-1].write_bytes(data[: max(len(data) - rng.randrange(1, 200), 0)])
-
-
-def half_a_batch(rng, partition, logs):
-    segment = kafkalog.Segment(logs[-1])
-    data = logs[-1].read_bytes()
-    if len(segment.batches):
-        last = data[int(segment.batches.position[-1]) :]
-        logs[-1].write_bytes(data + last[: rng.randrange(1, len(last))])
-
-
-def zeros_behind(rng, partition, logs):
-    logs[-1].write_bytes(logs[-1].read_bytes() + bytes(rng.choice([5, 12, 61, 4096])))
-
-
-def zeros_in_the_last(rng, partition, logs):
-    """A page that was not written."""
-    data = bytearray(logs[-1].read_bytes())
-    at = rng.randrange(len(data) + 1)
-    data[at : at + 512] = bytes(len(data[at : at + 512]))
-    logs[-1].write_bytes(data)
-
-
-def noise_in_the_last(rng, partition, logs):
-    data = bytearray(logs[-1].read_bytes())
-    at = rng.randrange(len(data) + 1)
-    data[at : at + 40] = rng.randbytes(len(data[at : at + 40]))
-    logs[-1].write_bytes(data)
+def torn_log(rng, partition, logs):
+    """What a crash may leave of the last segment."""
+    names = ("cut", "zero", "garbage", "flip_in_the_last")
+    if len(kafkalog.Segment(logs[-1]).batches) > 1:
+        in_log(rng.choice([one for one in LOG_DAMAGES if one.__name__.startswith(names)]), rng, logs[-1])
 
 
 def no_indexes(rng, partition, logs):
@@ -120,39 +92,19 @@ def deletion_under_way(rng, partition, logs):
     shutil.copy(logs[0], f"{logs[0]}.cleaned")
 
 
-DAMAGES = (
-    *(torn_tail, half_a_batch, zeros_behind, zeros_in_the_last, noise_in_the_last, no_indexes, no_index_of_an_old_one),
-    *(bad_indexes, bad_snapshots, no_epochs, deletion_under_way),
-)
+DAMAGES = (torn_log, no_indexes, no_index_of_an_old_one, bad_indexes, bad_snapshots, no_epochs, deletion_under_way)
 
 
 @dataclass
 class Tally:
-    """What some crashes gave."""
+    """Counts of some crashes: partitions whose files were compared, those that a broker wrote to at once, and so on."""
 
-    n_crashes: int = 0
-    n_partitions: int = 0
-    """Those whose files were compared."""
-    n_files: int = 0
-    n_written_since: int = 0
-    """Partitions to which the broker wrote as soon as it had started: only what lay before is compared."""
-    n_repeated: int = 0
-    """Partitions that got a marker once more in one of the two lives."""
-    n_records: int = 0
-    n_bytes_cut: int = 0
-    n_lines: int = 0
-    """Lines about recovery that the broker said when it recovered itself."""
+    counts: Counter[str] = field(default_factory=Counter)
     damages: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self):
-        return (
-            f"{self.n_crashes} crashes: {self.n_files:,} files of {self.n_partitions:,} partitions compared"
-            f" ({self.n_written_since} were written to at once, {self.n_repeated} got a marker once more),"
-            f" {self.n_records:,} records served,"
-            f" {self.n_bytes_cut:,} bytes cut, {self.n_lines:,} lines about recovery without ours;"
-            f" {len(self.wrong)} differences"
-        )
+        return f"{dict(self.counts)}, damages {dict(self.damages)}; {len(self.wrong)} differences"
 
 
 class Crashes:
@@ -160,61 +112,46 @@ class Crashes:
 
     def __init__(self, version, folder, seed):
         self.version, self.folder, self.rng = version, folder, random.Random(seed)
-        program, self.tally = java(), Tally()
-        self._java = program
+        self.tally = Tally()
         self.client = self._client(folder)
         if version == "4.3":
-            self.broker = Broker(program, class_path(program), folder, **_OFTEN)
+            self.broker = Broker(folder, **_OFTEN)
             self.topics = {**TOPICS, "limited": _LIMITED}
         else:
             # without a cluster's metadata all have to have one interval
-            properties = {**BUSY, **_OFTEN, "log.index.interval.bytes": 512}
-            self.broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), folder, **properties)
+            self.broker = OldBroker(folder, **{**BUSY, **_OFTEN, "log.index.interval.bytes": 512})
             self.topics = {name: one for name, one in old_topics().items() if not name.endswith("dense")}
         self._lively = dict(self.broker.properties)
 
-    def close(self):
-        """Leave no process behind."""
-        self.client.close()
-        if isinstance(self.broker, OldBroker):
-            self.broker.close()
-        elif self.broker.is_running:
-            self.broker.kill()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with self.client, self.broker:
+            pass
 
     def _client(self, folder):
         # a producer that was idle for a day is dropped when a snapshot is loaded: which are loaded depends on the way
-        return Client(self._java, class_path(self._java), folder, f"-Depoch={int(time.time() * 1000) - 43_200_000}")
+        return Client(folder, f"-Depoch={int(time.time() * 1000) - 43_200_000}")
 
     def run(self, numbers):
         """The tally after each crash."""
-        with self._running():
+        with self.broker.serving(self.client):
             self.client.ask("create", topics=[_made(name, one) for name, one in self.topics.items()])
             for number, (name, topic) in enumerate(self.topics.items()):
                 topic.produce(self.client, name, number)
-            self.broker.stop()
         for number in numbers:
             self._crash(number)
             alive = self._copy(self.broker.log_dir, "alive")
             self._compare(number)
-            self._put(alive)
-            self.tally.n_crashes += 1
+            copy_tree(alive, self.broker.log_dir)
+            self.tally.counts["crashes"] += 1
             yield self.tally
-
-    @contextmanager
-    def _running(self):
-        try:
-            self.broker.start()
-            self.client.server = self.broker.address
-            self.client.ask("ready")
-            yield
-        finally:
-            if self.broker.is_running:
-                self.broker.kill()
 
     def _crash(self, number):
         """Boot, write to everything from another process, and kill the broker at some moment of that."""
         self.broker.properties = self._lively
-        with self._running():
+        with self.broker.serving(self.client):
             folder = self.folder / f"writer-{number}"
             folder.mkdir()
             writer = self._client(folder)
@@ -248,31 +185,32 @@ class Crashes:
             self.broker.properties.pop("broker.session.timeout.ms", None)
         now = int(time.time() * 1000)
         theirs_read = self._served()
-        self.tally.n_lines += len(self._lines())
+        counts = self.tally.counts
+        counts["lines about recovery"] += len(self._lines())
         theirs = self._copy(log_dir, "theirs")
 
-        differences = [f"{one} as preflight says" for one in self._foretold(broken, theirs, theirs_read["offsets"])]
         shutil.rmtree(log_dir)
         interval = None if self.version == "4.3" else 512
         report = kafkalog.recover(broken, output=log_dir, now=now, index_interval_bytes=interval)
-        self.tally.n_bytes_cut += report.n_bytes_lost
-        self.tally.wrong += [f"{number}: not recovered: {one.error}" for one in report.partitions if one.error]
+        counts["bytes cut"] += report.n_bytes_lost
+        differences = [f"not recovered: {one.error}" for one in report.partitions if one.error]
         ours = self._copy(log_dir, "ours")
         differences += self._differences(ours, theirs)
         ours_read = self._served(theirs_read)
         differences += [f"said: {line}" for line in self._lines()]
         repeated = self._repeated(ours, theirs) | self._repeated(ours, log_dir)
-        self.tally.n_repeated += len(repeated)
+        counts["partitions with a marker once more"] += len(repeated)
         differences += [
             f"other {what}"
             for what in theirs_read
             if _without(ours_read[what], repeated) != _without(theirs_read[what], repeated)
         ]
         differences += [f"changed since: {one}" for one in self._differences(ours, log_dir)]
-        self.tally.n_records += sum(map(len, ours_read["records"].records.values()))
+        counts["records"] += sum(map(len, ours_read["records"].records.values()))
         self.tally.wrong += [f"{number}: {one} ({damaged.get(_partition_of(one), 'intact')})" for one in differences]
-        if differences:
-            self._keep(number)
+        if differences:  # what is compared stays for a look
+            shutil.move(broken, self.folder / f"kept-{number}")
+            shutil.copy(self.broker.log, self.folder / f"kept-{number}")
 
     def _lines(self):
         """What the broker of the last start said of recovery; the controller of 2.8 speaks of deleted topics."""
@@ -297,7 +235,7 @@ class Crashes:
 
         It tries again after a while if it cannot connect to itself yet, so `expected` is waited for.
         """
-        with self._running():
+        with self.broker.serving(self.client):
             stable = []
 
             def is_settled():
@@ -311,14 +249,12 @@ class Crashes:
             # the coordinator's own records have the time when it ended a transaction
             topics = sorted({topic for topic, _ in stable[-1][0]} - {"__transaction_state"})
             file = self.folder / "served.jsonl"
-            served = {
+            return {
                 "last stable offsets": stable[-1][0],
                 "offsets": [(row["topic"], row["partition"], row["earliest"], row["latest"]) for row in stable[-1][1]],
                 "records": self.client.consume(file, topics),
                 "committed records": self.client.consume(file, topics, isolation="read_committed"),
             }
-            self.broker.stop()
-        return served
 
     def _differences(self, ours, theirs):
         names = {path.name for path in ours.iterdir() if path.is_dir()}
@@ -326,7 +262,7 @@ class Crashes:
         yield from (f"{name}: only once there" for name in sorted(names ^ others))
         for name in sorted(names & others):
             if not name.startswith("__cluster"):
-                self.tally.n_partitions += 1
+                self.tally.counts["partitions"] += 1
                 yield from self._partition_differences(ours / name, theirs / name)
 
     def _repeated(self, before, after):
@@ -347,33 +283,12 @@ class Crashes:
                 found.add((old.topic_partition.topic, old.topic_partition.partition))
         return found
 
-    def _foretold(self, broken, theirs, served):
-        """What became of the logs otherwise than preflight says."""
-        offsets = {f"{topic}-{partition}": (earliest, latest) for topic, partition, earliest, latest in served}
-        for row in kafkalog.preflight(broken, clean=False).partitions:
-            name = Path(row.path).name
-            if name not in offsets:
-                continue
-            if row.problem is not None:
-                yield f"{name}: starts with {row.error}"
-            said = {one.name: one.n_bytes for one in row.segments if one.action != "deleted"}
-            last = max(said, default="")
-            found = {path.name: path.stat().st_size for path in (theirs / name).glob("*.log")}
-            is_written = found.get(last, 0) > said.get(last, 0) or max(found, default="") > last
-            for one in sorted((said.keys() | found.keys()) - {last}):
-                if said.get(one) != found.get(one) and one < last:
-                    yield f"{name}: {one} has {found.get(one)} bytes and not {said.get(one)}"
-            if found.get(last, 0) < said.get(last, 0):
-                yield f"{name}: {last} has {found.get(last)} bytes and not {said.get(last)}"
-            if not is_written and offsets[name] != (row.log_start_offset, row.log_end_offset):
-                yield f"{name}: has offsets {offsets[name]} and not {(row.log_start_offset, row.log_end_offset)}"
-
     def _partition_differences(self, ours, theirs):
         found, expected = _files(ours), _files(theirs)
         last = max((name for name in found if name.endswith(".log")), default="")
         is_written = len(expected.get(last, b"")) > len(found.get(last, b"")) and not found.keys() - expected.keys()
         if is_written and _is_only_markers(found[last], expected[last], theirs / last):
-            self.tally.n_written_since += 1
+            self.tally.counts["written since"] += 1
             expected = {name: data for name, data in expected.items() if name < last}
             found = {name: data for name, data in found.items() if name < last}
         if self.version == "2.8" and ours.name.startswith(("v0-", "v1-", "mixed-")):
@@ -385,7 +300,7 @@ class Crashes:
         for name in sorted(found.keys() ^ expected.keys()):
             yield f"{ours.name}: {name} is {'ours' if name in found else 'theirs'} only"
         for name in sorted(found.keys() & expected.keys()):
-            self.tally.n_files += 1
+            self.tally.counts["files"] += 1
             is_same = found[name] == expected[name]
             if not is_same and name.endswith(".snapshot") and self.version == "2.8":
                 is_same = _entries(ours / name) == _entries(theirs / name)
@@ -396,21 +311,7 @@ class Crashes:
             yield f"{ours.name}: epochs {epochs_below(ours, end)} and {epochs_below(theirs, end)} with the broker"
 
     def _copy(self, source, name):
-        target = self.folder / name
-        shutil.rmtree(target, ignore_errors=True)
-        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
-        return target
-
-    def _put(self, source):
-        shutil.rmtree(self.broker.log_dir)
-        subprocess.run(["cp", "-a", str(source), str(self.broker.log_dir)], check=True)
-
-    def _keep(self, number):
-        kept = self.folder / f"kept-{number}"
-        kept.mkdir()
-        for name in ("broken", "ours", "theirs"):
-            subprocess.run(["cp", "-a", str(self.folder / name), str(kept / name)], check=True)
-        shutil.copy(self.broker.log, kept)
+        return copy_tree(source, self.folder / name)
 
 
 def _made(name, topic):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.kafka import Truth, wait_until
+import pyarrow as pa
+from conformance.kafka import Truth, copy_tree, wait_until
 
 import kafkalog
 from kafkalog.state.checkpoints import read_offset_checkpoint
@@ -97,16 +96,8 @@ class Stage(NamedTuple):
 class History:
     """A broker that was booted, stopped, booted again and killed while it wrote; its third life still runs."""
 
-    clean: Stage
-    crashed: Stage
-    live: Stage
-    acknowledged: dict[str, int]
-    seconds: dict[str, float]
-
     def __init__(self, broker, client):
         self.broker, self.client, self.folder = broker, client, broker.folder
-        self.seconds = {}
-        self._clock = time.monotonic()
         self._first_life()
         self._second_life()
         self._third_life()
@@ -116,16 +107,10 @@ class History:
         """The last one is live."""
         return [self.clean, self.crashed, self.live]
 
-    def _took(self, what):
-        now = time.monotonic()
-        self.seconds[what] = round(now - self._clock, 1)
-        self._clock = now
-
     def _boot(self):
         self.broker.start()
         self.client.server = self.broker.address
         self.client.ask("ready")
-        self._took(f"boot {len(self.seconds)}")
 
     def _produce(self, seed, records=None):
         for number, (name, topic) in enumerate(TOPICS.items()):
@@ -144,17 +129,14 @@ class History:
         self._produce(1)
         self.client.ask("commit", topic="none", group="readers")
         self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
-        self._took("first workload")
 
     def _first_life(self):
         self._boot()
         self._first_workload()
         self.sync()
         told = self._consume("clean")
-        self._took("consumed")
         self.broker.stop()
         self.clean = self._keep("clean", *told)
-        self._took("stop")
 
     def _second_life(self):
         self._boot()
@@ -165,7 +147,6 @@ class History:
         self.broker.kill()
         self.acknowledged = self.client.ask("dry")["acknowledged"]
         self.crashed = self._keep("crashed", self.clean.truth, self.clean.committed, self.clean.stable)
-        self._took("second workload and kill")
 
     def _third_life(self):
         self._boot()
@@ -179,20 +160,20 @@ class History:
             self.client.ask("delete_records", topic=name, partition=0, before=before)
         self._delete_into_an_open_transaction()
         self.sync()
-        checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
-        keys = [kafkalog.TopicPartition(name, 0) for name in ("trimmed-live", "trimmed-backwards", "trimmed-whole")]
-        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).keys() >= {*keys}, "the starts are checkpointed")
+        names = ("trimmed-live", "trimmed-backwards", "trimmed-whole")
+        wait_until(lambda: all(self._start(name) is not None for name in names), "the starts are checkpointed")
         truth, committed, stable = self._consume("live")
         self.live = Stage(self.broker.log_dir, truth, self._is_live(), committed, stable)
-        self._took("last workload")
 
     def _delete_into_an_open_transaction(self):
         """Of the first open one nothing is left to read, and still it holds back the rest."""
         before = self.client.last_stable_offsets()["held-back", 0] + 2
         self.client.ask("delete_records", topic="held-back", partition=0, before=before)
-        checkpoint = self.broker.log_dir / "log-start-offset-checkpoint"
-        key = kafkalog.TopicPartition("held-back", 0)
-        wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).get(key) == before, "the start is checkpointed")
+        wait_until(lambda: self._start("held-back") == before, "the start is checkpointed")
+
+    def _start(self, topic):
+        found = read_offset_checkpoint(self.broker.log_dir / "log-start-offset-checkpoint") or {}
+        return found.get(kafkalog.TopicPartition(topic, 0))
 
     def _consume(self, name):
         """What consumers of both isolation levels get, and where the second kind ends."""
@@ -203,15 +184,11 @@ class History:
         )
 
     def _is_live(self):
-        opened = kafkalog.open(self.broker.log_dir)
-        assert isinstance(opened, kafkalog.LogDir)
-        return opened.is_live
+        return kafkalog.open(self.broker.log_dir).is_live
 
     def _keep(self, name, truth, committed, stable):
-        target = self.folder / name
         was_live = self._is_live()
-        subprocess.run(["cp", "-a", str(self.broker.log_dir), str(target)], check=True)
-        return Stage(target, truth, was_live, committed, stable)
+        return Stage(copy_tree(self.broker.log_dir, self.folder / name), truth, was_live, committed, stable)
 
     def sync(self):
         """Wait until the cleaner and the retention task have nothing left to do, as long as nobody writes."""
@@ -232,3 +209,18 @@ class History:
 
     def _is_trimmed(self):
         return self._bases("trimmed")[1] > 150
+
+
+READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
+
+
+def rows(log_dir, topics, **options):
+    """The records of topics as `Client.consume` gives them."""
+    scan = kafkalog.scan(log_dir, topics=topics, columns=READ, **options)
+    table = scan.to_table()
+    assert not scan.n_damage
+    stamps = table.column("timestamp").cast(pa.int64())
+    read = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    for row in read:
+        row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+    return read

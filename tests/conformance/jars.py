@@ -6,6 +6,7 @@ The first time takes a minute or two; after that they are in the cache directory
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import subprocess
@@ -49,6 +50,7 @@ _CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" 
 """
 
 
+@functools.cache
 def java():
     """A JDK's `java`, 17 or later: it has to compile `Client.java`."""
     program = java_program()

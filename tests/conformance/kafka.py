@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.jars import class_path, java
+from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, java
 
 QUICK_JVM = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions"),
@@ -21,12 +22,47 @@ QUICK_JVM = (
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
 )
 """Options for a JVM that lives for seconds."""
-_QUICK_JVM = (*QUICK_JVM, "-Dorg.slf4j.simpleLogger.showDateTime=true")
+QUIET = {
+    "log.cleaner.enable": "false",
+    "log.retention.check.interval.ms": 10**9,
+    # a killed broker may register again only when its session is over
+    "broker.session.timeout.ms": 2500,
+    "broker.heartbeat.interval.ms": 500,
+}
+"""Nothing but what the tests ask for is to change files."""
 _OVERLOADED = re.compile(
     r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$"
     r"|\bExceptionally slow controller event \S+ took \d+ ms\.$"
 )
 _CLIENT = Path(__file__).with_name("Client.java")
+
+
+def jvm(program, *arguments, version=KAFKA_VERSION, jars=None, memory="512m", said="error", options=()):
+    """A command line for a class or a source file, with Kafka's jars; `said` is what it logs."""
+    start = [java(), f"-Xmx{memory}", *QUICK_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={said}"]
+    return [*start, *options, "-cp", jars or class_path(java(), version), str(program), *map(str, arguments)]
+
+
+def run_java(program, *arguments, given=None, timeout=800, **options):
+    """What a program prints, whose input are lines."""
+    done = subprocess.run(
+        jvm(program, *arguments, **options),
+        input=None if given is None else "".join(f"{line}\n" for line in given),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def copy_tree(source, target):
+    """Put a copy, with times and holes, where `target` is."""
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+    return target
 
 
 def wait_until(reached, what, seconds=60):
@@ -41,15 +77,12 @@ def wait_until(reached, what, seconds=60):
 class Client:
     """Kafka's Java clients in a JVM of their own; a command is answered before the next one is sent."""
 
-    def __init__(self, java, jars, folder, *options):
+    def __init__(self, folder, *options):
         self.server = ""
         self._log = folder / "client.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    *(java, "-Xmx512m", *_QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
-                    *(*options, "-cp", jars, str(_CLIENT)),
-                ],
+                jvm(_CLIENT, options=options),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -57,10 +90,14 @@ class Client:
                 encoding="utf-8",
             )
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
     def ask(self, command, **options):
         """What the client answers; what it threw is raised."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": command, "server": self.server, **options}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -72,16 +109,7 @@ class Client:
         return answer
 
     def consume(self, file, topics=None, **options):
-        """Everything that a consumer gets.
-
-        Parameters
-        ----------
-        file : Path
-            Where the client may write it to.
-        topics : list of str, optional
-        **options
-            ``isolation`` is "read_uncommitted" if left out; ``from`` is an offset to begin at.
-        """
+        """Everything that a consumer gets, by way of a file; options are ``isolation``, and ``from`` for an offset."""
         answer = self.ask("consume", file=str(file), topics=topics or [], **options)
         by_topic = {topic: [] for topic, _ in answer["partitions"]}
         with file.open(encoding="utf-8") as lines:
@@ -104,7 +132,6 @@ class Client:
     def close(self):
         """End the JVM."""
         with self._process:
-            assert self._process.stdin is not None
             self._process.stdin.close()
             try:
                 self._process.wait(10)
@@ -127,27 +154,28 @@ class Broker:
     """A KRaft broker and controller in one process; its log dir outlives it."""
 
     _started = "Kafka Server started"
+    _version = KAFKA_VERSION
 
-    def __init__(self, java, jars, folder, **properties):
-        self.folder = folder
-        self.log_dir = folder / "data"
-        self.address = ""
-        self._java, self._jars = java, jars
+    def __init__(self, folder, *, jars=None, **properties):
+        self.folder, self.log_dir, self.address = folder, folder / "data", ""
         self.properties = properties
+        self._jars = jars or class_path(java(), self._version)
         self._process = None
         self._n_starts = 0
         self._prepare()
 
-    def _prepare(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        """Leave no process behind."""
+        if self.is_running:
+            self.kill()
+
+    def _prepare(self, *options):
         self._write_properties()
-        subprocess.run(
-            [
-                *(self._java, *_QUICK_JVM, "-cp", self._jars, "kafka.tools.StorageTool", "format"),
-                *("--cluster-id", "kafkalogConformance01w", "--config", str(self.folder / "server.properties")),
-            ],
-            check=True,
-            capture_output=True,
-        )
+        words = ("--cluster-id", "kafkalogConformance01w", "--config", self.folder / "server.properties", *options)
+        run_java("kafka.tools.StorageTool", "format", *words)
 
     def _role(self):
         """Properties of the broker's part in the cluster, with ports that are free now."""
@@ -194,16 +222,22 @@ class Broker:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    def _command(self, program, argument, memory):
+        options = ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
+        return jvm(program, argument, jars=self._jars, memory=memory, said="info", options=options)
+
+    def tool(self, name, *arguments, server=True):
+        """What one of Kafka's tools prints."""
+        where = ("--bootstrap-server", self.address) if server else ()
+        return run_java(f"org.apache.kafka.tools.{name}", *arguments, *where, jars=self._jars)
+
     def begin(self):
         """Begin to boot."""
         self._n_starts += 1
         self._write_properties()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    *(self._java, "-Xmx448m", *_QUICK_JVM, "-cp", self._jars),
-                    *("kafka.Kafka", str(self.folder / "server.properties")),
-                ],
+                self._command("kafka.Kafka", self.folder / "server.properties", memory="448m"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -219,6 +253,22 @@ class Broker:
             # somebody else may have taken a port in the meantime
             if attempt == 2 or not (self._said("BindException") or self._said("Address already in use")):
                 raise RuntimeError(f"the broker did not start:\n{self.log.read_text()[-4000:]}")
+
+    @contextlib.contextmanager
+    def serving(self, client):
+        """Boot, with a client turned to it, until every partition has a leader; a clean shutdown at the end."""
+        before = client.server
+        try:
+            self.start()
+            client.server = self.address
+            client.ask("ready")
+            yield
+            if self.is_running:
+                self.stop()
+        finally:
+            client.server = before
+            if self.is_running:
+                self.kill()
 
     def has_started(self):
         """Whether it says that it has started; raises if it died."""
@@ -249,30 +299,21 @@ class Broker:
 
 
 class BrokerLife:
-    """A broker that is stopped and started again, with Kafka's clients turned to it.
-
-    Attributes
-    ----------
-    folder : Path
-        Where client and broker have their files.
-    client : Client
-    broker : Broker
-    logs : list of str
-        What the broker said in each of its lives that are over.
-    """
+    """A broker that is stopped and started again, with clients turned to it; `logs` has those of earlier lives."""
 
     def __init__(self, folder, **properties):
-        program = java()
-        jars = class_path(program)
         self.folder = folder
-        self.client = Client(program, jars, folder)
-        self.broker = Broker(program, jars, folder, **properties)
+        self.client = Client(folder)
+        self.broker = Broker(folder, **properties)
+        self.log_dir = self.broker.log_dir
         self.logs = []
 
-    @property
-    def log_dir(self):
-        """The broker's."""
-        return self.broker.log_dir
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with self.client, self.broker:
+            pass
 
     def boot(self):
         """Start the broker, and wait until every partition has a leader."""
@@ -285,16 +326,11 @@ class BrokerLife:
         self.broker.stop()
         self.logs.append(self.broker.log.read_text())
 
-    def end(self):
-        """Leave no process behind."""
-        self.client.close()
-        if self.broker.is_running:
-            self.broker.kill()
-
 
 class OldBroker(Broker):
-    """A 2.8 broker, and the ZooKeeper that it cannot do without; `close` ends the latter."""
+    """A 2.8 broker, and the ZooKeeper that it cannot do without."""
 
+    _version = OLD_KAFKA_VERSION
     _started = "kafka.server.KafkaServer - [KafkaServer id=1] started"
 
     def _prepare(self):
@@ -307,10 +343,7 @@ class OldBroker(Broker):
         self._zookeeper_log = self.folder / "zookeeper.log"
         with self._zookeeper_log.open("wb") as said:
             self._zookeeper = subprocess.Popen(
-                [
-                    *(self._java, "-Xmx128m", *_QUICK_JVM, "-cp", self._jars),
-                    *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties)),
-                ],
+                self._command("org.apache.zookeeper.server.quorum.QuorumPeerMain", properties, memory="128m"),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -337,8 +370,7 @@ class OldBroker(Broker):
         # it cannot register again while ZooKeeper takes it for alive
         wait_until(lambda: self._heard("Expiring session") > before, "the session expires")
 
-    def close(self):
-        """End both."""
+    def __exit__(self, *error):
         if self.is_running:
             super().kill()
         self._zookeeper.kill()

@@ -15,8 +15,7 @@ from unittest import mock
 import damaged_partitions
 import misplaced_files
 import numpy as np
-from conformance.jars import class_path, java
-from conformance.kafka import QUICK_JVM
+from conformance.kafka import jvm
 
 import kafkalog
 from kafkalog import format as kf
@@ -33,14 +32,10 @@ class Loader:
     """A JVM that loads log dirs one after the other."""
 
     def __init__(self, folder):
-        program = java()
-        jars = class_path(program)
         sources = Path(__file__).parent
         file = folder / "Loads.java"
         file.write_text((sources / "Loads.java").read_text() + (sources / "Opened43.java").read_text())
-        self._command = [
-            *(program, "-Xmx448m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", jars, str(file)),
-        ]
+        self._command = jvm(file, memory="448m", said="off")
         self._n_left = 0
         self._process = None
 
@@ -49,9 +44,6 @@ class Loader:
         if not self._n_left:
             self._restart()
         self._n_left -= 1
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(f"{root}\t{'clean' if clean else 'unclean'}\n")
         self._process.stdin.flush()
         found = {}
@@ -76,13 +68,17 @@ class Loader:
         )
         self._n_left = _CASES_PER_JVM
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
     def close(self):
         """End the JVM."""
         if self._process is not None:
-            with self._process as process:
-                assert process.stdin is not None
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
+            with self._process as process, contextlib.suppress(OSError):
+                process.stdin.close()
 
 
 @dataclass
@@ -236,21 +232,11 @@ def _is_cut_to_entries(data, other, name):
     return is_trimmed or data[: len(data) // size * size] == other
 
 
-@contextlib.contextmanager
-def loader(folder):
-    """A loader for a while."""
-    one = Loader(folder)
-    try:
-        yield one
-    finally:
-        one.close()
-
-
 def run(seed, numbers, folder, tally=None):
     """Make the trials with these numbers, and add them to a tally; each is the same every time, but for the clock."""
     tally = tally or Tally()
     # no broker is about to finish what is half written
-    with loader(folder) as one, mock.patch.object(byte_source, "_RECENT_SECONDS", -1):
+    with Loader(folder) as one, mock.patch.object(byte_source, "_RECENT_SECONDS", -1):
         for number in numbers:
             trial(one, seed, number, folder, tally)
     return tally

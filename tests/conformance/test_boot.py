@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,9 +42,9 @@ KNOWN = (
 class BootedBroker(Broker):
     """A broker on one node of a boot: its properties and its log dir are those that boot made."""
 
-    def __init__(self, java, jars, folder, address, **properties):
-        super().__init__(java, jars, folder, **properties)
-        self.address, self.log_dir = address, folder / "data"
+    def __init__(self, folder, address, **options):
+        super().__init__(folder, **options)
+        self.address = address
 
     def _prepare(self):
         with (self.folder / "server.properties").open("a") as file:
@@ -66,9 +65,9 @@ def served(client, report, *, complains=False, leaderless=False, version=KAFKA_V
 
     `leaderless` partitions are elected first, by the command that the report of a rescue names.
     """
-    program = java()
-    jars = class_path(program, version)
-    brokers = [BootedBroker(program, jars, Path(node.directory), node.listener, **properties) for node in report.nodes]
+    jars = class_path(java(), version)
+    nodes = [(Path(node.directory), node.listener) for node in report.nodes]
+    brokers = [BootedBroker(*node, jars=jars, **properties) for node in nodes]
     try:
         # all of them: none is ready without a quorum
         for broker in brokers:
@@ -76,7 +75,7 @@ def served(client, report, *, complains=False, leaderless=False, version=KAFKA_V
         for broker in brokers:
             wait_until(broker.has_started, "the broker starts", 100)
         client.server = brokers[0].address
-        wait_until(lambda: is_ready(client, jars if leaderless else None), "every partition has a leader", 120)
+        wait_until(lambda: is_ready(client, brokers[0] if leaderless else None), "every partition has a leader", 120)
         yield brokers
         said = {broker.log_dir: broker.log.read_text() for broker in brokers}
         for broker in brokers:
@@ -101,12 +100,12 @@ def served(client, report, *, complains=False, leaderless=False, version=KAFKA_V
 def is_ready(client, elect=None):
     """Whether every partition has a leader; with several nodes that takes longer than the client waits.
 
-    `elect` is the class path of an unclean election before that.
+    `elect` is a broker that is asked for an unclean election before that.
     """
     if elect is not None:
-        tool = [java(), "-cp", elect, "org.apache.kafka.tools.LeaderElectionCommand", "--all-topic-partitions"]
         # fails while some of the lost nodes still count as running
-        subprocess.run([*tool, "--bootstrap-server", client.server, "--election-type", "UNCLEAN"], check=False)
+        with suppress(AssertionError):
+            elect.tool("LeaderElectionCommand", "--all-topic-partitions", "--election-type", "UNCLEAN")
     try:
         client.ask("ready")
     except RuntimeError:
@@ -153,10 +152,8 @@ def shown(record):
 @pytest.fixture(scope="module")
 def own_client(tmp_path_factory):
     """A client that no other module's broker has."""
-    program = java()
-    client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
-    yield client
-    client.close()
+    with Client(tmp_path_factory.mktemp("client")) as client:
+        yield client
 
 
 def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client, tmp_path):
@@ -346,8 +343,7 @@ QUIET = [{"name": "orders", "partitions": 3}, {"name": "payments.v1_x", "partiti
 @pytest.fixture(scope="module")
 def killed_cluster(own_client, tmp_path_factory):
     """Three stock nodes, each a broker and a controller; every topic has three replicas."""
-    folder, program = tmp_path_factory.mktemp("three"), java()
-    jars, ports = class_path(program), free_ports(6)
+    folder, ports = tmp_path_factory.mktemp("three"), free_ports(6)
     voters = ",".join(f"{number}@127.0.0.1:{ports[number + 2]}" for number in (1, 2, 3))
     brokers = []
     for number in (1, 2, 3):
@@ -361,8 +357,8 @@ def killed_cluster(own_client, tmp_path_factory):
             "offsets.topic.replication.factor": 3,
             "transaction.state.log.replication.factor": 3,
         }
-        brokers.append(Broker(program, jars, folder / f"node-{number}", **properties))
-    writer = Client(program, jars, folder)
+        brokers.append(Broker(folder / f"node-{number}", **properties))
+    writer = Client(folder)
     try:
         for broker in brokers:
             broker.begin()

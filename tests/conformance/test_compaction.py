@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from pathlib import Path
 import golden_sets
 import pytest
 from compactions import DAY, HOUR, RandomPartition
-from conformance.jars import class_path, java
-from conformance.kafka import QUICK_JVM, Client
+from conformance.kafka import Client, run_java
 from conformance.test_boot import listeners, served
 
 import kafkalog
@@ -55,22 +53,10 @@ class Trial:
         return "\t".join([*map(str, words), *(f"{name}={value}" for name, value in self.settings.items())])
 
 
-def by_kafka(trials, folder):
-    program = java()
-    options = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
-    done = subprocess.run(
-        [program, *options, "-cp", class_path(program), str(Path(__file__).with_name("Cleaning.java"))],
-        input="".join(f"{one.line}\n" for one in trials),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=800,
-    )
+def by_kafka(trials):
+    said = run_java(Path(__file__).with_name("Cleaning.java"), given=[one.line for one in trials]).splitlines()
     # Kafka's cleaner gives up a partition of an old format whose last batch loses all records
-    said = ["-2" if GIVES_UP in one else one for one in done.stdout.splitlines()]
-    wrong = {one for one in said if not one.lstrip("-").isdecimal()}
-    assert not wrong, (wrong, done.stderr[-4000:])
-    return [*map(int, said)]
+    return [-2 if GIVES_UP in one else int(one) for one in said]
 
 
 def ours(trial, source, folder, rng):
@@ -92,7 +78,6 @@ def ours(trial, source, folder, rng):
         backup = folder / "backup" if rng.random() < 0.5 else None
         report = kafkalog.compact(folder / "data" / "t-0", in_place=True, backup=backup, **options)
     (row,) = report.partitions
-    assert isinstance(row, kafkalog.CompactedPartition)
     assert row.error is None
     names = {"path": str(folder / "data" / "t-0")}
     assert dry is None or row.as_dict() | names == dry.partitions[0].as_dict() | names
@@ -181,7 +166,7 @@ def check(n, seed, folder, *, n_rounds):
             for path in source.glob("*.deleted"):
                 path.unlink()
             sources.append(source)
-        ends = by_kafka(found, folder)
+        ends = by_kafka(found)
         for number, (trial, source, end) in enumerate(zip(found, sources, ends, strict=True)):
             mine = folder / f"ours-{round_number}-{number}"
             row = ours(trial, source, mine, rng)
@@ -244,23 +229,18 @@ def test_a_broker_serves_what_compact_leaves(tmp_path):
         for level in ("read_uncommitted", "read_committed")
     }
     boot = kafkalog.boot([tmp_path / "data", cluster], tmp_path / "out", listeners=listeners())
-    program = java()
-    client = Client(program, class_path(program), tmp_path)
-    try:
-        with served(client, boot, complains=True):
-            for level, rows in wanted.items():
-                found = client.consume(tmp_path / "read.jsonl", names, isolation=level).records
-                fields = ("offset", "key", "value", "timestamp")
-                assert [(name, *(one[field] for field in fields)) for name in names for one in found[name]] == rows
-            served_groups = {one["group"]: one["offsets"] for one in client.ask("groups")["groups"]}
-            for name, offsets in groups.items():
-                if name in served_groups:
-                    assert {(topic, number): offset for topic, number, offset, *_ in served_groups[name]} == {
-                        (one.topic, one.partition): one.offset for one in offsets
-                    }
-            assert len({*groups} & {*served_groups}) > 2
-    finally:
-        client.close()
+    with Client(tmp_path) as client, served(client, boot, complains=True):
+        for level, rows in wanted.items():
+            found = client.consume(tmp_path / "read.jsonl", names, isolation=level).records
+            fields = ("offset", "key", "value", "timestamp")
+            assert [(name, *(one[field] for field in fields)) for name in names for one in found[name]] == rows
+        served_groups = {one["group"]: one["offsets"] for one in client.ask("groups")["groups"]}
+        for name, offsets in groups.items():
+            if name in served_groups:
+                assert {(topic, number): offset for topic, number, offset, *_ in served_groups[name]} == {
+                    (one.topic, one.partition): one.offset for one in offsets
+                }
+        assert len({*groups} & {*served_groups}) > 2
 
 
 def table_rows(directory, level):

@@ -2,14 +2,12 @@
 
 import hashlib
 import shutil
-import subprocess
 
 import golden_sets
 import pytest
 from conformance.history import FLOODED, INTERNAL, TOPICS
-from conformance.jars import class_path, java
-from conformance.kafka import Broker, lines_said, parse_dump
-from conformance.test_rebuild import QUIET, answers, started
+from conformance.kafka import QUIET, Broker, copy_tree, lines_said, parse_dump
+from conformance.test_rebuild import answers
 
 import kafkalog
 
@@ -47,16 +45,14 @@ def converted(log_dir, target, topic, **options):
 def test_a_broker_serves_converted_logs_as_the_ones_before(history):
     folder = history.folder / "converting"
     folder.mkdir()
-    program = java()
-    broker = Broker(program, class_path(program), folder, **QUIET)
-    shutil.rmtree(broker.log_dir)
-    subprocess.run(["cp", "-a", str(history.clean.log_dir), str(broker.log_dir)], check=True)
+    broker = Broker(folder, **QUIET)
+    copy_tree(history.clean.log_dir, broker.log_dir)
     for number, (name, options) in enumerate(ways()):
         converted(broker.log_dir, folder / str(number), name, **options)
     n_checked = check_with_the_dump_tool(history, broker.log_dir, [name for name, _ in ways()])
     assert n_checked > 60
 
-    with started(broker, history):
+    with broker.serving(history.client):
         history.client.ask(
             "create",
             topics=[
@@ -110,7 +106,7 @@ def test_a_broker_serves_converted_logs_as_the_ones_before(history):
         (mine.parent.parent / f"{name}-0").rename(mine)
         (mine / "partition.metadata").write_bytes(metadata)
     assert check_with_the_dump_tool(history, broker.log_dir, OLD) > 10
-    with started(broker, history):
+    with broker.serving(history.client):
         old = history.client.consume(history.folder / "old.jsonl", list(OLD))
         history.client.ask(
             "produce",

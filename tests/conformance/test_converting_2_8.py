@@ -5,7 +5,6 @@ import shutil
 
 import golden_sets
 import pytest
-from conformance.jars import OLD_KAFKA_VERSION, class_path, java
 from conformance.kafka import OldBroker, lines_said, wait_until
 
 import kafkalog
@@ -26,27 +25,18 @@ TROUBLE = re.compile("ERROR|Recovering|truncat|orrupt")
 
 
 def test_an_old_broker_serves_converted_logs(client, tmp_path):
-    program = java()
-    broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), tmp_path, **{"log.cleaner.enable": "false"})
-    before = client.server
-    try:
-        broker.start()
-        client.server = broker.address
-        topics = [{"name": name, "partitions": 1, "configs": {"retention.ms": -1}} for name in WAYS]
-        client.ask("create", topics=topics)
-        broker.stop()
+    with OldBroker(tmp_path, **{"log.cleaner.enable": "false"}) as broker:
+        with broker.serving(client):
+            topics = [{"name": name, "partitions": 1, "configs": {"retention.ms": -1}} for name in WAYS]
+            client.ask("create", topics=topics)
         put_in_place(broker.log_dir, tmp_path / "converted")
-        broker.start()
-        client.server = broker.address
-        wait_until(lambda: has_leaders(client), "all partitions have leaders")
-        read = {
-            level: client.consume(tmp_path / f"{level}.jsonl", list(WAYS), isolation=level).records
-            for level in ("read_uncommitted", "read_committed")
-        }
-        broker.stop()
-    finally:
-        client.server = before
-        broker.close()
+        with broker.serving(client):
+            # a broker under ZooKeeper takes requests before it leads
+            wait_until(lambda: len(client.last_stable_offsets()) >= len(WAYS), "all partitions have leaders")
+            read = {
+                level: client.consume(tmp_path / f"{level}.jsonl", list(WAYS), isolation=level).records
+                for level in ("read_uncommitted", "read_committed")
+            }
     said = lines_said(broker.log.read_text(errors="replace"))
     assert [line for line in said if TROUBLE.search(line)] == []
     for level, records in read.items():
@@ -64,12 +54,6 @@ def put_in_place(log_dir, staging):
         shutil.rmtree(directory)
         kafkalog.convert(golden_sets.partitions("k28")[directory.name], staging / directory.name, threads=1, **options)
         (staging / directory.name).rename(directory)
-
-
-def has_leaders(client):
-    """A broker under ZooKeeper takes requests before it leads."""
-    client.ask("ready")
-    return len(client.last_stable_offsets()) >= len(WAYS)
 
 
 def as_v2(record):

@@ -17,13 +17,10 @@ SEED = int(os.environ.get("KAFKALOG_CRASHES_SEED", "20261122"))
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("version", "n"), [("4.3", 14), ("2.8", 6)])
 def test_twenty_crashes_of_real_brokers(version, n, tmp_path):
-    crashes, n_said = Crashes(version, tmp_path, SEED), 0
-    n = int(os.environ.get("KAFKALOG_CRASHES_N") or n)
-    try:
+    n, n_said = int(os.environ.get("KAFKALOG_CRASHES_N") or n), 0
+    with Crashes(version, tmp_path, SEED) as crashes:
         for tally in crashes.run(range(n)):
             print(*tally.wrong[n_said:], tally, sep="\n", flush=True)
             n_said = len(tally.wrong)
-    finally:
-        crashes.close()
     assert crashes.tally.wrong == []
     assert n < 6 or len(crashes.tally.damages) == len(DAMAGES)

@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conformance.jars import class_path, java
-from conformance.kafka import QUICK_JVM
+from conformance.kafka import jvm
 from effort import examples
 from encoding import Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
 
@@ -64,12 +63,10 @@ BUILDER = Path(__file__).with_name("Builder.java")
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
     """Runs commands of `Builder.java` in one JVM."""
-    program = java()
     said = tmp_path_factory.mktemp("builder") / "stderr"
-    options = (*QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
     with said.open("wb") as log:
         process = subprocess.Popen(
-            [program, *options, "-cp", class_path(program), str(BUILDER)],
+            jvm(BUILDER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -78,8 +75,6 @@ def kafka(tmp_path_factory):
         )
 
     def run(command, given, answer):
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(json.dumps({"do": command, "in": str(given), "out": str(answer)}) + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "done\n", said.read_text()
@@ -184,18 +179,15 @@ def read_back(kafka, folder, data):
 
 
 def as_read(rows, codec, sequence=None):
-    def text(value):
-        return None if value is None else base64.b64encode(value).decode()
-
     return [
         {
             "codec": codec,
             "offset": offset,
             "timestamp": timestamp,
             "sequence": -1,
-            "key": text(key),
-            "value": text(value),
-            "headers": [[name.decode(), text(content)] for name, content in headers],
+            "key": _text(key),
+            "value": _text(value),
+            "headers": [[name.decode(), _text(content)] for name, content in headers],
         }
         for offset, timestamp, key, value, headers in rows
     ]

@@ -1,34 +1,23 @@
 """What `read_committed` gives is what a consumer of that level gets: live, after a clean stop, after a crash."""
 
-import pyarrow as pa
+import functools
+
 import pytest
-from conformance.history import TOPICS
+from conformance.history import TOPICS, rows
 
 import kafkalog
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
 STAGES = ("clean", "crashed", "live")
 TRANSACTIONAL = [name for name, topic in TOPICS.items() if topic.transactions]
 
 
-def committed(log_dir, topic, **options):
-    """The records of a topic as `Client.consume` gives them."""
-    scan = kafkalog.scan(log_dir, topics=topic, columns=READ, isolation_level="read_committed", **options)
-    table = scan.to_table()
-    assert not scan.n_damage
-    stamps = table.column("timestamp").cast(pa.int64())
-    rows = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
-    for row in rows:
-        row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
-    return rows
+committed = functools.partial(rows, isolation_level="read_committed")
 
 
 def partition_of(stage, topic, number):
-    opened = kafkalog.open(stage.log_dir)
-    assert isinstance(opened, kafkalog.LogDir)
-    return opened[topic, number]
+    return kafkalog.open(stage.log_dir)[topic, number]
 
 
 @pytest.mark.parametrize("name", STAGES)

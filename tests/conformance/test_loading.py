@@ -65,12 +65,9 @@ class Loaded(BrokerLife):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    loaded = Loaded(tmp_path_factory.mktemp("loading"), **QUIET)
-    try:
+    with Loaded(tmp_path_factory.mktemp("loading"), **QUIET) as loaded:
         loaded.tell()
         yield loaded
-    finally:
-        loaded.end()
 
 
 def test_a_partition_with_records_is_not_replaced_unasked(loaded):

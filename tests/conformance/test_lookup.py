@@ -36,7 +36,6 @@ def questions(partition, draw):
 
 def asked_and_answered(history):
     opened = kafkalog.open(history.live.log_dir)
-    assert isinstance(opened, kafkalog.LogDir)
     draw = random.Random(7)
     partitions = {str(key): partition for key, partition in opened.items() if key.topic not in FLOODED}
     partitions.pop("__cluster_metadata-0", None)

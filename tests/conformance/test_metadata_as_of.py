@@ -2,12 +2,10 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from conformance.jars import class_path, java
-from conformance.kafka import Broker
+from conformance.kafka import Broker, run_java
 
 import kafkalog
 
@@ -31,8 +29,6 @@ def state(found):
 
 
 def test_states_as_of_offsets_and_times(tmp_path):
-    program = java()
-    jars = class_path(program)
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -40,17 +36,9 @@ def test_states_as_of_offsets_and_times(tmp_path):
         # a change has the time at which its batch was begun: no record that nobody asked for may have begun it before
         "metadata.max.idle.interval.ms": 0,
     }
-    broker = Broker(program, jars, tmp_path, **properties)
-    try:
+    with Broker(tmp_path, **properties) as broker:
         broker.start()
-        command = [program, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
-        options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", str(_PROGRAM), broker.address]
-        told = json.loads(
-            subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
-        )
-    finally:
-        if broker.is_running:
-            broker.kill()
+        told = json.loads(run_java(_PROGRAM, broker.address).splitlines()[-1])
     directory = broker.log_dir / "__cluster_metadata-0"
     snapshots = sorted(directory.glob("*.checkpoint"))
     oldest = next(path for path in snapshots if told[0]["offset"] < int(path.name[:20]) <= told[-1]["offset"])
@@ -82,7 +70,7 @@ def test_states_as_of_offsets_and_times(tmp_path):
         for limit in ({"end_offset": one["offset"]}, {"end_timestamp": one["time"]}):
             if one["offset"] < int(oldest.name[:20]):
                 n_refused += 1
-                with pytest.raises(ValueError, match="has no snapshot from before then"):
+                with pytest.raises(ValueError, match="snapshot"):
                     kafkalog.metadata(broker.log_dir, **limit)
             else:
                 assert state(kafkalog.metadata(broker.log_dir, **limit)) == expected

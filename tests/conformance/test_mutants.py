@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import warnings
 import zlib
 from collections import Counter
@@ -14,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, java
-from conformance.kafka import QUICK_JVM
+from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION
+from conformance.kafka import run_java
 from mutants import segments
 
 import kafkalog
@@ -75,21 +74,10 @@ class Log:
 
 
 def by_kafka(version, paths, folder):
-    program = java()
     source = (Path(__file__).parent / "Mutants.java").read_text().replace("RECORD.", PACKAGES[version] + ".")
     (folder / "Mutants.java").write_text(source)
-    options = (*QUICK_JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
-    done = subprocess.run(
-        [program, *options, "-cp", class_path(program, version), str(folder / "Mutants.java")],
-        input="".join(f"{path}\n" for path in paths),
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        check=True,
-        timeout=800,
-    )
     logs, log = [], Log()
-    for line in done.stdout.splitlines():
+    for line in run_java(folder / "Mutants.java", version=version, given=paths, said="off").splitlines():
         kind, *words = line.split("\t")
         if kind == "batch":
             start = log.batches[-1].stop if log.batches else 0

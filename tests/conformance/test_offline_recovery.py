@@ -1,17 +1,15 @@
 """What is recovered offline is what a broker's recovery leaves; a broker starts on it without any recovery."""
 
 import re
-import shutil
-import subprocess
 import time
 
 import pytest
-from conformance.jars import class_path, java
-from conformance.kafka import Broker
-from conformance.test_rebuild import DERIVED, QUIET, started
-from conformance.test_recovery import damage_partitions
+from conformance.damages import damage_partitions
+from conformance.kafka import QUIET, Broker, copy_tree
+from conformance.test_rebuild import DERIVED, bare_copy, derived_files
 
 import kafkalog
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -30,28 +28,25 @@ def recovery_lines(log):
 def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(history, keeps_recovery_points):
     folder = history.folder / f"offline-{keeps_recovery_points}"
     folder.mkdir()
-    program = java()
-    broker = Broker(program, class_path(program), folder, **QUIET)
-    shutil.rmtree(broker.log_dir)
-    subprocess.run(["cp", "-a", str(history.clean.log_dir), str(broker.log_dir)], check=True)
-    damaged = damage_partitions(broker.log_dir, set())
+    broker = Broker(folder, **QUIET)
+    copy_tree(history.clean.log_dir, broker.log_dir)
+    damaged = damage_partitions(broker.log_dir)
     assert len(damaged) >= 25
     # such a segment is cut before the recovery begins, and those behind it are kept
-    without = [name for name, one in damaged.items() if one.what.startswith(("flip in middle", "zero_hole in middle"))]
+    without = [name for name, one in damaged.items() if one.startswith(("flip in middle", "zero_hole in middle"))]
     assert len(without) == 2
     for name in without if not keeps_recovery_points else ():
-        (broker.log_dir / name / damaged[name].what.rpartition(" ")[2]).with_suffix(".index").unlink()
+        (broker.log_dir / name / damaged[name].rpartition(" ")[2]).with_suffix(".index").unlink()
     (broker.log_dir / ".kafka_cleanshutdown").unlink()
     if not keeps_recovery_points:
         (broker.log_dir / "recovery-point-offset-checkpoint").unlink()
         for path in broker.log_dir.rglob("*"):
             if path.suffix in (".snapshot", ".txnindex"):
                 path.unlink()
-    broken = folder / "broken"
-    subprocess.run(["cp", "-a", str(broker.log_dir), str(broken)], check=True)
+    broken = copy_tree(broker.log_dir, folder / "broken")
 
     before = time.time()
-    with started(broker, history):
+    with broker.serving(history.client):
         theirs_read = served(history, broker, damaged, keeps_recovery_points)
     assert recovery_lines(broker.log.read_text())
     theirs = folder / "theirs"
@@ -60,11 +55,14 @@ def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serve
     report = kafkalog.recover(broken, output=broker.log_dir, now=int(before * 1000))
     assert report.is_clean
     assert keeps_recovery_points or report.n_bytes_lost > 0
-    ours = folder / "ours"
-    subprocess.run(["cp", "-a", str(broker.log_dir), str(ours)], check=True)
-    compare(ours, theirs, broken)
+    compare(copy_tree(broker.log_dir, folder / "ours"), theirs)
+    for name in sorted(damaged.keys() - {*without}) if not keeps_recovery_points else ():
+        rebuilt = bare_copy(broken / name, folder / name)
+        report = kafkalog.reindex(rebuilt, kinds=KINDS, in_place=True, damaged="cut", now=int(before * 1000))
+        assert report.n_bytes_read == sum(path.stat().st_size for path in (theirs / name).glob("*.log")), name
+        assert derived_files(rebuilt) == derived_files(theirs / name), name
 
-    with started(broker, history):
+    with broker.serving(history.client):
         ours_read = served(history, broker, damaged, keeps_recovery_points)
     assert recovery_lines(broker.log.read_text()) == []
     assert ours_read == theirs_read
@@ -74,7 +72,7 @@ def served(history, broker, damaged, keeps_recovery_points):
     """Offsets of all partitions, and the records of the topics that a consumer can read to the end."""
     unreadable = set()
     for name, one in damaged.items():
-        if one.what.startswith("magic_3") or (keeps_recovery_points and " middle " in one.what):
+        if one.startswith("magic_3") or (keeps_recovery_points and " middle " in one):
             unreadable.add(name.rpartition("-")[0])
     offsets = history.client.ask("offsets", times={})["partitions"]
     topics = sorted({row["topic"] for row in offsets} - unreadable)
@@ -87,13 +85,14 @@ def served(history, broker, damaged, keeps_recovery_points):
     )
 
 
-def compare(ours, theirs, broken):
+def compare(ours, theirs):
     """Logs and derived files have to be equal, in partitions to which the broker did not write since."""
     n_equal = 0
     for directory in sorted(path for path in ours.iterdir() if path.is_dir() and not path.name.startswith("__")):
-        found = {path.name: path.read_bytes() for path in directory.glob("*") if path.suffix in (*DERIVED, ".log")}
-        other = theirs / directory.name
-        expected = {path.name: path.read_bytes() for path in other.glob("*") if path.suffix in (*DERIVED, ".log")}
+        found, expected = (
+            {path.name: path.read_bytes() for path in one.iterdir() if path.suffix in (*DERIVED, ".log")}
+            for one in (directory, theirs / directory.name)
+        )
         logs = [{name: data for name, data in files.items() if name.endswith(".log")} for files in (found, expected)]
         assert {name: len(data) for name, data in logs[0].items()} == {
             name: len(data) for name, data in logs[1].items()

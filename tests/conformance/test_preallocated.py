@@ -13,8 +13,7 @@ SECONDS = 8
 
 
 def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_path):
-    life = BrokerLife(tmp_path)
-    try:
+    with BrokerLife(tmp_path) as life:
         life.boot()
         configs = {"preallocate": "true", "internal.segment.bytes": 4_000_000, "retention.ms": -1}
         life.client.ask("create", topics=[{"name": "ahead", "partitions": 1, "configs": configs}])
@@ -34,5 +33,3 @@ def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_pat
         acknowledged = life.client.ask("dry")["acknowledged"]
         assert acknowledged
         assert any(segment.is_preallocated for segment in kafkalog.open(directory).segments)
-    finally:
-        life.end()

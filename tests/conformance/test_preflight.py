@@ -8,18 +8,15 @@ from pathlib import Path
 
 import golden_sets
 import pytest
-from conformance.jars import class_path, java
-from conformance.kafka import Broker, Client
-from conformance.test_rebuild import QUIET
-from conformance.test_recovery import DAMAGES
+from conformance.damages import DAMAGES, in_log
+from conformance.kafka import QUIET, Broker, Client, wait_until
+from files import flip
 from survey.test_startup_root import CASES as ROOT_CASES
 from survey.test_startup_root import CHECKPOINTS
 
 import kafkalog
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
-
-"""Changes a partition directory, given its logs."""
 
 LOADED = re.compile(r"Completed load of (?:Unified)?Log\(dir=(\S+), .*?logStartOffset=(\d+), logEndOffset=(\d+)\)")
 START_OFFSETS = {"start_above_end": 100_000, "start_inside": 40}
@@ -69,38 +66,22 @@ def no_middle_segment(partition, logs):
 
 
 def damaged_without_index(partition, logs):
-    data = bytearray(logs[1].read_bytes())
-    data[len(data) // 2] ^= 4
-    logs[1].write_bytes(data)
+    flip(logs[1], logs[1].stat().st_size // 2, 4)
     logs[1].with_suffix(".index").unlink()
 
 
 def low_offset(partition, logs):
-    data = bytearray(logs[-1].read_bytes())
-    data[:8] = bytes(8)
-    logs[-1].write_bytes(data)
+    logs[-1].write_bytes(bytes(8) + logs[-1].read_bytes()[8:])
 
 
-def high_epoch(partition, logs):
-    data = bytearray(logs[-1].read_bytes())
-    data[12] ^= 0x40
-    logs[-1].write_bytes(data)
-
-
-def in_log(damage, number):
-    def change(partition, logs):
-        data = bytearray(logs[number].read_bytes())
-        positions = kafkalog.Segment(logs[number]).batches.position.tolist()
-        damage(data, [*positions, len(data)], random.Random(7))
-        logs[number].write_bytes(data)
-
-    return change
+def damaged(damage, number):
+    return lambda partition, logs: in_log(damage, random.Random(7), logs[number])
 
 
 CASES = {
     "healthy": lambda partition, logs: None,
-    **{f"{damage.__name__}_last": in_log(damage, -1) for damage in DAMAGES},
-    **{f"{damage.__name__}_middle": in_log(damage, 1) for damage in DAMAGES},
+    **{f"{damage.__name__}_last": damaged(damage, -1) for damage in DAMAGES},
+    **{f"{damage.__name__}_middle": damaged(damage, 1) for damage in DAMAGES},
     "index_missing": missing(".index"),
     "old_index_missing": missing(".index", 0),
     "time_index_missing": missing(".timeindex", 0),
@@ -125,7 +106,7 @@ CASES = {
     "last_emptied": lambda partition, logs: _write(logs[-1], b""),
     "damaged_without_index": damaged_without_index,
     "offset_below_the_segment": low_offset,
-    "high_epoch": high_epoch,
+    "high_epoch": lambda partition, logs: flip(logs[-1], 12, 0x40),
     "stray_log_name": extra("server.log", b"text"),
     "plain_extra_file": extra("notes.txt", b"text"),
     "start_above_end": lambda partition, logs: None,
@@ -170,10 +151,7 @@ class Trial:
         client.ask("create", topics=[{"name": "orders", "partitions": 1, "configs": {"cleanup.policy": "compact"}}])
         client.ask("ready")
         metadata = broker.log_dir / "__cluster_metadata-0"
-        deadline = time.monotonic() + 60
-        while not any(metadata.glob("*.checkpoint")):  # written by a thread of its own
-            assert time.monotonic() < deadline, "the broker has written no metadata snapshot"
-            time.sleep(0.1)
+        wait_until(lambda: any(metadata.glob("*.checkpoint")), "the broker has written a metadata snapshot")
         broker.stop()
         shutil.copytree(broker.log_dir, self.bare)
         for path in self.bare.glob("*-checkpoint"):
@@ -204,20 +182,12 @@ class Trial:
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory):
-    program = java()
     folder = tmp_path_factory.mktemp("preflight")
-    jars = class_path(program)
     # the cleaner reads its checkpoint soon
     eager = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": 200}
     snapshots = {"metadata.log.max.record.bytes.between.snapshots": 1500}
-    broker = Broker(program, jars, folder, **{**QUIET, **eager, **snapshots})
-    client = Client(program, jars, folder)
-    try:
+    with Client(folder) as client, Broker(folder, **{**QUIET, **eager, **snapshots}) as broker:
         yield Trial(broker, client)
-    finally:
-        client.close()
-        if broker.is_running:
-            broker.kill()
 
 
 @pytest.mark.parametrize("mode", ["unclean", "unclean with recovery points", "clean"])

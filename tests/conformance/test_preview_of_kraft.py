@@ -1,12 +1,11 @@
 """Records of 2.8's preview of KRaft are printed as 2.8.2's own tool prints them."""
 
 import random
-import subprocess
 
 import pytest
 from builder import batch_v2, record_v2
-from conformance.jars import OLD_KAFKA_VERSION, class_path, java
-from conformance.kafka import QUICK_JVM
+from conformance.jars import OLD_KAFKA_VERSION
+from conformance.kafka import run_java
 from effort import examples
 from message_bytes import made_up
 
@@ -48,12 +47,9 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize("skip_record_metadata", [False, True])
 def test_lines_are_those_of_the_tool(path, skip_record_metadata):
-    program = java()
     options = ["--print-data-log", "--cluster-metadata-decoder", *["--skip-record-metadata"] * skip_record_metadata]
-    tool = [*QUICK_JVM, *UTF_8, "-cp", class_path(program, OLD_KAFKA_VERSION), "kafka.tools.DumpLogSegments"]
-    command = [program, *tool, *options, "--files", str(path)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
-    theirs = [line for line in printed.splitlines() if not line.startswith("[main] INFO ")]
+    with_jars = {"version": OLD_KAFKA_VERSION, "options": UTF_8}
+    theirs = run_java("kafka.tools.DumpLogSegments", *options, "--files", path, **with_jars).splitlines()
     dump = kafkalog.dump(
         path, topic_decoder="cluster-metadata", dialect="2.8", skip_record_metadata=skip_record_metadata
     )

@@ -4,9 +4,8 @@ import hashlib
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from conformance.history import FLOODED, INTERNAL, TOPICS
+from conformance.history import FLOODED, INTERNAL, TOPICS, rows
 from conformance.kafka import lines_said, parse_dump, wait_until
 
 import kafkalog
@@ -14,30 +13,11 @@ from kafkalog import format as kf
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
 PREALLOCATED = 10 * 2**20
 
 
-def opened(path):
-    log_dir = kafkalog.open(path)
-    assert isinstance(log_dir, kafkalog.LogDir)
-    return log_dir
-
-
-def rows(path, topic, **options):
-    """The records of a topic as `Client.consume` gives them."""
-    scan = kafkalog.scan(opened(path), topics=topic, columns=READ, **options)
-    table = scan.to_table()
-    assert not scan.n_damage
-    stamps = table.column("timestamp").cast(pa.int64())
-    read = table.set_column(READ.index("timestamp"), "timestamp", stamps).to_pylist()
-    for row in read:
-        row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
-    return read
-
-
 def partitions(stage):
-    log_dir = opened(stage.log_dir)
+    log_dir = kafkalog.open(stage.log_dir)
     for topic, partition in stage.truth.partitions:
         yield kafkalog.TopicPartition(topic, partition), log_dir[topic, partition]
 
@@ -105,9 +85,9 @@ def test_the_workload_is_what_these_tests_think_it_is(history):
 
 
 def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history):
-    assert opened(history.live.log_dir).is_live
-    assert not opened(history.clean.log_dir).is_live
-    assert not opened(history.crashed.log_dir).is_live
+    assert kafkalog.open(history.live.log_dir).is_live
+    assert not kafkalog.open(history.clean.log_dir).is_live
+    assert not kafkalog.open(history.crashed.log_dir).is_live
     assert (history.live.was_live, history.clean.was_live, history.crashed.was_live) == (True, False, False)
     assert (history.clean.log_dir / kf.CLEAN_SHUTDOWN_FILE).exists()
     assert not (history.crashed.log_dir / kf.CLEAN_SHUTDOWN_FILE).exists()

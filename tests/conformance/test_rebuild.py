@@ -1,14 +1,10 @@
 """What is rebuilt is what a broker rebuilds, and a broker serves the same from it."""
 
-import shutil
-import subprocess
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conformance.jars import class_path, java
-from conformance.kafka import Broker
+from conformance.kafka import QUIET, Broker, copy_tree
 
 import kafkalog
 from kafkalog.operations.rebuilding.rebuilder import KINDS
@@ -17,45 +13,20 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 EPOCHS = "leader-epoch-checkpoint"
-QUIET = {
-    "log.cleaner.enable": "false",
-    "log.retention.check.interval.ms": 10**9,
-    "broker.session.timeout.ms": 2500,
-    "broker.heartbeat.interval.ms": 500,
-}
-"""Nothing but the recovery is to change files."""
 
 
 def bare_copy(log_dir, target):
-    """A log dir without derived files."""
-    shutil.rmtree(target, ignore_errors=True)
-    subprocess.run(["cp", "-a", str(log_dir), str(target)], check=True)
-    for path in target.rglob("*"):
+    """A log dir, or a partition, without derived files."""
+    for path in copy_tree(log_dir, target).rglob("*"):
         if path.suffix in DERIVED and not path.parent.name.startswith("__cluster_metadata"):
             path.unlink()
-
-
-@contextmanager
-def started(broker, history):
-    """A broker that runs meanwhile, with the session's client turned to it."""
-    before = history.client.server
-    try:
-        broker.start()
-        history.client.server = broker.address
-        history.client.ask("ready")
-        yield
-        broker.stop()
-    finally:
-        history.client.server = before
-        if broker.is_running:
-            broker.kill()
+    return target
 
 
 def answers(history, log_dir):
     """Offsets for some timestamps of each partition."""
     times = {}
     opened = kafkalog.open(log_dir)
-    assert isinstance(opened, kafkalog.LogDir)
     for key, partition in opened.items():
         stamps = {
             int(stamp) for segment in partition.segments for stamp in segment.batches.max_timestamp[::3] if stamp > 0
@@ -80,15 +51,14 @@ def derived_files(directory):
 def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history):
     folder = history.folder / "rebuilt"
     folder.mkdir()
-    program = java()
-    broker = Broker(program, class_path(program), folder, **QUIET)
+    broker = Broker(folder, **QUIET)
     source = history.clean.log_dir
 
     bare_copy(source, broker.log_dir)
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (broker.log_dir / name).unlink()
     before = time.time()
-    with started(broker, history):
+    with broker.serving(history.client):
         theirs_listed = answers(history, source)
         theirs_read = consumed(history, "theirs")
     theirs = folder / "theirs"
@@ -107,7 +77,7 @@ def test_a_broker_rebuilds_the_same_and_serves_the_same_from_ours(history):
 
     for path in broker.log_dir.rglob("*.kafkalog-backup"):
         path.unlink()
-    with started(broker, history):
+    with broker.serving(history.client):
         assert answers(history, source) == theirs_listed
         ours_read = consumed(history, "ours")
     assert ours_read == theirs_read

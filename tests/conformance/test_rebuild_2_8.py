@@ -1,16 +1,12 @@
 """What is rebuilt is what Kafka 2.8 rebuilds, the last version that writes message formats v0 and v1."""
 
-import shutil
-import subprocess
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conformance.history import EVERY_CODEC, Topic
-from conformance.jars import OLD_KAFKA_VERSION, class_path, java
-from conformance.kafka import Client, OldBroker, wait_until
-from conformance.test_rebuild import DERIVED, QUIET, bare_copy, derived_files, epochs_below
+from conformance.kafka import QUIET, Client, OldBroker, copy_tree, wait_until
+from conformance.test_rebuild import DERIVED, bare_copy, derived_files, epochs_below
 
 import kafkalog
 from kafkalog.operations.rebuilding.rebuilder import KINDS
@@ -56,11 +52,8 @@ def topics():
 
 
 def test_kafka_2_8_rebuilds_the_same_from_every_format(tmp_path):
-    program = java()
-    client = Client(program, class_path(program), tmp_path)
-    broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), tmp_path, **BUSY)
-    try:
-        with running(broker, client):
+    with Client(tmp_path) as client, OldBroker(tmp_path, **BUSY) as broker:
+        with broker.serving(client):
             write_everything(broker, client)
             broker.kill()
         broker.properties |= QUIET
@@ -71,26 +64,14 @@ def test_kafka_2_8_rebuilds_the_same_from_every_format(tmp_path):
         assert total[".snapshot"] >= 30
 
         # a second time from a clean stop whose marker got lost, in segments that were appended to after a restart
-        with running(broker, client):
+        with broker.serving(client):
             for number, (name, topic) in enumerate(topics().items()):
                 # a dense index that missed an entry at the restart has no room for it: recovery fails on a full index
                 if number % 3 == 0 and not name.endswith("dense"):
                     topic.produce(client, name, 900 + number, 20)
-            broker.stop()
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
         total = rebuilt_by_both(broker, client, tmp_path / "stopped")
         assert total["partitions"] >= 30
-    finally:
-        client.close()
-        broker.close()
-
-
-@contextmanager
-def running(broker, client):
-    broker.start()
-    client.server = broker.address
-    client.ask("ready")
-    yield
 
 
 def write_everything(broker, client):
@@ -117,12 +98,11 @@ def rebuilt_by_both(broker, client, ours):
     """What is left of a log dir without derived files, rebuilt by the broker where it lies and by us in a copy."""
     bare_copy(broker.log_dir, ours)
     logs = {path.relative_to(ours): path.read_bytes() for path in ours.rglob("*.log")}
-    shutil.rmtree(broker.log_dir)
-    subprocess.run(["cp", "-a", str(ours), str(broker.log_dir)], check=True)
+    copy_tree(ours, broker.log_dir)
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (broker.log_dir / name).unlink(missing_ok=True)
     now = int(time.time() * 1000)
-    with running(broker, client):
+    with broker.serving(client):
         broker.kill()
     intervals = {name: topic.configs["index.interval.bytes"] for name, topic in topics().items()}
     for directory in (path for path in ours.iterdir() if path.is_dir()):

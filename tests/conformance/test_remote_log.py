@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pytest
 from builder import batch_v2, record_v2
+from conformance.history import rows
 from conformance.jars import class_path, java, tiered_storage
-from conformance.kafka import QUICK_JVM, Broker, Client, wait_until
+from conformance.kafka import Broker, Client, wait_until
 from conformance.test_boot import listeners, served
 
 import kafkalog
@@ -20,7 +19,6 @@ from kafkalog.protocol.encoder import encode_metadata_record
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 _TOPICS = {"kept": 1, "txn": 2, "deleted": 1}
-_READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
 _LEVELS = ("read_uncommitted", "read_committed")
 _UNBORN = "AAAAAAAAAAAAAAAAAAAAZw"
 Rows = list[dict[str, Any]]
@@ -45,40 +43,28 @@ class Told(NamedTuple):
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    program = java()
     folder = tmp_path_factory.mktemp("remote")
     storage = folder / "storage"
     storage.mkdir()
-    jars = os.pathsep.join([class_path(program), tiered_storage(program)])
-    broker = Broker(
-        program,
-        jars,
-        folder,
-        **{
-            "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-            "remote.log.storage.manager.impl.prefix": "rsm.config.",
-            "rsm.config.dir": str(storage),
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-            "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
-            "rlmm.config.remote.log.metadata.topic.num.partitions": 2,
-            "remote.log.manager.task.interval.ms": 200,
-            "log.initial.task.delay.ms": 300,
-            "log.retention.check.interval.ms": 300,
-            "log.segment.delete.delay.ms": 100,
-        },
-    )
-
-    def tool(name, *arguments):
-        command = [program, *QUICK_JVM, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
-        server = ("--bootstrap-server", broker.address)
-        return subprocess.run([*command, *server], check=True, capture_output=True, text=True).stdout
+    jars = os.pathsep.join([class_path(java()), tiered_storage(java())])
+    properties = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "remote.log.storage.manager.impl.prefix": "rsm.config.",
+        "rsm.config.dir": str(storage),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 2,
+        "remote.log.manager.task.interval.ms": 200,
+        "log.initial.task.delay.ms": 300,
+        "log.retention.check.interval.ms": 300,
+        "log.segment.delete.delay.ms": 100,
+    }
 
     def states(topic):
         return [one.state for one in kafkalog.remote_log(broker.log_dir, topics=topic)]
 
-    client = Client(program, jars, folder)
-    try:
+    with Client(folder) as client, Broker(folder, jars=jars, **properties) as broker:
         broker.start()
         client.server = broker.address
         settings = {"remote.storage.enable": "true", "internal.segment.bytes": 20_000, "local.retention.bytes": 20_000}
@@ -98,24 +84,19 @@ def told(tmp_path_factory):
         wait_until(lambda: not states("deleted"), "remote segments are deleted")
         firsts = [broker.log_dir / f"{topic}-0" / f"{0:020d}.log" for topic in ("kept", "txn")]
         wait_until(lambda: not any(first.exists() for first in firsts), "copied segments are deleted")
-        tiered = tool("GetOffsetShell", "--topic", "kept", "--time", "latest-tiered")
+        tiered = broker.tool("GetOffsetShell", "--topic", "kept", "--time", "latest-tiered")
         consumed = {level: _consumed(client, folder, level) for level in _LEVELS}
         broker.stop()
         _begin_a_transaction(broker.log_dir / "__cluster_metadata-0")
         broker.start()
-        topics = set(tool("TopicCommand", "--list").split())
+        topics = set(broker.tool("TopicCommand", "--list").split())
         broker.kill()
         dumped = {}
         for topic, decoder in (("__remote_log_metadata", "remote-log"), ("__cluster_metadata", "cluster")):
             for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")):
-                options = ["--print-data-log", f"--{decoder}-metadata-decoder", "--files", str(path)]
-                command = [program, *QUICK_JVM, "-cp", jars, "org.apache.kafka.tools.DumpLogSegments", *options]
-                dumped[path] = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                options = ["--print-data-log", f"--{decoder}-metadata-decoder", "--files", path]
+                dumped[path] = broker.tool("DumpLogSegments", *options, server=False)
         yield Told(broker.log_dir, before, int(tiered.split(":")[2]), storage, dumped, topics, consumed)
-    finally:
-        client.close()
-        if broker.is_running:
-            broker.kill()
 
 
 def _consumed(client, folder, level):
@@ -123,21 +104,14 @@ def _consumed(client, folder, level):
     return [record for topic in ("kept", "txn") for record in found[topic]]
 
 
-def _read(log_dir, level, **options):
+def _read(log_dir, level):
     """The same of files, as a consumer gets it."""
-    scan = kafkalog.scan(log_dir, topics=["kept", "txn"], columns=_READ, isolation_level=level, **options)
-    table = scan.to_table()
-    assert not scan.n_damage
-    stamps = table.column("timestamp").cast(pa.int64())
-    rows = table.set_column(_READ.index("timestamp"), "timestamp", stamps).to_pylist()
-    for row in rows:
-        row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
-    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    found = rows(log_dir, ["kept", "txn"], isolation_level=level)
+    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
 def _begin_a_transaction(path):
     """Append what a controller had written that ended within a transaction of its own."""
-
     records = [
         encode_metadata_record("BeginTransaction", 0, name="a change"),
         encode_metadata_record("Topic", 0, name="unborn", topicId=_UNBORN),
@@ -189,15 +163,10 @@ def test_a_stock_broker_serves_the_restored_log_dir(told, tmp_path):
     restored = kafkalog.open(tmp_path / "new")
     assert kafkalog.verify(restored).ok
     report = kafkalog.boot(tmp_path / "new", tmp_path / "out", listeners=listeners())
-    program = java()
-    client = Client(program, class_path(program), tmp_path)
-    try:
-        with served(client, report):
-            for level in _LEVELS:
-                assert _read(restored, level) == told.consumed[level]
-                assert _consumed(client, tmp_path, level) == told.consumed[level]
-    finally:
-        client.close()
+    with Client(tmp_path) as client, served(client, report):
+        for level in _LEVELS:
+            assert _read(restored, level) == told.consumed[level]
+            assert _consumed(client, tmp_path, level) == told.consumed[level]
 
 
 def test_records_are_those_that_kafkas_tool_prints(told):

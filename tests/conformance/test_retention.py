@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 from compactions import RandomPartition
-from conformance.jars import class_path, java
-from conformance.kafka import Broker, Client, wait_until
+from conformance.kafka import BrokerLife, Client, wait_until
 from conformance.test_boot import QUICK, listeners, served
 
 import kafkalog
@@ -32,43 +31,29 @@ GONE = ("both", "overdue", "short")
 
 
 @pytest.fixture
-def client_and_broker(tmp_path):
-    program = java()
-    jars = class_path(program)
+def life(tmp_path):
     properties = {"log.initial.task.delay.ms": 500, "log.retention.check.interval.ms": 500}
-    client = Client(program, jars, tmp_path)
-    broker = Broker(program, jars, tmp_path, **{"broker.session.timeout.ms": 2500, **properties})
-    try:
-        yield client, broker
-    finally:
-        client.close()
-        if broker.is_running:
-            broker.kill()
+    with BrokerLife(tmp_path, **{"broker.session.timeout.ms": 2500, **properties}) as life:
+        yield life
 
 
-def boot(client, broker):
-    broker.start()
-    client.server = broker.address
-    client.ask("ready")
-
-
-def test_a_broker_deletes_what_the_note_says(client_and_broker, tmp_path):
-    client, broker = client_and_broker
-    boot(client, broker)
+def test_a_broker_deletes_what_the_note_says(life, tmp_path):
+    client = life.client
+    life.boot()
     topics = [{"name": name, "partitions": 1, "configs": configs} for name, (_, configs) in TOPICS.items()]
     client.ask("create", topics=topics)
     client.ask("ready")
-    broker.stop()
+    life.stop()
     now = time.time_ns() // 10**6
     with (tmp_path / "x.jsonl").open("w") as file:
         for name, (days, _) in TOPICS.items():
             for i in range(N):
                 stamp = now - days * DAY - N + i if days else None
                 file.write(json.dumps({"topic": name, "key": f"k{i}", "value": "v", "timestamp": stamp}) + "\n")
-    result = kafkalog.load([tmp_path / "x.jsonl"], broker.log_dir, install=True, encoding="utf8")
+    result = kafkalog.load([tmp_path / "x.jsonl"], life.log_dir, install=True, encoding="utf8")
     (note,) = [one for one in result.notes if "will soon delete the records of both-0" in one]
     assert f" and {len(GONE) - 1} more: the newest" in note
-    boot(client, broker)
+    life.boot()
 
     def left():
         while True:
@@ -83,7 +68,6 @@ def test_a_broker_deletes_what_the_note_says(client_and_broker, tmp_path):
     wait_until(lambda: len(left()) <= len(TOPICS) - len(GONE), "old segments are deleted")
     time.sleep(2)  # the task has looked at all of them several times
     assert left() == {name: N for name in TOPICS if name not in GONE}
-    broker.stop()
 
 
 HOUR = 3_600_000
@@ -130,16 +114,11 @@ def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path):
     gone = {name for name in wanted if wanted[name] != before[name]}
     assert len(gone) > 15
     assert {name.rpartition("-")[0].rpartition("-")[0] for name in gone} == {*SETTINGS} - {"for-ever", "compacted"}
-    program = java()
-    client = Client(program, class_path(program), tmp_path)
-    try:
-        with served(client, report, complains=True, **QUICK):
-            deadline = time.monotonic() + 20
-            while segments_of(out) != wanted and time.monotonic() < deadline:
-                time.sleep(0.2)
-            time.sleep(2)  # retention has looked at all of them several times
-    finally:
-        client.close()
+    with Client(tmp_path) as client, served(client, report, complains=True, **QUICK):
+        deadline = time.monotonic() + 20
+        while segments_of(out) != wanted and time.monotonic() < deadline:
+            time.sleep(0.2)
+        time.sleep(2)  # retention has looked at all of them several times
     found = segments_of(out)
     assert {name: (found[name], wanted[name], before[name]) for name in wanted if found[name] != wanted[name]} == {}
 

@@ -13,9 +13,8 @@ import golden_sets
 import numpy as np
 import pytest
 import salvage_trials
-from conformance.kafka import BrokerLife
+from conformance.kafka import QUIET, BrokerLife
 from conformance.test_offline_recovery import recovery_lines
-from conformance.test_rebuild import QUIET
 
 import kafkalog
 from kafkalog import format as kf
@@ -315,12 +314,9 @@ def first_at(golden, name, timestamp):
 
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory):
-    repaired = Repaired(tmp_path_factory.mktemp("repaired"), **QUIET)
-    try:
+    with Repaired(tmp_path_factory.mktemp("repaired"), **QUIET) as repaired:
         repaired.tell()
         yield repaired
-    finally:
-        repaired.end()
 
 
 def test_the_damage_is_worth_the_name(repaired):

@@ -54,11 +54,8 @@ class Sunk(BrokerLife):
 
 @pytest.fixture
 def sunk(tmp_path):
-    sunk = Sunk(tmp_path, **{"broker.session.timeout.ms": 2500})
-    try:
+    with Sunk(tmp_path, **{"broker.session.timeout.ms": 2500}) as sunk:
         yield sunk
-    finally:
-        sunk.end()
 
 
 def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk, tmp_path):

@@ -43,8 +43,6 @@ class Spark:
             )
 
     def ask(self, do, **command):
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._n_asked += 1
         self._process.stdin.write(json.dumps({"number": self._n_asked, "do": do, **command}) + "\n")
         self._process.stdin.flush()
@@ -77,7 +75,6 @@ class Spark:
 
     def close(self):
         with self._process:
-            assert self._process.stdin is not None
             self._process.stdin.close()
             try:
                 self._process.wait(30)

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from builder import batch_v2, record_v2
-from conformance.jars import class_path, java
-from conformance.kafka import Broker, free_ports
+from conformance.kafka import Broker, free_ports, jvm
 
 import kafkalog
 from kafkalog.protocol.definitions import messages
@@ -70,12 +69,7 @@ class QuorumBroker(Broker):
     users = ""
 
     def _prepare(self):
-        self._write_properties()
-        command = [self._java, "-cp", self._jars, "kafka.tools.StorageTool", "format", "--standalone"]
-        file = str(self.folder / "server.properties")
-        subprocess.run(
-            [*command, "--cluster-id", "kafkalogConformance01w", "--config", file], check=True, capture_output=True
-        )
+        super()._prepare("--standalone")
 
     def _role(self):
         properties = super()._role()
@@ -102,21 +96,14 @@ class Told(NamedTuple):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What the client said, and the log dir of the broker, which was killed right after."""
-    program = java()
-    jars = class_path(program)
     folder = tmp_path_factory.mktemp("kinds")
-    broker = QuorumBroker(program, jars, folder, **_PROPERTIES)
+    broker = QuorumBroker(folder, **_PROPERTIES)
     process = None
     try:
         broker.start()
+        command = jvm(_PROGRAM, broker.address, broker.users, memory="256m")
         with (folder / "told.log").open("wb") as log:
-            command = [program, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
-            options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", str(_PROGRAM), broker.address, broker.users]
-            process = subprocess.Popen(
-                [*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert process.stdout is not None
-        assert process.stdin is not None
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         if process.stdout.readline() != "waiting\n":
             raise RuntimeError((folder / "told.log").read_text()[-4000:])
         for group, retention in (("kept-shortly", 200), ("kept-long", 86_400_000)):
@@ -125,8 +112,7 @@ def told(tmp_path_factory):
         hung = _transactions(broker.log_dir, folder / "copy-1")
         (one,) = hung.hanging
         words = shlex.split(one.abort_command.replace("HOST:PORT", broker.address))
-        tool = [program, "-cp", jars, "org.apache.kafka.tools.TransactionsCommand", *words[1:]]
-        subprocess.run(tool, check=True, capture_output=True)
+        broker.tool("TransactionsCommand", *words[1:], server=False)
         freed = _transactions(broker.log_dir, folder / "copy-2")
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -315,31 +301,23 @@ def test_records_of_every_type_were_written_but_of_those_that_cannot_be(told, to
 
 
 def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path):
-    program = java()
-    jars = class_path(program)
-    broker = Broker(program, jars, tmp_path)
-
-    def tool(name, *arguments):
-        command = [program, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
-        return subprocess.run(
-            [*command, "--bootstrap-server", broker.address], check=True, capture_output=True, text=True
-        ).stdout
+    broker = Broker(tmp_path)
 
     def replicas():
         found = kafkalog.metadata(broker.log_dir)
         assert not found.findings
         return [(row["leader"], row["isr"], row["elr"]) for row in found.partitions]
 
-    try:
+    with broker:
         broker.start()
-        tool("TopicCommand", "--create", "--topic", "orders", "--partitions", "2", "--replication-factor", "1")
+        broker.tool("TopicCommand", "--create", "--topic", "orders", "--partitions", "2", "--replication-factor", "1")
         broker.stop()
         assert replicas() == [(-1, [], [1])] * 2, "the last one in sync is an eligible leader (ELR)"
         broker.start()
-        said = tool("TopicCommand", "--describe", "--topic", "orders")
+        said = broker.tool("TopicCommand", "--describe", "--topic", "orders")
         assert replicas() == [(1, [1], [])] * 2
         assert said.count("Leader: 1") == 2
-        tool("ClusterTool", "unregister", "--id", "1")
+        broker.tool("ClusterTool", "unregister", "--id", "1")
         broker.kill()
         records = [*kafkalog.history(broker.log_dir, "__cluster_metadata")]
         assert "PartitionChange" in {record.type for record in records}
@@ -347,6 +325,3 @@ def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path):
         for end, ids in ((taken_out, [1]), (taken_out + 1, [])):
             found = kafkalog.metadata(broker.log_dir, end_offset=end)
             assert [row["id"] for row in found.brokers if row["role"] == "broker"] == ids
-    finally:
-        if broker.is_running:
-            broker.kill()

@@ -1,8 +1,7 @@
 """`latest="key"` is a dict fed by a real consumer; `use_time_index` believes what a real broker wrote."""
 
 import pytest
-from conformance.history import TOPICS
-from conformance.test_reading import rows
+from conformance.history import TOPICS, rows
 from effort import thinned
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -5,7 +5,6 @@ import time
 
 import golden_sets
 import pytest
-from conformance.jars import class_path, java
 from conformance.kafka import Broker
 
 import kafkalog
@@ -52,11 +51,9 @@ def test_nothing_is_said_about_files_that_grow_while_they_are_read(history):
 @pytest.fixture
 def broker(tmp_path):
     """A broker that has not been started, with a partition to load."""
-    program = java()
-    broker = Broker(program, class_path(program), tmp_path)
-    shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", broker.log_dir / "p-txn-0")
-    yield broker
-    broker.kill()
+    with Broker(tmp_path) as broker:
+        shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", broker.log_dir / "p-txn-0")
+        yield broker
 
 
 @pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
@@ -65,7 +62,7 @@ def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broke
     stray.write_bytes(b"")
     (finding,) = kafkalog.verify(stray.parent).all_findings()
     assert (finding.path, finding.damage) == (str(stray), True)
-    with pytest.raises(RuntimeError, match="did not start"):
+    with pytest.raises(RuntimeError):
         broker.start()
     assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
 
