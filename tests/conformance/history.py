@@ -76,7 +76,10 @@ TOPICS = {
     "held-back": Topic("plain", partitions=1, transactions=3, fence=True),
     "empty": Topic("plain", records=0),
 }
-FLOODED = {name: Topic("headers", ("lz4",), configs=SMALL) for name in ("crashed", "growing")}
+FLOODED = {
+    "crashed": Topic("headers", ("lz4",), configs=SMALL),
+    "growing": Topic("headers", ("lz4",), configs={"preallocate": "true", "internal.segment.bytes": 100_000}),
+}
 """Topics that are written to while something else happens."""
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 

@@ -59,7 +59,7 @@ class Loader:
         finally:
             watch.cancel()
         self._n_left = 0
-        return {**found, "": ["hung"]}
+        return {**found, "": ["hung", ""]}
 
     def _restart(self):
         self.close()
@@ -83,28 +83,15 @@ class Loader:
 
 @dataclass
 class Tally:
-    """Results of some trials."""
+    """Counts of some trials: verdicts among them, and partitions that `recover` recovered; and what disagrees."""
 
-    n_dirs: int = 0
-    n_partitions: int = 0
-    n_hung: int = 0
-    """Log dirs with which Kafka did not come to an end."""
-    n_short: int = 0
-    """Partitions for which Kafka asked for more memory than the JVM has."""
-    verdicts: Counter[str] = field(default_factory=Counter)
-    n_recovered: int = 0
-    """Partitions that `recover` recovered, and whose files are those that Kafka leaves."""
+    n: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     lost_silently: list[str] = field(default_factory=list)
     """Partitions of which it was said that nothing happens, and Kafka lost records."""
 
     def __str__(self):
-        verdicts = ", ".join(f"{n:,} {name}" for name, n in sorted(self.verdicts.items()))
-        return (
-            f"{self.n_dirs:,} log dirs, {self.n_partitions:,} partitions ({verdicts}); files of {self.n_recovered:,}"
-            f" compared after recovery; short of memory: {self.n_short}; hung: {self.n_hung};"
-            f" {len(self.wrong)} disagreements"
-        )
+        return f"{dict(self.n)}; {len(self.wrong)} disagreements"
 
 
 def trial(loader, seed, number, folder, tally):
@@ -132,26 +119,25 @@ def trial(loader, seed, number, folder, tally):
     rows = {Path(row.path).name: row for row in forecast.partitions}
     recovered = {}
     if not is_clean:
-        report = kafkalog.recover(root, output=ours, index_interval_bytes=_INTERVAL, threads=1, now=_now())
+        report = kafkalog.recover(
+            root, output=ours, index_interval_bytes=_INTERVAL, threads=1, now=int(time.time() * 1000)
+        )
         recovered = {Path(row.path).name: row for row in report.partitions}
-    tally.n_dirs += 1
+    tally.n["log dirs"] += 1
     for name, answer in loader.load(root, clean=is_clean).items():
-        if answer[0] in ("raft", "hung"):
-            tally.n_hung += answer[0] == "hung"
+        if answer[0] == "raft":
             continue
-        if not name:
-            tally.n_short += 1
+        # a damaged length may make Kafka ask for more memory than this JVM has, so that it dies before all else
+        if not name or answer[1] in ("OutOfMemoryError", "SnappyError"):
+            tally.n["hung or short of memory"] += 1
             continue
-        if _is_short_of_memory(answer):
-            tally.n_short += 1
-            continue
-        tally.n_partitions += 1
+        tally.n["partitions"] += 1
         row = rows.get(name)
         if row is None:
             if answer[0] != "died":
                 tally.wrong.append(f"{what}: no forecast of {name}, and it was {answer}")
             continue
-        tally.verdicts[row.verdict] += 1
+        tally.n[row.verdict] += 1
         problems = list(disagreements(row, root / name, answer))
         done = recovered.get(name)
         if done is not None and done.error is None and answer[0] == "loaded":
@@ -159,7 +145,7 @@ def trial(loader, seed, number, folder, tally):
                 problems.append(f"recover: ends at {done.log_end_offset}")
             with_epochs = not any("leader" in one for one in case.what)
             problems += [f"recover: {one}" for one in differences(ours / name, root / name, with_epochs)]
-            tally.n_recovered += 1
+            tally.n["recovered"] += 1
         elif done is not None and done.error is None and not _is_about_epochs(row):
             problems.append(f"recover: recovered what Kafka cannot load: {answer}")
         tally.wrong += [f"{what}: {name}: {one}" for one in problems]
@@ -168,30 +154,24 @@ def trial(loader, seed, number, folder, tally):
             tally.lost_silently.append(f"{what}: {name}: {row.verdict} with {end}, but {answer}")
 
 
-def _is_short_of_memory(answer):
-    """Whether a damaged length made Kafka ask for more memory than this JVM has, so that it died before all else."""
-    return answer[0] == "died" and answer[1] in ("OutOfMemoryError", "SnappyError")
-
-
 def _is_loop(path):
     return path.is_symlink() and path.readlink() == Path(path.name)
-
-
-def _now():
-    return int(time.time() * 1000)
 
 
 def disagreements(row, directory, answer):
     """What preflight said of a partition and Kafka did not do."""
     if (answer[0] == "died") != (row.verdict == "does not start"):
         yield f"{row.verdict} ({row.error}), but {answer}"
-    if answer[0] == "died" or row.problem is not None:
-        return
-    if (row.log_start_offset, row.log_end_offset) != (int(answer[1]), int(answer[2])):
-        yield f"{(row.log_start_offset, row.log_end_offset)}, but {answer}"
+    if answer[0] != "died" and row.problem is None:
+        yield from plan_differences(row, directory, (int(answer[1]), int(answer[2])))
+
+
+def plan_differences(row, directory, offsets):
+    """Log start and end offsets, and sizes of segments, that are not those that preflight planned."""
+    if (row.log_start_offset, row.log_end_offset) != offsets:
+        yield f"{(row.log_start_offset, row.log_end_offset)}, but {offsets}"
     planned = {one.name: one.n_bytes for one in row.segments if one.action != "deleted"}
-    if not planned:
-        planned = {kf.segment_file_name(row.log_start_offset): 0}
+    planned = planned or {kf.segment_file_name(row.log_start_offset): 0}
     logs = {path.name: path.stat().st_size for path in directory.glob("*.log") if path.is_file()}
     if logs != planned:
         yield f"{planned}, but {logs}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import shutil
@@ -18,8 +19,8 @@ from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
 import kafkalog
-from kafkalog.booting import boot as booting
 from kafkalog.booting.coordinators import coordinator_partition
+from kafkalog.cli.app import main
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -216,16 +217,6 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
 
 
 @pytest.mark.slow
-def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(own_client, tmp_path, monkeypatch):
-    (tmp_path / "old").mkdir()
-    monkeypatch.setattr(booting._Boot, "_next_producer_id", lambda boot: 0)
-    report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", listeners=listeners())
-    with served(own_client, report):
-        assert own_client.ask("send", topic="collide", records=7)["offsets"] == [*range(7)]
-    assert kafkalog.open(tmp_path / "out" / "data")["collide", 0].log_end_offset == 7
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["k44", "k28"])
 def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_path, name):
     report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
@@ -310,13 +301,20 @@ def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_c
     tiered.move("p-zstd-java-0")
     kafkalog.restore_tiered(tiered.remote, tmp_path / "restored", tiered.log_dir)
     wanted["p-zstd-java"] = truths("k44", "p-zstd-java")
-    kafkalog.write_table({"value": [b"%d" % i for i in range(50)]}, tmp_path / "loaded", topic="loaded")
+    lines = [f"k{i % 9},{i},{1_700_000_000_000 + i}" for i in range(50)]
+    (tmp_path / "rows.csv").write_text("\n".join(["key,value,timestamp", *lines, ""]))
+    words = ["--topic", "loaded", "--partitions", "3", "--encoding", "utf8", "--compression", "zstd", "-q"]
+    assert main(["load", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "loaded"), *words]) == 0
     made = [tmp_path / name for name in ("salvaged", "merged", "converted", "restored", "loaded")]
     report = kafkalog.boot(made, tmp_path / "out", listeners=listeners())
     with served(own_client, report, **QUICK):
         for level in ("read_uncommitted", "read_committed"):
             found = own_client.consume(tmp_path / "read.jsonl", [*wanted, "loaded"], isolation=level).records
-            assert [row["value"] for row in found.pop("loaded")] == [b"%d" % i for i in range(50)]
+            rows = sorted(found.pop("loaded"), key=lambda row: row["timestamp"])
+            assert [(row["key"], row["value"]) for row in rows] == [(b"k%d" % (i % 9), b"%d" % i) for i in range(50)]
+            keys = [base64.b64encode(row["key"]).decode() for row in rows]
+            asked = own_client.ask("murmur2", keys=keys, partitions=3)["partitions"]
+            assert [row["partition"] for row in rows] == asked
             for topic, rows in found.items():
                 assert [essence(shown(row)) for row in rows] == [essence(row) for row in wanted[topic][level]], topic
 

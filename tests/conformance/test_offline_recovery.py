@@ -24,21 +24,21 @@ def recovery_lines(log):
     return [line for line in log.splitlines() if RECOVERY.search(line) and "__cluster_metadata" not in line]
 
 
-@pytest.mark.parametrize("keeps_recovery_points", [False, True])
-def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(history, keeps_recovery_points):
-    folder = history.folder / f"offline-{keeps_recovery_points}"
+@pytest.mark.parametrize("points", ["kept", "gone", "killed"])
+def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serves(history, points):
+    """On a log dir with damage, with or without recovery points, or as a broker left it that was killed."""
+    folder = history.folder / f"offline-{points}"
     folder.mkdir()
     broker = Broker(folder, **QUIET)
-    copy_tree(history.clean.log_dir, broker.log_dir)
-    damaged = damage_partitions(broker.log_dir)
-    assert len(damaged) >= 25
+    copy_tree(history.crashed.log_dir if points == "killed" else history.clean.log_dir, broker.log_dir)
+    damaged = damage_partitions(broker.log_dir) if points != "killed" else {}
+    assert len(damaged) >= 25 or points == "killed"
+    (broker.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
     # such a segment is cut before the recovery begins, and those behind it are kept
     without = [name for name, one in damaged.items() if one.startswith(("flip in middle", "zero_hole in middle"))]
-    assert len(without) == 2
-    for name in without if not keeps_recovery_points else ():
-        (broker.log_dir / name / damaged[name].rpartition(" ")[2]).with_suffix(".index").unlink()
-    (broker.log_dir / ".kafka_cleanshutdown").unlink()
-    if not keeps_recovery_points:
+    if points == "gone":
+        for name in without:
+            (broker.log_dir / name / damaged[name].rpartition(" ")[2]).with_suffix(".index").unlink()
         (broker.log_dir / "recovery-point-offset-checkpoint").unlink()
         for path in broker.log_dir.rglob("*"):
             if path.suffix in (".snapshot", ".txnindex"):
@@ -47,32 +47,32 @@ def test_a_broker_starts_without_recovery_and_serves_what_its_own_recovery_serve
 
     before = time.time()
     with broker.serving(history.client):
-        theirs_read = served(history, broker, damaged, keeps_recovery_points)
+        theirs_read = served(history, damaged, points)
     assert recovery_lines(broker.log.read_text())
     theirs = folder / "theirs"
     broker.log_dir.rename(theirs)
 
     report = kafkalog.recover(broken, output=broker.log_dir, now=int(before * 1000))
     assert report.is_clean
-    assert keeps_recovery_points or report.n_bytes_lost > 0
+    assert points != "gone" or report.n_bytes_lost > 0
     compare(copy_tree(broker.log_dir, folder / "ours"), theirs)
-    for name in sorted(damaged.keys() - {*without}) if not keeps_recovery_points else ():
-        rebuilt = bare_copy(broken / name, folder / name)
-        report = kafkalog.reindex(rebuilt, kinds=KINDS, in_place=True, damaged="cut", now=int(before * 1000))
+    bare = bare_copy(broken, folder / "bare")
+    for name in sorted(damaged.keys() - {*without}) if points == "gone" else ():
+        report = kafkalog.reindex(bare / name, kinds=KINDS, in_place=True, damaged="cut", now=int(before * 1000))
         assert report.n_bytes_read == sum(path.stat().st_size for path in (theirs / name).glob("*.log")), name
-        assert derived_files(rebuilt) == derived_files(theirs / name), name
+        assert derived_files(bare / name) == derived_files(theirs / name), name
 
     with broker.serving(history.client):
-        ours_read = served(history, broker, damaged, keeps_recovery_points)
+        ours_read = served(history, damaged, points)
     assert recovery_lines(broker.log.read_text()) == []
     assert ours_read == theirs_read
 
 
-def served(history, broker, damaged, keeps_recovery_points):
+def served(history, damaged, points):
     """Offsets of all partitions, and the records of the topics that a consumer can read to the end."""
     unreadable = set()
     for name, one in damaged.items():
-        if one.startswith("magic_3") or (keeps_recovery_points and " middle " in one):
+        if one.startswith("magic_3") or (points == "kept" and " middle " in one):
             unreadable.add(name.rpartition("-")[0])
     offsets = history.client.ask("offsets", times={})["partitions"]
     topics = sorted({row["topic"] for row in offsets} - unreadable)
@@ -93,12 +93,8 @@ def compare(ours, theirs):
             {path.name: path.read_bytes() for path in one.iterdir() if path.suffix in (*DERIVED, ".log")}
             for one in (directory, theirs / directory.name)
         )
-        logs = [{name: data for name, data in files.items() if name.endswith(".log")} for files in (found, expected)]
-        assert {name: len(data) for name, data in logs[0].items()} == {
-            name: len(data) for name, data in logs[1].items()
-        }, directory.name
         assert sorted(found) == sorted(expected), directory.name
         for name, data in expected.items():
-            assert found[name] == data, f"{directory.name}/{name}"
+            assert (len(found[name]), found[name]) == (len(data), data), f"{directory.name}/{name}"
         n_equal += 1
     assert n_equal >= 30

@@ -20,9 +20,11 @@ def test_random_log_dirs_are_loaded_as_planned(tmp_path):
     # a partition that differs has a line for each file; what recover leaves is compared where Kafka loads it
     about_files = {one.partition(": recover: ")[0] for one in tally.wrong if ": recover: " in one}
     about_plans = {one.partition("]: ")[0] for one in tally.wrong if ": recover: " not in one}
-    assert len(about_plans) <= tally.n_partitions // 100
-    assert len({one for one in about_files if one.partition("]: ")[0] not in about_plans}) <= tally.n_recovered // 100
+    assert len(about_plans) <= tally.n["partitions"] // 100
+    assert (
+        len({one for one in about_files if one.partition("]: ")[0] not in about_plans}) <= tally.n["recovered"] // 100
+    )
     assert tally.lost_silently == []
-    assert tally.n_partitions >= N * 4 // 5
-    assert min(tally.verdicts[one] for one in ("starts", "recovers", "loses", "does not start")) >= N // 50
-    assert tally.n_recovered >= N // 3
+    assert tally.n["partitions"] >= N * 4 // 5
+    assert min(tally.n[one] for one in ("starts", "recovers", "loses", "does not start")) >= N // 50
+    assert tally.n["recovered"] >= N // 3

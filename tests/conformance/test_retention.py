@@ -1,14 +1,12 @@
-"""A real broker deletes at once what a load said that it would, and nothing else."""
+"""A real broker deletes the segments that `trim` deletes by retention, and nothing else."""
 
-import json
 import random
 import shutil
 import time
-from collections import Counter
 
 import pytest
 from compactions import RandomPartition
-from conformance.kafka import BrokerLife, Client, wait_until
+from conformance.kafka import Client
 from conformance.test_boot import QUICK, listeners, served
 
 import kafkalog
@@ -16,60 +14,6 @@ import kafkalog
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DAY = 86_400_000
-N = 20
-TOPICS = {
-    "overdue": (8, {}),
-    "recent": (6, {}),
-    "for-ever": (8, {"retention.ms": -1}),
-    "short": (2, {"retention.ms": DAY}),
-    "compacted": (8, {"cleanup.policy": "compact"}),
-    "both": (8, {"cleanup.policy": "compact,delete"}),
-    "unstamped": (0, {}),
-}
-"""How many days ago the newest record is from, and what the topic is set to."""
-GONE = ("both", "overdue", "short")
-
-
-@pytest.fixture
-def life(tmp_path):
-    properties = {"log.initial.task.delay.ms": 500, "log.retention.check.interval.ms": 500}
-    with BrokerLife(tmp_path, **{"broker.session.timeout.ms": 2500, **properties}) as life:
-        yield life
-
-
-def test_a_broker_deletes_what_the_note_says(life, tmp_path):
-    client = life.client
-    life.boot()
-    topics = [{"name": name, "partitions": 1, "configs": configs} for name, (_, configs) in TOPICS.items()]
-    client.ask("create", topics=topics)
-    client.ask("ready")
-    life.stop()
-    now = time.time_ns() // 10**6
-    with (tmp_path / "x.jsonl").open("w") as file:
-        for name, (days, _) in TOPICS.items():
-            for i in range(N):
-                stamp = now - days * DAY - N + i if days else None
-                file.write(json.dumps({"topic": name, "key": f"k{i}", "value": "v", "timestamp": stamp}) + "\n")
-    result = kafkalog.load([tmp_path / "x.jsonl"], life.log_dir, install=True, encoding="utf8")
-    (note,) = [one for one in result.notes if "will soon delete the records of both-0" in one]
-    assert f" and {len(GONE) - 1} more: the newest" in note
-    life.boot()
-
-    def left():
-        while True:
-            try:
-                records = client.consume(tmp_path / "read.jsonl", list(TOPICS)).records
-                break
-            except RuntimeError as error:
-                if "OffsetOutOfRange" not in str(error):  # deleted between being listed and being read
-                    raise
-        return Counter({name: len(rows) for name, rows in records.items() if rows})
-
-    wait_until(lambda: len(left()) <= len(TOPICS) - len(GONE), "old segments are deleted")
-    time.sleep(2)  # the task has looked at all of them several times
-    assert left() == {name: N for name in TOPICS if name not in GONE}
-
-
 HOUR = 3_600_000
 SETTINGS = {
     "time": {"retention.ms": DAY},

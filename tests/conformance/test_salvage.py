@@ -222,7 +222,8 @@ def damage(partition, rows, seed):
     end = 0
     for path in sorted(partition.glob("*.log")):
         data = path.read_bytes()
-        damaged = damaged_bytes(rng, data, int(rng.integers(1, 8)))
+        source = salvage_trials.Source(path.name, 0, data, tuple(builder.batch_positions(data)))
+        damaged = salvage_trials.damage(rng, source, int(rng.integers(1, 8)), ("flip", "zero", "cut", "insert")).data
         path.write_bytes(damaged)
         position = 0
         for batch in batches_in(data, end):
@@ -233,23 +234,6 @@ def damage(partition, rows, seed):
                 kept += [row for row in rows if batch.first <= row[0] <= batch.last]
             end = batch.last + 1
     return kept
-
-
-def damaged_bytes(rng, data, n):
-    """Flip bits, set ranges to zero, cut ranges out, and put random bytes in between."""
-    found = bytearray(data)
-    for kind in rng.choice(["flip", "zero", "cut", "insert"], n if data else 0):
-        at = int(rng.integers(0, len(found)))
-        size = int(min(rng.choice([1, 2, 8, 60, 512, 4096]), len(found) - at, max(len(found) // 8, 1)))
-        if kind == "flip":
-            found[at] ^= 1 << int(rng.integers(8))
-        elif kind == "zero":
-            found[at : at + size] = bytes(size)
-        elif kind == "cut":
-            del found[at : at + size]
-        else:
-            found[at:at] = rng.bytes(size)
-    return bytes(found)
 
 
 def batches_in(data, start):

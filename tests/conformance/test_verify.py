@@ -56,7 +56,7 @@ def broker(tmp_path):
         yield broker
 
 
-@pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
+@pytest.mark.parametrize("suffix", [".log", ".log.swap"])
 def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker, suffix):
     stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
     stray.write_bytes(b"")

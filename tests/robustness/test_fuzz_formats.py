@@ -1,7 +1,7 @@
 """Hostile bytes under each reader by itself: codecs, the search for intact batches, indexes, snapshots, checkpoints.
 
-Whatever the bytes are, nothing but a `KafkalogError` comes of them, soon. What a writer makes of any records is read
-back. Batches themselves are under `test_fuzz_records.py`, whole log dirs under `test_surfaces.py`.
+Whatever the bytes are, nothing but a `KafkalogError` comes of them, soon. Batches themselves are under
+`test_fuzz_records.py`, whole log dirs under `test_surfaces.py`.
 """
 
 from collections import Counter
@@ -15,18 +15,13 @@ from effort import counted
 from fuzzing import LIMITS, N_INPUTS, SEED
 from guard import guarded
 from mutants import mutants, packed
-from writing import columns_of, draw
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
-from kafkalog.records.batch_spec import BatchSpec
-from kafkalog.records.codecs import Arena, Compression, decompress_into
-from kafkalog.records.decode import decode_all
-from kafkalog.records.encode import encode_batches
-from kafkalog.records.header_walk import walk
+from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.repair.salvaging.questions import choose
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.producers import read_snapshot
@@ -113,28 +108,3 @@ def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name, tmp_path)
             raise AssertionError(f"seed {SEED}, input {number} of {name}: {error!r} of {data.hex()}") from error
     assert all(isinstance(reason, Reason) for reason in reasons)
     assert reasons or name in ("search", "indexes")
-
-
-def test_what_is_written_of_any_records_is_read_back():
-    rng = np.random.default_rng((SEED, 9))
-    for number in counted(range(max(N_INPUTS // 60, 10))):
-        records = [
-            one._replace(
-                offset=offset,
-                timestamp=int(rng.integers(-1, 2**40)),
-                key=None if rng.integers(3) == 0 else rng.bytes(int(rng.integers(0, 40))),
-                value=None if rng.integers(5) == 0 else rng.bytes(int(rng.choice([0, 1, 7, 63, 64, 5000]))),
-            )
-            for offset, one in enumerate(draw(int(rng.integers(1, 12)), number), int(rng.integers(0, 2**40)))
-        ]
-        codec = kf.Codec(int(rng.integers(0, 5)))
-        boundaries = np.unique([0, int(rng.integers(0, len(records) + 1)), len(records)])
-        written = encode_batches(columns_of(records), boundaries, BatchSpec(compression=Compression(codec)))
-        read = []
-        for window in walk(BufferSource(guarded(written.data))):
-            for columns, *_ in decode_all(window, ("offset", "timestamp", "key", "value")):
-                assert columns is not None
-                numbers = (columns[name].tolist() for name in ("offset", "timestamp"))
-                blobs = (columns[name].to_pylist() for name in ("key", "value"))
-                read += list(zip(*numbers, *blobs, strict=True))
-        assert read == [(one.offset, one.timestamp, one.key, one.value) for one in records]

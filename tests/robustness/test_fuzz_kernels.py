@@ -15,9 +15,7 @@ from kafkalog._kernels import crc as crc_kernels
 from kafkalog._kernels import decode as record_kernels
 from kafkalog._kernels import encode as encode_kernels
 from kafkalog._kernels import fill as fill_kernels
-from kafkalog._kernels import filters as predicate_kernels
 from kafkalog._kernels import header_walk as batch_kernels
-from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
@@ -210,86 +208,6 @@ def _find_boundary(a, n):
             assert batch_kernels.find_boundary(a.data[start:], start, stop, n_bytes) == found
 
 
-def _view_strings(a, n):
-    data = a.bytes()
-    offsets = a.column("q", n + 1)
-    fill_kernels.view_strings(np.sort(offsets) if n % 2 else offsets, data, np.empty(16 * n, np.uint8))
-
-
-def _survey_batches(a, n):
-    a.bytes()
-    batch_kernels.survey_batches(*a.columns("qibhi", n), a.number(), *a.columns("qq", n))
-
-
-def _build_entries(a, n):
-    a.bytes()
-    columns = a.columns("qqq", n)
-    carried = a.column("q", 7)
-    index_kernels.build_entries(*columns, a.number(), a.number(), carried, *a.columns("iiqi", n))
-
-
-def _rows(a, n):
-    return None if a.rng.random() < 0.5 else a.column("q", n)
-
-
-def _measure_binary(a, n):
-    a.bytes()
-    record_kernels.measure_binary(a.column("i", n), _rows(a, n))
-
-
-def _fill_binary(a, n):
-    data = a.bytes()
-    out = np.empty(int(a.rng.integers(0, 200)), np.uint8)
-    validity = None if n % 2 else a.column("B", n)
-    record_kernels.fill_binary(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), out, validity)
-
-
-def _walk_headers(a, n):
-    data = a.bytes()
-    room = int(a.rng.integers(0, 60))
-    record_kernels.walk_headers(data, *a.columns("ii", n), _rows(a, n), a.column("q", n + 1), *a.columns("iiii", room))
-
-
-def _needle(a):
-    start = int(a.rng.integers(0, a.data.size + 1))
-    return np.array(a.data[start : start + int(a.rng.integers(0, 9))])
-
-
-def _mask(a, n):
-    return (a.column("B", n) % 3).astype(np.uint8)
-
-
-def _match_bytes(a, n):
-    data = a.bytes()
-    operation = int(a.rng.integers(-1, 11))
-    predicate_kernels.match_bytes(data, *a.columns("ii", n), operation, _needle(a), _mask(a, n))
-
-
-def _text_set(a, n):
-    data = a.bytes()
-    offsets = a.column("q", n % 4)
-    texts = predicate_kernels.TextSet(data, np.sort(offsets) if n % 2 else offsets)
-    assert texts.n_texts == n % 4 - 1 or offsets.size != n % 4
-
-
-def _match_set(a, n):
-    listed = [a.rng.bytes(int(size)) for size in a.rng.integers(0, 5, n % 7)]
-    data = a.bytes()
-    if n % 2:
-        listed.append(_needle(a).tobytes())
-    offsets = np.cumsum([0, *map(len, listed)], dtype=np.int64)
-    texts = predicate_kernels.TextSet(np.frombuffer(b"".join(listed), np.uint8), offsets)
-    predicate_kernels.match_set(data, *a.columns("ii", n), texts, bool(n % 2), bool(n % 3), _mask(a, n))
-
-
-def _match_header(a, n):
-    data = a.bytes()
-    operation = int(a.rng.integers(-1, 11))
-    flags = bool(n % 2), bool(n % 3)
-    columns = a.columns("ii", n)
-    predicate_kernels.match_header(data, *columns, _needle(a), operation, _needle(a), *flags, _mask(a, n))
-
-
 def _written(a, n):
     """Columns that lead anywhere, or nearly right, heads and boundaries; the columns keep what they were given."""
     data = np.array(a.bytes())
@@ -336,8 +254,6 @@ def _write_batches(a, n):
 
 KERNEL_CALLS = (
     _walk_batches,
-    _survey_batches,
-    _build_entries,
     _scan_window,
     _check_crcs,
     _walk_messages,
@@ -347,14 +263,6 @@ KERNEL_CALLS = (
     _decompress_payloads,
     _read_intact,
     _find_boundary,
-    _view_strings,
-    _measure_binary,
-    _fill_binary,
-    _walk_headers,
-    _match_bytes,
-    _text_set,
-    _match_set,
-    _match_header,
     _measure_batches,
     _write_batches,
 )

@@ -24,15 +24,15 @@ import builder
 import numpy as np
 import pytest
 import zstandard
-from effort import THOROUGH, counted, thinned
+from effort import THOROUGH, counted
 from fuzzing import LIMITS, MODES, N_INPUTS, REGRESS, SECONDS, SEED, keep, tables
 from guard import guarded
-from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, records, repaired, seeds
-from reading import EVERYTHING, read
+from mutants import BASE, BEFORE, BEHIND, LEVELS, records, repaired, seeds
+from reading import EVERYTHING
 
 import kafkalog
 from kafkalog.errors import KafkalogError, Reason
-from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
@@ -244,18 +244,6 @@ def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start):
     assert peak_rss() - rss < MEMORY_GROWTH
 
 
-@pytest.mark.slow
-def test_every_prefix_and_every_suffix_of_every_seed_is_read():
-    for seed in seeds():
-        step = max(1, len(seed.data) // 40)
-        for at in range(0, len(seed.data), step):
-            mode = MODES[at % 3]
-            feed(seed.data[:at], mode)
-            feed(seed.data[at:], mode)
-            if at >= 26:
-                feed(repaired(seed.data[:at]), mode)
-
-
 def test_a_byte_outside_a_guarded_buffer_kills_the_process():
     code = (
         "import ctypes, guard, sys; at_start = sys.argv[1] == 'start';"
@@ -269,82 +257,6 @@ def test_a_byte_outside_a_guarded_buffer_kills_the_process():
         )
         killed = run.returncode in (-signal.SIGSEGV, -signal.SIGBUS) or b"AddressSanitizer" in run.stderr
         assert killed, run.stderr.decode()
-
-
-# --- single bits ------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def small_batches():
-    """A small batch of each kind that brokers wrote."""
-    found = {}
-    for kind, batches in golden_batches().items():
-        fitting = [batch for batch in batches if len(batch) < 330] or batches[:1]
-        # the smallest often has no key, no value, nothing
-        found["-".join(map(str, kind))] = fitting[min(3, len(fitting) - 1)]
-    return found
-
-
-@pytest.mark.parametrize("kind", thinned(sorted(small_batches()), 5))
-def test_every_bit_under_the_checksum_is_watched_over(kind):
-    batch = small_batches()[kind]
-    batch = struct.pack(">q", BASE) + batch[8:]
-    magic, compressed = batch[16], bool(batch[22 if batch[16] == 2 else 17] & 7)
-    good = read(batch)
-    assert good.error is None
-    # after the offset: the size, the epoch (v2), the magic, the checksum, and what it covers
-    watched = set(range(8, len(batch))) - (set(range(12, 16)) if magic == 2 else set())
-    buffer = guarded(batch)
-    outcomes = Counter()
-    for at in range(len(batch)):
-        for bit in range(8):
-            buffer[at] ^= 1 << bit
-            result = read(BufferSource(buffer), ALL_COLUMNS if at < 17 else ("offset",))
-            buffer[at] ^= 1 << bit
-            if at in watched:
-                assert result.error is not None, f"bit {bit} of byte {at} went unseen"
-                assert not result.columns.n_records
-                continue
-            outcomes[
-                same_but_for_the_unwatched(good.columns, result.columns, result.error, at, bit, magic, compressed)
-            ] += 1
-    assert outcomes["refused"] >= (0 if magic == 0 else 1), "an offset below 0 is always refused"
-    assert sum(outcomes.values()) == (96 if magic == 2 else 64)
-
-
-def same_but_for_the_unwatched(good, got, error, at, bit, magic, compressed):
-    """What a bit does that no checksum covers: it moves the offsets, or it is the leader epoch, or it is refused."""
-    if error is not None:
-        assert at < 8
-        assert error.reason in (Reason.OFFSET_ORDER, Reason.HEADER_INCONSISTENT, Reason.LEGACY_WRAPPER_OFFSET)
-        assert not got.n_records
-        return "refused"
-    changed = {"leader_epoch"} if at >= 12 else {"offset", "batch_base_offset"}
-    for name in ALL_COLUMNS:
-        if name in changed:
-            continue
-        one, other = good[name], got[name]
-        if isinstance(one, np.ndarray):
-            assert np.array_equal(one, other), name
-        else:
-            assert one.to_pylist() == other.to_pylist(), name
-    if at < 8:
-        moved = (
-            int.from_bytes(
-                struct.pack(">q", BASE)[:at]
-                + bytes((struct.pack(">q", BASE)[at] ^ 1 << bit,))
-                + struct.pack(">q", BASE)[at + 1 :],
-                "big",
-                signed=True,
-            )
-            - BASE
-        )
-        shift = 0 if magic == 0 and compressed else moved
-        if not (magic == 1 and compressed and moved == -BASE):
-            assert np.array_equal(good["offset"] + shift, got["offset"])
-        return "moved"
-    assert good["offset"].tolist() == got["offset"].tolist()
-    return "epoch"
 
 
 # --- bombs ------------------------------------------------------------------------------------------------------------

@@ -81,16 +81,10 @@ def test_the_batch_table_equals_the_twins_headers(name):
         for path in golden_sets.log_files(partition):
             expected = list(reference.iter_batches(Path(path).read_bytes()))
             table = kafkalog.Segment(path).batches
-            assert table.position.tolist() == [batch.position for batch in expected]
-            assert table.size_in_bytes.tolist() == [batch.size_in_bytes for batch in expected]
-            assert table.last_offset.tolist() == [batch.last_offset for batch in expected]
-            assert table.magic.tolist() == [batch.magic for batch in expected]
-            assert table.crc.tolist() == [batch.crc for batch in expected]
-            assert table.codec.tolist() == [batch.codec for batch in expected]
-            assert table.timestamp_type.tolist() == [batch.timestamp_type for batch in expected]
+            names = ("position", "size_in_bytes", "last_offset", "magic", "crc", "codec", "timestamp_type")
+            for name in (*names, "producer_id", "is_control"):
+                assert getattr(table, name).tolist() == [getattr(batch, name) for batch in expected], name
             assert table.max_timestamp.tolist() == [batch.max_timestamp for batch in expected] or 1 in table.magic
-            assert table.producer_id.tolist() == [batch.producer_id for batch in expected]
-            assert table.is_control.tolist() == [batch.is_control for batch in expected]
             horizons = [-1 if batch.delete_horizon is None else batch.delete_horizon for batch in expected]
             assert table.delete_horizon_ms.tolist() == horizons
 

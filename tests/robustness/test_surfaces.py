@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -89,130 +90,98 @@ def _drained(iterator):
 
 def _reading(root, mode, threads):
     options = {"on_corruption": mode, "threads": threads, "limits": LIMITS}
-    committed = {"isolation_level": "read_committed"}
-    yield "read_table", lambda: kafkalog.read_table(root, columns=COLUMNS, **options).validate(full=True)
-    yield "read_table committed", lambda: kafkalog.read_table(root, include_deleted=True, **committed, **options)
-    yield (
-        "read_table filters",
-        lambda: kafkalog.read_table(
-            root,
-            columns=["offset", "value"],
-            start_offset=17,
-            end_offset=333,
-            filters=[("timestamp", ">", 5), ("key", "is not null", None)],
-            include_control=True,
-            check_crcs=False,
-            **options,
-        ),
-    )
-    yield "read_table value", lambda: kafkalog.read_table(root, filters=[("value", "contains", b"1")], **options)
-    yield "read_table timestamps", lambda: kafkalog.read_table(root, start_timestamp=10**12, **options)
-    yield "read_numpy", lambda: kafkalog.read_numpy(root, **options)
-    yield "count_rows", lambda: kafkalog.scan(root, **options).count_rows()
-    yield "explain", lambda: str(kafkalog.scan(root, start_timestamp=10**12, **options).explain(analyze=True))
-    yield "head", lambda: kafkalog.scan(root, **options).head(3)
-    yield "batches", lambda: kafkalog.batches(root, on_corruption=mode, limits=LIMITS).to_table()
+    read = partial(kafkalog.read_table, root, **options)
+    yield partial(lambda **more: read(**more).validate(full=True), columns=COLUMNS)
+    yield partial(read, include_deleted=True, isolation_level="read_committed")
+    conditions = [("timestamp", ">", 5), ("key", "is not null", None)]
+    some = {"columns": ["offset", "value"], "start_offset": 17, "end_offset": 333, "filters": conditions}
+    yield partial(read, **some, include_control=True, check_crcs=False)
+    yield partial(read, filters=[("value", "contains", b"1")])
+    yield partial(read, start_timestamp=10**12)
+    yield partial(kafkalog.read_numpy, root, **options)
+    scan = partial(kafkalog.scan, root, **options)
+    yield lambda: scan().count_rows()
+    yield lambda: str(scan(start_timestamp=10**12).explain(analyze=True))
+    yield lambda: scan().head(3)
+    yield lambda: kafkalog.batches(root, on_corruption=mode, limits=LIMITS).to_table()
+
+
+def _read_planned(root, **options):
+    for task in plan(root, task_bytes=10_000, limits=LIMITS, **options).tasks:
+        _drained(read_task(task, limits=LIMITS))
+
+
+def _followed(root, **options):
+    ends = LogTail(lambda: opened(root), lambda key: True, limits=LIMITS, **options)
+    ends.ends(), ends.starts(), ends.ends()
 
 
 def _tasks(root, mode):
     for level in ("read_uncommitted", "read_committed"):
+        yield partial(_read_planned, root, isolation_level=level, on_corruption=mode)
+        yield partial(_followed, root, isolation_level=level, on_corruption="raise" if mode == "raise" else "skip")
 
-        def tasks(level=level):
-            for task in plan(root, isolation_level=level, on_corruption=mode, task_bytes=10_000, limits=LIMITS).tasks:
-                _drained(read_task(task, limits=LIMITS))
 
-        yield f"plan {level}", tasks
-
-        def tail(level=level):
-            ends = LogTail(
-                lambda: opened(root),
-                lambda key: True,
-                isolation_level=level,
-                on_corruption="raise" if mode == "raise" else "skip",
-                limits=LIMITS,
-            )
-            ends.ends(), ends.starts(), ends.ends()
-
-        yield f"tail {level}", tail
+def _looked_at(root):
+    found = opened(root)
+    _ = found.findings, found.topics, found.is_live, found.properties, repr(found)
+    for key in found:
+        with contextlib.suppress(KafkalogError):
+            repr(found[key])
 
 
 def _properties(root):
-    def log_dir():
-        found = opened(root)
-        _ = found.findings, found.topics, found.is_live, found.properties, repr(found)
-        for key in found:
-            with contextlib.suppress(KafkalogError):
-                repr(found[key])
-
-    yield "log dir", log_dir
+    yield partial(_looked_at, root)
     names = ["log_start_offset", "high_watermark", "log_end_offset", "leader_epochs", "epoch_cache", "topic_id"]
     names += ["last_stable_offset", "size_in_bytes", "findings", "segments"]
     for partition in partitions(root):
-        for name in names:
-            yield f"Partition.{name}", lambda partition=partition, name=name: getattr(partition, name)
-        yield "repr", lambda partition=partition: repr(partition)
+        yield from (partial(getattr, partition, name) for name in names)
+        yield partial(repr, partition)
         for epoch in (-1, 0, 3, 2**31 - 1):
-            yield "end_offset_for_epoch", lambda partition=partition, epoch=epoch: partition.end_offset_for_epoch(epoch)
-            yield "truncation_for", lambda partition=partition, epoch=epoch: partition.truncation_for(epoch, 100)
-        yield "aborted", lambda partition=partition: partition.aborted_transactions()
-        yield "find_timestamps", lambda partition=partition: partition.find_timestamps(list(TIMESTAMPS))
+            yield partial(partition.end_offset_for_epoch, epoch)
+            yield partial(partition.truncation_for, epoch, 100)
+        yield partition.aborted_transactions
+        yield partial(partition.find_timestamps, list(TIMESTAMPS))
         for timestamp in (*TIMESTAMPS, "earliest", "latest", "max-timestamp"):
-            yield (
-                f"offset_for_timestamp {timestamp}",
-                lambda partition=partition, timestamp=timestamp: partition.offset_for_timestamp(timestamp),
-            )
-            yield (
-                f"trace_timestamp {timestamp}",
-                lambda partition=partition, timestamp=timestamp: trace_timestamp(partition, timestamp).as_dict(),
-            )
+            yield partial(partition.offset_for_timestamp, timestamp)
+            yield partial(lambda *of: trace_timestamp(*of).as_dict(), partition, timestamp)
         for offset in OFFSETS:
-            yield (
-                f"trace_offset {offset}",
-                lambda partition=partition, offset=offset: trace_offset(partition, offset).as_dict(),
-            )
-        yield "statistics", lambda partition=partition: partition.index_statistics(what_if=[512, 10**6])
+            yield partial(lambda *of: trace_offset(*of).as_dict(), partition, offset)
+        yield partial(partition.index_statistics, what_if=[512, 10**6])
         for mode in MODES:
-            yield (
-                f"list_producers {mode}",
-                lambda partition=partition, mode=mode: list_producers(partition, on_corruption=mode, now_ms=2 * 10**12),
-            )
-            yield (
-                f"statistics {mode}",
-                lambda partition=partition, mode=mode: partition.index_statistics(on_corruption=mode),
-            )
-            yield (
-                f"batches {mode}",
-                lambda partition=partition, mode=mode: _drained(partition.iter_batches(on_corruption=mode)),
-            )
+            yield partial(list_producers, partition, on_corruption=mode, now_ms=2 * 10**12)
+            yield partial(partition.index_statistics, on_corruption=mode)
+            yield partial(lambda of, mode: _drained(of.iter_batches(on_corruption=mode)), partition, mode)
+
+
+def _examine_index(segment, name):
+    index = getattr(segment, name)
+    if index is None:
+        return
+    _ = index.findings, repr(index), index.to_arrow()
+    if name != "transaction_index":
+        index.lookup(np.array([*OFFSETS, -1]))
+    index.check([segment.batches])
 
 
 def _indexes(root):
     for segment in segments(root):
-        yield "Segment.find_offsets", lambda segment=segment: segment.find_offsets(np.array(OFFSETS))
-        yield "Segment.find_timestamps", lambda segment=segment: segment.find_timestamps(np.array(TIMESTAMPS))
-        yield "Segment.next_offset", lambda segment=segment: segment.next_offset
-        yield "Segment.batches", lambda segment=segment: segment.batches.to_arrow()
-        yield "Segment.index_statistics", lambda segment=segment: segment.index_statistics(what_if=[1000])
+        yield partial(segment.find_offsets, np.array(OFFSETS))
+        yield partial(segment.find_timestamps, np.array(TIMESTAMPS))
+        yield partial(getattr, segment, "next_offset")
+        yield partial(lambda segment: segment.batches.to_arrow(), segment)
+        yield partial(segment.index_statistics, what_if=[1000])
         for name in ("offset_index", "time_index", "transaction_index"):
-
-            def look(segment=segment, name=name):
-                index = getattr(segment, name)
-                if index is None:
-                    return
-                _ = index.findings, repr(index), index.to_arrow()
-                if name != "transaction_index":
-                    index.lookup(np.array([*OFFSETS, -1]))
-                index.check([segment.batches])
-
-            yield f"Segment.{name}", look
+            yield partial(_examine_index, segment, name)
 
 
-def _dumped(dump, of):
+def _dumped(path, of=iter, **options):
+    dump = kafkalog.dump(path, limits=LIMITS, **options)
     try:
         _drained(of(dump))
     except ValueError as error:
         # that a decoder does not fit is misuse
-        if isinstance(error, KafkalogError) or "decoder needs" not in str(error):
+        if isinstance(error, KafkalogError) or not any(name.endswith("decoder") for name in options):
             raise
     _drained(dump.mismatches())
 
@@ -230,39 +199,30 @@ def _dumping(root):
     )
     for path in files:
         for options in every:
-            dump = kafkalog.dump(path, limits=LIMITS, **options)
-            yield f"dump {path.suffix} {options}", lambda dump=dump: _dumped(dump, lambda dump: dump)
-            yield f"dump rows {path.suffix} {options}", lambda dump=dump: _dumped(dump, kafkalog.Dump.rows)
-    yield "dump all", lambda: _drained(kafkalog.dump(files, keep_going=True, deep_iteration=True, limits=LIMITS).rows())
-    yield "cli dump", lambda: command("dump", "--json", "--print-data-log", "--keep-going", *files) if files else None
+            yield partial(_dumped, path, **options)
+            yield partial(_dumped, path, of=kafkalog.Dump.rows, **options)
+    yield partial(_dumped, files, of=kafkalog.Dump.rows, keep_going=True, deep_iteration=True)
+    if files:
+        yield partial(command, "dump", "--json", "--print-data-log", "--keep-going", *files)
+
+
+def _rebuild_in_place(root, out, **options):
+    kafkalog.reindex(_copy(root, out), in_place=True, backup=True, **options)
 
 
 def _repairing(root, out, threads):
-    yield "verify", lambda: str(kafkalog.verify(root, threads=threads, limits=LIMITS))
-    yield "verify deep", lambda: str(kafkalog.verify(root, deep=True, threads=1, limits=LIMITS))
-    yield "verify indexes", lambda: str(kafkalog.verify(root, indexes_only=True, index_interval_bytes=100))
-    kinds = ["offset", "time", "txn", "snapshot", "epochs"]
-    yield (
-        "rebuild out",
-        lambda: kafkalog.reindex(root, kinds=kinds, output=out / "rebuilt", threads=threads, limits=LIMITS),
-    )
-    yield (
-        "rebuild in place",
-        lambda: kafkalog.reindex(_copy(root, out), kinds=kinds, in_place=True, backup=True, limits=LIMITS),
-    )
+    for options in ({"limits": LIMITS}, {"deep": True, "limits": LIMITS}, {"index_interval_bytes": 100}):
+        only = "index_interval_bytes" in options
+        yield partial(lambda **more: str(kafkalog.verify(root, **more)), threads=threads, indexes_only=only, **options)
+    options = {"kinds": ["offset", "time", "txn", "snapshot", "epochs"], "limits": LIMITS}
+    yield partial(kafkalog.reindex, root, output=out / "rebuilt", threads=threads, **options)
+    yield partial(_rebuild_in_place, root, out, **options)
     for segment in segments(root)[:3]:
-        yield (
-            "rebuild segment",
-            lambda segment=segment: kafkalog.reindex(
-                segment.path,
-                kinds=kinds,
-                dry_run=True,
-                limits=LIMITS,
-            ),
-        )
+        yield partial(kafkalog.reindex, segment.path, dry_run=True, **options)
 
 
 def _converting(root, out, mode, threads):
+    common = {"on_corruption": mode, "threads": threads, "limits": LIMITS}
     every = (
         {},
         {"compression": "lz4", "drop": [("offset", "<", 30)]},
@@ -270,20 +230,9 @@ def _converting(root, out, mode, threads):
         {"config": kafkalog.LogConfig(segment_bytes=4000), "filters": [("key", "is not null", None)]},
     )
     for number, options in enumerate(every):
-        yield (
-            f"convert {mode} {options}",
-            lambda number=number, options=options: kafkalog.convert(
-                root, out / f"converted-{number}", on_corruption=mode, threads=threads, limits=LIMITS, **options
-            ),
-        )
-    for number, format in enumerate(("jsonl", "csv", "parquet", "arrow")):
-        to = out / f"exported-{number}.{format}"
-        yield (
-            f"export {format} {mode}",
-            lambda to=to: kafkalog.export(
-                root, to, columns=COLUMNS, on_corruption=mode, threads=threads, limits=LIMITS
-            ),
-        )
+        yield partial(kafkalog.convert, root, out / f"converted-{number}", **common, **options)
+    for format in ("jsonl", "csv", "parquet", "arrow"):
+        yield partial(kafkalog.export, root, out / f"exported.{format}", columns=COLUMNS, **common)
 
 
 TABLE = pa.table(
@@ -291,84 +240,72 @@ TABLE = pa.table(
 )
 
 
+def _append(root, out, name, **options):
+    with kafkalog.PartitionWriter(_copy(root, out) / name, limits=LIMITS, **options) as writer:
+        writer.append(TABLE)
+        writer.roll()
+        writer.append(TABLE, producer=(7, 0))
+
+
+def _install(root, out, name, table, replace):
+    """The damaged log dir is what is installed into."""
+    fresh = out / "fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    kafkalog.write_table(table, fresh, topic=name.rpartition("-")[0])
+    kafkalog.install(fresh / name, _copy(root, out), replace=replace, limits=LIMITS)
+
+
+def _install_from(partition, target):
+    target.mkdir()
+    (target / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    kafkalog.install(partition, target, topic_id="pVtd5q9fv17AmQxDD_e9Gw", limits=LIMITS)
+
+
 def _writing(root, partition, out):
     topic, number = partition.name.rsplit("-", 1)
     table = TABLE.append_column("partition", pa.array([int(number)] * 2, pa.int32()))
-
-    def append(**options):
-        with kafkalog.PartitionWriter(_copy(root, out) / partition.name, limits=LIMITS, **options) as writer:
-            writer.append(TABLE)
-            writer.roll()
-            writer.append(TABLE, producer=(7, 0))
-
-    def load():
-        file = out / "records.jsonl"
-        file.write_text(json.dumps({"value": "dg==", "partition": int(number)}))
-        kafkalog.load([file], _copy(root, out), topic=topic)
-
-    yield "append", append
-    yield "append truncating", lambda: append(truncate_tail=True, compression="zstd")
-    yield "write_table", lambda: kafkalog.write_table(table, _copy(root, out), topic=topic)
-    yield "load_files", load
-
-    def install(replace):
-        """The damaged log dir is what is installed into."""
-        fresh = out / "fresh"
-        shutil.rmtree(fresh, ignore_errors=True)
-        kafkalog.write_table(table, fresh, topic=topic)
-        kafkalog.install(fresh / partition.name, _copy(root, out), replace=replace, limits=LIMITS)
-
-    def install_from():
-        target = out / "broker"
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
-        (target / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
-        kafkalog.install(partition, target, topic_id="pVtd5q9fv17AmQxDD_e9Gw", limits=LIMITS)
-
-    yield "install over", lambda: install(True)
-    yield "install", lambda: install(False)
-    yield "install from", install_from
+    file = out / "records.jsonl"
+    file.write_text(json.dumps({"value": "dg==", "partition": int(number)}))
+    yield partial(_append, root, out, partition.name)
+    yield partial(_append, root, out, partition.name, truncate_tail=True, compression="zstd")
+    yield lambda: kafkalog.write_table(table, _copy(root, out), topic=topic)
+    yield lambda: kafkalog.load([file], _copy(root, out), topic=topic)
+    yield partial(_install, root, out, partition.name, table, replace=True)
+    yield partial(_install, root, out, partition.name, table, replace=False)
+    yield partial(_install_from, partition, out / "broker")
 
 
 def _commands(root, out, mode):
     on = ("--on-corruption", mode)
-    every = (
-        ("ls", root, "--segments"),
-        ("ls", root, "--json"),
-        ("cat", root, *on),
-        ("cat", root, "--json", "--columns", ",".join(COLUMNS), "--isolation-level", "read_committed", *on),
-        ("batches", root, *on),
-        ("batches", root, "--summary", *on),
-        ("batches", root, "--json", *on),
-        ("lookup", root, "--offset", "17", "--timestamp", "1763600000000"),
-        ("lookup", root, "--offset", "17", "--timestamp", "latest", "--json"),
-        ("producers", root),
-        ("producers", root, "--json", "--now", "1763600000000"),
-        ("epochs", root, "--end-offset-for", "0", "--follower", "0,100"),
-        ("epochs", root, "--json"),
-        ("index-stats", root, "--segments", "--what-if", "1024", *on),
-        ("index-stats", root, "--json", "--what-if", "512,4096", *on),
-        ("verify", root),
-        ("verify", root, "--json", "--deep"),
-        ("export", root, "-o", out / "cli.csv", *on),
-        ("reindex", root, "--dry-run", "--kinds", "offset,time,txn,snapshot,epochs"),
-        ("convert", root, "-o", out / "cli-converted", "--json", *on),
+    yield from (
+        partial(command, *arguments)
+        for arguments in (
+            ("ls", root, "--segments"),
+            ("ls", root, "--json"),
+            ("cat", root, *on),
+            ("cat", root, "--json", "--columns", ",".join(COLUMNS), "--isolation-level", "read_committed", *on),
+            ("batches", root, *on),
+            ("batches", root, "--summary", *on),
+            ("batches", root, "--json", *on),
+            ("lookup", root, "--offset", "17", "--timestamp", "1763600000000"),
+            ("lookup", root, "--offset", "17", "--timestamp", "latest", "--json"),
+            ("producers", root),
+            ("producers", root, "--json", "--now", "1763600000000"),
+            ("epochs", root, "--end-offset-for", "0", "--follower", "0,100"),
+            ("epochs", root, "--json"),
+            ("index-stats", root, "--segments", "--what-if", "1024", *on),
+            ("index-stats", root, "--json", "--what-if", "512,4096", *on),
+            ("verify", root),
+            ("verify", root, "--json", "--deep"),
+            ("export", root, "-o", out / "cli.csv", *on),
+            ("reindex", root, "--dry-run", "--kinds", "offset,time,txn,snapshot,epochs"),
+            ("convert", root, "-o", out / "cli-converted", "--json", *on),
+        )
     )
-    for arguments in every:
-        yield f"kafkalog {arguments[0]} {arguments[2:]}", lambda arguments=arguments: command(*arguments)
 
 
 def calls(root, partition, out, number):
-    """All there is to be done with a log dir; `number` chooses between modes.
-
-    Parameters
-    ----------
-    root, partition : Path
-        The log dir, and one of the partitions in it; neither is changed.
-    out : Path
-        Where to write.
-    number : int
-    """
+    """All there is to be done with a log dir, which is not changed; `number` chooses between modes."""
     mode, threads = MODES[number % 3], 1 + number // 3 % 2
     yield from _reading(root, mode, threads)
     yield from _tasks(root, mode)
@@ -394,19 +331,19 @@ SECONDS = 3.0
 def failures(case, out, number, reasons):
     """What is wrong with what came of each call."""
     found = []
-    for name, call in calls(case.root, case.partition, out, number):
+    for call in calls(case.root, case.partition, out, number):
         begin = time.process_time()
         try:
             call()
         except KafkalogError as error:
             reasons[error.reason] += 1
             if not isinstance(error.reason, Reason) or not str(error):
-                found.append(f"{name}: {error!r}")
+                found.append(f"{call}: {error!r}")
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            found.append(f"{name}: {type(error).__name__}: {error} at {Path(where.filename).name}:{where.lineno}")
+            found.append(f"{call}: {type(error).__name__}: {error} at {Path(where.filename).name}:{where.lineno}")
         if time.process_time() - begin > SECONDS:
-            found.append(f"{name}: {time.process_time() - begin:.1f} s")
+            found.append(f"{call}: {time.process_time() - begin:.1f} s")
     return found
 
 
@@ -421,12 +358,8 @@ def run(number, tmp_path, reasons):
         before = snapshot(case.root)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for category in (
-                kafkalog.CorruptionWarning,
-                kafkalog.TransactionWarning,
-                kafkalog.ConfigWarning,
-                FunctionWarning,
-            ):
+            ours = (kafkalog.CorruptionWarning, kafkalog.TransactionWarning, kafkalog.ConfigWarning, FunctionWarning)
+            for category in ours:
                 warnings.simplefilter("ignore", category)
             found = failures(case, out, number, reasons)
         if snapshot(case.root) != before:

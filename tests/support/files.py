@@ -1,6 +1,7 @@
 """What is in directories, to be compared with what was there before."""
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,10 @@ def content(directory):
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != ".lock"
     }
+
+
+def hashes(root):
+    return {name: hashlib.sha256(data).hexdigest() for name, data in content(root).items()}
 
 
 def _content_of(path):

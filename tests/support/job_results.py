@@ -1,5 +1,10 @@
 """What Spark jobs gave, in plain values."""
 
+import functools
+
+from files import content
+from files import flip as flip_bits
+
 from kafkalog.errors import Finding, Reason
 
 SMALL = 2**16
@@ -23,11 +28,5 @@ def findings_of(rows):
     return [Finding(**{**row, "reason": Reason(row["reason"])}) for row in rows or ()]
 
 
-def tree(root):
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def flip(path, position):
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0xFF
-    path.write_bytes(data)
+tree = content
+flip = functools.partial(flip_bits, bits=0xFF)

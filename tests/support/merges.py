@@ -1,16 +1,13 @@
 """Copies of a partition to merge."""
 
-import hashlib
-
 import builder
+import files
 
 from kafkalog import format as kf
 
-Entry = tuple[int, int]
-"""Leader epoch and a number that makes the content."""
-
 
 def batch(offset, entry):
+    """`entry` is a leader epoch and a number that makes the content."""
     record = builder.record_v2(0, 0, None, b"%d" % entry[1])
     return builder.batch_v2([record], base_offset=offset, leader_epoch=entry[0])
 
@@ -46,4 +43,4 @@ def expected(log, start=0):
 
 
 def hashes(root):
-    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in root.rglob("*") if one.is_file()}
+    return {f"{root}/{name}": digest for name, digest in files.hashes(root).items()}

@@ -3,14 +3,12 @@
 import shutil
 
 import golden_sets
+from files import content
 
 import kafkalog
 
 EPOCHS = "leader-epoch-checkpoint"
-
-
-def files_in(root):
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+files_in = content
 
 
 def batches_of(partition, number=0):

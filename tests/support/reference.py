@@ -26,46 +26,15 @@ import zlib
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import cramjam
 import lz4.block
 import zstandard
-from builder import crc32c, xxh32
+from builder import crc32c, wrap32, wrap64, xxh32
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 DEFAULT_LIMIT = 256 << 20
-
-KINDS = ("partial_tail", "zero_fill", "corrupt", "unsupported", "limit")
-REASONS = (
-    "size_too_small",
-    "size_exceeds_file",
-    "size_negative",
-    "bad_magic",
-    "crc_mismatch",
-    "header_inconsistent",
-    "record_count",
-    "record_length",
-    "record_trailing_bytes",
-    "varint_overlong",
-    "varint_truncated",
-    "key_length",
-    "value_length",
-    "header_count",
-    "header_key_null",
-    "header_length",
-    "offset_delta_range",
-    "offset_order",
-    "offset_outside_segment",
-    "epoch_regression",
-    "epoch_checkpoint_mismatch",
-    "codec_stream",
-    "codec_checksum",
-    "codec_trailing",
-    "legacy_nested",
-    "legacy_inner_magic",
-    "legacy_wrapper_offset",
-    "control_record",
-)
 
 _MIN_SIZE = {0: 14, 1: 22, 2: 49}
 _ENVELOPE = 12
@@ -86,16 +55,16 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    is_transactional: bool
-    is_control: bool
-    codec: int
-    batch_base_offset: int
-    batch_position: int
-    magic: int
+    leader_epoch: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+    codec: int = 0
+    batch_base_offset: int = 0
+    batch_position: int = 0
+    magic: int = 2
 
 
 @dataclass
@@ -129,7 +98,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why reading stopped: ``kind`` is one of KINDS; ``reason`` is set for ``corrupt`` and is one of REASONS."""
+    """Why reading stopped; ``reason`` is set where ``kind`` is ``corrupt``."""
 
     kind: str
     position: int
@@ -303,60 +272,23 @@ def _check_xerial_version(data, position):
 
 
 def _unsnappy_block(block, limit):
-    """Decode one raw Snappy block (its length as a varint, then literals and copies)."""
-    size = shift = position = 0
-    while True:
-        if position >= len(block) or position == 5:
-            _corrupt("codec_stream", "snappy: bad length")
-        byte = block[position]
-        position += 1
-        if position == 5 and byte > 15:
-            _corrupt("codec_stream", "snappy: bad length")
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    """One raw Snappy block: its length as a varint, then what the library makes bytes of."""
+    cursor = Cursor(block)
+    try:
+        size = cursor.unsigned(5)
+    except Damage:
+        _corrupt("codec_stream", "snappy: bad length")
+    if size >> 32:
+        _corrupt("codec_stream", "snappy: bad length")
     if size > limit:
         # No block expands more than 64 bytes for each 3: a size beyond that is a lie, not a large block.
         if size > 22 * len(block):
             _corrupt("codec_stream", "snappy: impossible length")
         raise Damage("limit", detail=f"snappy block of {size} bytes, {limit} allowed")
-    out = bytearray()
-    while position < len(block):
-        tag = block[position]
-        position += 1
-        kind = tag & 3
-        if kind == 0:
-            length = tag >> 2
-            if length >= 60:
-                width = length - 59
-                if position + width > len(block):
-                    _corrupt("codec_stream", "snappy: literal length cut off")
-                length = int.from_bytes(block[position : position + width], "little")
-                position += width
-            length += 1
-            if position + length > len(block) or len(out) + length > size:
-                _corrupt("codec_stream", "snappy: literal too long")
-            out += block[position : position + length]
-            position += length
-            continue
-        width = (0, 1, 2, 4)[kind]
-        if position + width > len(block):
-            _corrupt("codec_stream", "snappy: copy cut off")
-        distance = int.from_bytes(block[position : position + width], "little")
-        position += width
-        if kind == 1:
-            length = 4 + ((tag >> 2) & 7)
-            distance |= (tag >> 5) << 8
-        else:
-            length = 1 + (tag >> 2)
-        if distance == 0 or distance > len(out) or len(out) + length > size:
-            _corrupt("codec_stream", "snappy: bad copy")
-        for _ in range(length):
-            out.append(out[-distance])
-    if len(out) != size:
-        _corrupt("codec_stream", f"snappy: {len(out)} bytes instead of {size}")
-    return bytes(out)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        _corrupt("codec_stream", f"snappy: {error}")
 
 
 def _unlz4(data, out, *, check_header):
@@ -443,14 +375,6 @@ def _unzstd(data, out):
 # ------------------------------------------------------------------------------------------------------ varints
 
 
-def _wrap32(value):
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _wrap64(value):
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 class Cursor:
     """Reads fields from ``data[position:end]``."""
 
@@ -469,7 +393,7 @@ class Cursor:
         self.position += size
         return taken
 
-    def _unsigned(self, max_bytes):
+    def unsigned(self, max_bytes):
         value = 0
         for i in range(max_bytes):
             if self.position >= self.end:
@@ -483,12 +407,12 @@ class Cursor:
 
     def varint(self):
         """``ByteUtils.readVarint``: zig-zag, at most 5 bytes, bits beyond 32 are dropped."""
-        raw = self._unsigned(5) & 0xFFFFFFFF
+        raw = self.unsigned(5) & 0xFFFFFFFF
         return (raw >> 1) ^ -(raw & 1)
 
     def varlong(self):
         """``ByteUtils.readVarlong``: zig-zag, at most 10 bytes, bits beyond 64 are dropped."""
-        raw = self._unsigned(10) & 0xFFFFFFFFFFFFFFFF
+        raw = self.unsigned(10) & 0xFFFFFFFFFFFFFFFF
         return (raw >> 1) ^ -(raw & 1)
 
     def sized(self, reason):
@@ -503,8 +427,8 @@ class Cursor:
 
 def increment_sequence(sequence, increment):
     """``DefaultRecordBatch.incrementSequence``, in Java's 32-bit arithmetic."""
-    if sequence > _wrap32(0x7FFFFFFF - increment):
-        return _wrap32(increment - (0x7FFFFFFF - sequence) - 1)
+    if sequence > wrap32(0x7FFFFFFF - increment):
+        return wrap32(increment - (0x7FFFFFFF - sequence) - 1)
     return sequence + increment
 
 
@@ -523,7 +447,7 @@ def _decode_v2(data, position, size_in_bytes, limit):
         size_in_bytes=size_in_bytes,
         magic=magic,
         base_offset=base_offset,
-        last_offset=_wrap64(base_offset + last_offset_delta),
+        last_offset=wrap64(base_offset + last_offset_delta),
         crc=crc,
         attributes=attributes,
         codec=attributes & 7,
@@ -564,7 +488,7 @@ def _decode_record(cursor, batch):
         _corrupt("record_length", f"body of {body_length} bytes, {cursor.left()} left")
     body = Cursor(cursor.data, cursor.position, cursor.position + body_length)
     body.take(1)  # attributes: unused, not checked
-    timestamp = _wrap64(batch.base_timestamp + body.varlong())
+    timestamp = wrap64(batch.base_timestamp + body.varlong())
     if batch.timestamp_type == LOG_APPEND_TIME:
         timestamp = batch.max_timestamp
     offset_delta = body.varint()
@@ -583,7 +507,7 @@ def _decode_record(cursor, batch):
         _corrupt("record_length", f"{body.left()} bytes of the body left")
     cursor.position = body.end
     return Record(
-        offset=_wrap64(batch.base_offset + offset_delta),
+        offset=wrap64(batch.base_offset + offset_delta),
         timestamp=timestamp,
         timestamp_type=batch.timestamp_type,
         key=key,
@@ -685,18 +609,12 @@ def _decode_legacy(data, position, size_in_bytes, limit):
             timestamp = outer.timestamp
         batch.records.append(
             Record(
-                offset=record_offset,
-                timestamp=timestamp,
-                timestamp_type=timestamp_type,
-                key=message.key,
-                value=message.value,
-                headers=[],
-                leader_epoch=-1,
-                producer_id=-1,
-                producer_epoch=-1,
-                sequence=-1,
-                is_transactional=False,
-                is_control=False,
+                record_offset,
+                timestamp,
+                timestamp_type,
+                message.key,
+                message.value,
+                [],
                 codec=codec,
                 batch_base_offset=batch.base_offset,
                 batch_position=position,
@@ -737,7 +655,7 @@ def _unwrap(wrapper_offset, wrapper, plain):
     if wrapper_offset != 0 and wrapper_offset < last_inner:
         _corrupt("legacy_wrapper_offset", f"wrapper offset {wrapper_offset}, last inner offset {last_inner}")
     base = 0 if wrapper_offset == 0 else wrapper_offset - last_inner
-    return [(_wrap64(base + offset), message) for offset, message in found]
+    return [(wrap64(base + offset), message) for offset, message in found]
 
 
 # ----------------------------------------------------------------------------------------------------- segments

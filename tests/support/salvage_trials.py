@@ -128,12 +128,12 @@ def sources():
     return tuple(found)
 
 
-def damage(rng, source, n):
+def damage(rng, source, n, kinds=KINDS):
     """Damage a segment `n` times."""
     data = np.frombuffer(source.data, np.uint8).copy()
     origin = np.arange(data.size)
     unreadable = []
-    kinds = [str(kind) for kind in rng.choice(KINDS, n)]
+    kinds = [str(kind) for kind in rng.choice(kinds, n)]
     kinds.sort(key=lambda kind: kind == "sector")  # places on the disk: nothing moves any more
     for kind in kinds:
         if data.size < 200:

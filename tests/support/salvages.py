@@ -1,8 +1,7 @@
 """Logs to salvage."""
 
-import hashlib
-
 import builder
+from files import hashes as hashes
 
 from kafkalog import format as kf
 
@@ -28,14 +27,6 @@ def log_of(*batches):
 
 def dense(n, n_records=3, size=30):
     return [batch(n_records * number, n_records, size) for number in range(n)]
-
-
-def hashes(root):
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
 
 
 def output_of(path):

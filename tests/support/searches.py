@@ -2,18 +2,11 @@
 
 import builder
 import golden_sets
+from salvages import batch
+from salvages import dense as dense
 
 import kafkalog
 from kafkalog import format as kf
-
-
-def batch(base, n=3, **options):
-    records = [builder.record_v2(i, i, b"k%d" % (base + i), b"v" * 30) for i in range(n)]
-    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)
-
-
-def dense(n, **options):
-    return [batch(3 * number, **options) for number in range(n)]
 
 
 def messages(n):

@@ -4,12 +4,14 @@ Built on ``builder`` alone: the expected records come from what was drawn, not f
 ``reference.read_segment`` and the library can both be held against them.
 """
 
+import functools
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import builder
-import reference
+import mutants
+import numpy as np
 from hypothesis import strategies as st
 from reference import Record
 
@@ -60,11 +62,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A segment after an accident; ``position`` is the first byte that differs (or the new end)."""
+    """A segment after an accident."""
 
     data: bytes
-    what: str
-    position: int
 
 
 def records(*, headers=True):
@@ -106,10 +106,12 @@ def _v2_batches(draw, codec, base_offset, position):
     else:
         max_timestamp = max(draft.timestamp for draft in drafts)
     transactional = draw(st.booleans())
-    leader_epoch = draw(st.one_of(st.integers(-1, 9), I32))
-    producer_id = draw(st.one_of(st.just(-1), st.integers(0, 9), I64))
-    producer_epoch = draw(I16)
     base_sequence = draw(st.one_of(st.just(-1), st.integers(0, 9), st.integers((1 << 31) - 9, (1 << 31) - 1)))
+    common = {
+        "leader_epoch": draw(st.one_of(st.integers(-1, 9), I32)),
+        "producer_id": draw(st.one_of(st.just(-1), st.integers(0, 9), I64)),
+        "producer_epoch": draw(I16),
+    }
     payload = b"".join(
         builder.record_v2(
             delta, builder.wrap64(draft.timestamp - base_timestamp), draft.key, draft.value, draft.headers
@@ -121,37 +123,29 @@ def _v2_batches(draw, codec, base_offset, position):
     data = builder.batch_v2(
         base_offset=base_offset,
         codec=codec,
-        leader_epoch=leader_epoch,
         log_append_time=log_append_time,
         transactional=transactional,
         delete_horizon=delete_horizon,
         last_offset_delta=last_offset_delta,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         records_count=n,
         payload=payload,
+        **common,
     )
     expected = [
         Record(
-            offset=base_offset + delta,
-            timestamp=max_timestamp if log_append_time else draft.timestamp,
-            timestamp_type=int(log_append_time),
-            key=draft.key,
-            value=draft.value,
-            headers=draft.headers,
-            leader_epoch=leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            base_offset + delta,
+            max_timestamp if log_append_time else draft.timestamp,
+            int(log_append_time),
+            *draft[1:],
             sequence=-1 if base_sequence == -1 else (base_sequence + delta) % (1 << 31),
             is_transactional=transactional,
-            is_control=False,
             codec=codec,
             batch_base_offset=base_offset,
             batch_position=position,
-            magic=2,
+            **common,
         )
         for delta, draft in zip(deltas, drafts, strict=True)
     ]
@@ -161,58 +155,31 @@ def _v2_batches(draw, codec, base_offset, position):
 @st.composite
 def _control_batches(draw, base_offset, position):
     control_type = draw(st.sampled_from([builder.ABORT, builder.COMMIT]))
-    producer_id = draw(st.integers(0, 9))
-    producer_epoch = draw(st.integers(0, 9))
-    coordinator_epoch = draw(I32)
-    timestamp = draw(TIMESTAMPS)
+    coordinator_epoch, timestamp = draw(I32), draw(TIMESTAMPS)
+    common = {"producer_id": draw(st.integers(0, 9)), "producer_epoch": draw(st.integers(0, 9))}
     data = builder.control_batch(
-        control_type,
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        timestamp=timestamp,
+        control_type, base_offset=base_offset, coordinator_epoch=coordinator_epoch, timestamp=timestamp, **common
     )
     record = Record(
-        offset=base_offset,
-        timestamp=timestamp,
-        timestamp_type=0,
-        key=struct.pack(">hh", 0, control_type),
-        value=struct.pack(">hi", 0, coordinator_epoch),
-        headers=[],
+        base_offset,
+        timestamp,
+        0,
+        struct.pack(">hh", 0, control_type),
+        struct.pack(">hi", 0, coordinator_epoch),
+        [],
         leader_epoch=0,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        sequence=-1,
         is_transactional=True,
         is_control=True,
-        codec=0,
         batch_base_offset=base_offset,
         batch_position=position,
-        magic=2,
+        **common,
     )
     return Built(data, [record], base_offset)
 
 
 def _legacy_record(offset, draft, timestamp, timestamp_type, codec, base, position, magic):
-    return Record(
-        offset=offset,
-        timestamp=timestamp,
-        timestamp_type=timestamp_type,
-        key=draft.key,
-        value=draft.value,
-        headers=[],
-        leader_epoch=-1,
-        producer_id=-1,
-        producer_epoch=-1,
-        sequence=-1,
-        is_transactional=False,
-        is_control=False,
-        codec=codec,
-        batch_base_offset=base,
-        batch_position=position,
-        magic=magic,
-    )
+    place = {"batch_base_offset": base, "batch_position": position}
+    return Record(offset, timestamp, timestamp_type, draft.key, draft.value, [], codec=codec, magic=magic, **place)
 
 
 @st.composite
@@ -412,106 +379,18 @@ def transaction_logs(draw, max_batches=30):
 # ------------------------------------------------------------------------------------------------------- damage
 
 
-def _change_bytes(draw, data):
-    """One accident of a disk, a cable or a program to ``data``, which is not empty."""
-    what = draw(st.sampled_from(["flip", "flips", "set", "cut", "zero", "insert", "remove", "repeat"]))
-    at = draw(st.integers(0, len(data) - 1))
-    length = draw(st.one_of(st.integers(1, 8), st.integers(1, max(1, len(data)))))
-    if what == "flip":
-        return data[:at] + bytes((data[at] ^ 1 << draw(st.integers(0, 7)),)) + data[at + 1 :], what, at
-    if what == "flips":
-        changed = bytearray(data)
-        places = draw(st.lists(st.integers(0, len(data) - 1), min_size=1, max_size=6))
-        for place in places:
-            changed[place] ^= draw(st.integers(1, 255))
-        return bytes(changed), what, min(places)
-    if what == "set":
-        new = draw(st.sampled_from([b"\xff", b"\x80", b"\x7f", b"\0", b"\1", b"\x7f" + b"\xff" * 3, b"\xff" * 4]))
-        return (data[:at] + new + data[at + len(new) :])[: len(data)], what, at
-    if what == "cut":
-        return data[:at], what, at
-    if what == "zero":
-        end = min(len(data), at + length)
-        return data[:at] + bytes(end - at) + data[end:], what, at
-    if what == "insert":
-        return data[:at] + draw(st.binary(min_size=1, max_size=20)) + data[at:], what, at
-    if what == "remove":
-        return data[:at] + data[at + length :], what, at
-    return data[:at] + data[at : at + length] + data[at:], what, at
-
-
-_FIELDS = {
-    "q": lambda value: struct.pack(">q", builder.wrap64(value)),
-    "i": lambda value: struct.pack(">i", builder.wrap32(value)),
-    "h": lambda value: struct.pack(">h", (value + (1 << 15)) % (1 << 16) - (1 << 15)),
-    "b": lambda value: bytes((value & 0xFF,)),
-}
-_V2_FIELDS = [
-    (0, "q"), (8, "i"), (12, "i"), (16, "b"), (17, "i"), (21, "h"), (23, "i"), (27, "q"), (35, "q"), (43, "q"),
-    (51, "h"), (53, "i"), (57, "i"),
-]  # fmt: skip
-_LEGACY_FIELDS = [(0, "q"), (8, "i"), (12, "i"), (16, "b"), (17, "b"), (18, "i"), (22, "i"), (18, "q"), (26, "i")]
-
-
-def _change_field(draw, batch):
-    """Another value in one header field of a batch."""
-    fields = [f for f in (_V2_FIELDS if batch[16] == 2 else _LEGACY_FIELDS) if f[0] + 8 <= len(batch)]
-    at, kind = draw(st.sampled_from(fields))
-    old = int.from_bytes(batch[at : at + struct.calcsize(kind)], "big", signed=True)
-    value = draw(st.one_of(st.sampled_from([-1, 0, 1, 2, 3, 7, old + 1, old - 1, 13, 14, 48, 49, 1 << 31, -old]), I64))
-    new = _FIELDS[kind](value)
-    return batch[:at] + new + batch[at + len(new) :], f"field at {at}", at
-
-
-def _split_payload(batch):
-    """(codec, start of the payload) of a healthy compressed batch or wrapper."""
-    if batch[16] == 2:
-        codec, start, count = batch[22] & 7, 61, int.from_bytes(batch[57:61], "big")
-        return (codec, start) if codec and count else None
-    codec = batch[17] & 7
-    return (codec, 34 if batch[16] == 1 else 26) if codec else None
-
-
-def _with_size(batch, n):
-    """Repair the size fields that enclose a batch's last ``n`` bytes, and its CRC."""
-    if batch[16] != 2:
-        batch = batch[: -n - 4 or None] + struct.pack(">i", n) + batch[len(batch) - n :]
-    return builder.fix_crc(batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:])
-
-
-@st.composite
-def _damaged(draw, segment, repair):
+def _damaged(segment, repair, seed):
+    rng = np.random.default_rng(seed)
     if not segment.data:
-        return Damaged(draw(st.binary(max_size=80)), "noise", 0)
-    if repair is None:
-        repair = draw(st.booleans())
+        return Damaged(rng.bytes(int(rng.integers(0, 80))))
+    repair = rng.random() < 0.5 if repair is None else repair
     if not repair:
-        data, what, at = _change_bytes(draw, segment.data)
-        return Damaged(data, what, at)
-    start, end = draw(st.sampled_from(segment.batches))
+        return Damaged(next(mutants.mutants(rng, segment.data, 1)))
+    start, end = segment.batches[int(rng.integers(0, len(segment.batches)))]
     batch = segment.data[start:end]
-    kind = draw(st.sampled_from(["field", "field", "body", "payload", "payload"]))
-    payload = _split_payload(batch)
-    if kind == "field":
-        batch, what, at = _change_field(draw, batch)
-        if len(batch) > 17 and draw(st.booleans()):
-            batch = builder.fix_crc(batch)
-            what += ", CRC repaired"
-    elif kind == "payload" and payload is not None:
-        codec, at = payload
-        plain = reference.decompress(codec, batch[at:], batch[16])
-        changed, what, _ = _change_bytes(draw, plain or b"\0")
-        compressed = builder.compress(codec, changed, batch[16])
-        batch = _with_size(batch[:at] + compressed, len(compressed))
-        what = f"{what} under the codec"
-    else:
-        at = 61 if batch[16] == 2 else 18
-        body, what, within = _change_bytes(draw, batch[at:] or b"\0")
-        at += within
-        batch = batch[: at - within] + body
-        batch = builder.fix_crc(batch[:8] + struct.pack(">i", len(batch) - 12) + batch[12:])
-        what += ", size and CRC repaired"
-    return Damaged(segment.data[:start] + batch + segment.data[end:], what, start + at)
+    make, _ = mutants.LEVELS[str(rng.choice(["repaired", "recompressed"]))]
+    (changed,) = make(rng, mutants.make_seed(batch), 1)
+    return Damaged(segment.data[:start] + batch[:8] + changed[8:] + segment.data[end:])
 
 
 def damaged(segment, *, repair=None):
@@ -521,4 +400,4 @@ def damaged(segment, *, repair=None):
     made right again, so that the decoders see it; without, the file is changed anywhere and nothing is repaired (the
     CRC should tell). None draws either.
     """
-    return _damaged(segment, repair)
+    return st.builds(functools.partial(_damaged, segment, repair), st.integers(0, 2**63))

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from encoding import columns_of as columns_of_rows
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.errors import Reason
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.columns import RecordColumns
 
 # a few batches a segment
 SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=256)
@@ -30,31 +31,13 @@ class Record(NamedTuple):
     offset: int | None = None
 
 
-def binary_column(values):
-    """A column of byte strings and nulls."""
-    sizes = [0, *(len(value or b"") for value in values)]
-    validity = np.array([value is not None for value in values], np.bool_)
-    data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
-    return BinaryColumn(np.cumsum(sizes, dtype=np.int64), data, None if validity.all() else validity)
-
-
 def columns_of(records):
     """As columns; with offsets if the first record has one."""
-    pairs = [pair for record in records for pair in record.headers]
-    counts = [0, *(len(record.headers) for record in records)]
-    columns = {
-        "timestamp": np.array([record.timestamp for record in records], np.int64),
-        "key": binary_column([record.key for record in records]),
-        "value": binary_column([record.value for record in records]),
-        "headers": HeadersColumn(
-            np.cumsum(counts, dtype=np.int64),
-            binary_column([name.encode() for name, _ in pairs]),
-            binary_column([value for _, value in pairs]),
-        ),
-    }
-    if records and records[0].offset is not None:
-        columns["offset"] = np.array([record.offset for record in records], np.int64)
-    return RecordColumns(len(records), columns)
+    columns = columns_of_rows(
+        [(one.offset or 0, *one[:3], [(name.encode(), value) for name, value in one.headers]) for one in records]
+    )
+    has_offsets = bool(records) and records[0].offset is not None
+    return RecordColumns(len(records), {name: columns[name] for name in columns if name != "offset" or has_offsets})
 
 
 def draw(n, seed=0, *, start=1_700_000_000_000, step=10, size=80):
