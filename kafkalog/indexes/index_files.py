@@ -16,8 +16,6 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding
 from kafkalog.indexes.builder import build
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
-from kafkalog.indexes.measures import IndexMeasures
-from kafkalog.indexes.statistics import measure_index
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
 
@@ -73,32 +71,6 @@ class OffsetIndex(OffsetEntries):
         """
         entries = build(batches, base_offset, index_interval_bytes).offset_entries()
         return cls(entries.view(np.uint8), base_offset)
-
-    def statistics(self, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
-        """Measure the index against the batches of its segment: its gaps, its size, the bytes that lookups scan.
-
-        Parameters
-        ----------
-        batches : BatchTable, or iterable of BatchTable
-            All batches of the segment, in order, such as `Segment.iter_batches`.
-
-        Returns
-        -------
-        IndexMeasures
-
-        Raises
-        ------
-        SidecarError
-            The entries do not rise, or one points after the batch that holds its offset.
-
-        Examples
-        --------
-        >>> segment = kafkalog.open("tests/golden/log_dir/p-multi-0").segments[0]
-        >>> measures = segment.offset_index.statistics(segment.iter_batches())
-        >>> measures.n_entries, measures.gap_bytes.max, measures.worst_scan
-        (3, 5281, 5281)
-        """
-        return measure_index(self, batches)
 
     def check(
         self,

@@ -50,8 +50,8 @@ class IndexMeasures(JsonFields):
     last offset, even if compaction emptied it; offsets between batches do not count. None without offsets."""
     worst_scan: int
     """Maximum number of bytes that a lookup of an offset scans."""
-    gaps: Distribution | None = field(default=None, repr=False, compare=False)
-    """The gaps in bytes, if they are kept for a plot."""
+    gaps: tuple[Numbers, Numbers] = field(repr=False, compare=False)
+    """Sizes of gaps, rounded down by less than 1.6 %, and how many have each."""
 
     @property
     def index_bytes(self) -> int:
@@ -81,16 +81,8 @@ class IndexMeasures(JsonFields):
 class EntryRule:
     """Decides which batches of a segment get an index entry, one window at a time.
 
-    Notes
-    -----
     A batch gets an entry if it starts more than `index_interval_bytes` after the last batch with an entry, or after the
     start of the segment. Source: LogSegment.recover, and LogSegment.append for one batch an append, Kafka 4.3.
-
-    Examples
-    --------
-    >>> rule = EntryRule(4096)
-    >>> rule.rows([0, 4000, 4097, 8193]).tolist(), rule.rows([8194, 20000]).tolist()
-    ([2], [0, 1])
     """
 
     def __init__(self, index_interval_bytes: int) -> None:
@@ -126,28 +118,11 @@ class EntryRule:
 
 
 class Rows:
-    """A window of batches, with the sums that the measures of all indexes need.
+    """A window of batches, not empty, with the sums that the measures of all indexes need.
 
-    Parameters
-    ----------
-    batches : BatchTable
-        Not empty.
-    previous_offset : int
-        The last offset before the window.
-    timestamp : int
-        The largest timestamp before the window, -1 for none.
-
-    Attributes
-    ----------
-    first_offset, last_offset : int64[n]
-        First and last offset of each batch, corrected to rise if those in the file do not.
-    position : int64[n]
-    timestamp : int64[n]
-        The largest timestamp up to and including each batch, -1 for none.
-    n_offsets : int64[n + 1]
-        Cumulative counts: those of the batches before each batch, then the total.
-    offset_places : float
-        Positions of the batches relative to the first one, summed over all offsets.
+    `previous_offset` is the last offset before the window, `timestamp` the largest timestamp before it, -1 for none.
+    Offsets are corrected to rise if those in the file do not. `timestamp` becomes the largest up to each batch.
+    `n_offsets`, int64[n + 1], counts the offsets before each batch, then all.
     """
 
     def __init__(self, batches: BatchTable, previous_offset: int, timestamp: int) -> None:
@@ -163,7 +138,7 @@ class Rows:
         self.timestamp = np.maximum.accumulate(np.maximum(batches.max_timestamp, timestamp))
         counts = self.last_offset - self.first_offset + 1
         self.n_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        # so that the places of all offsets can be summed up in floats without losing the small ones
+        # positions relative to the first batch, so that a sum of floats over all offsets does not lose the small ones
         places = (self.position - self.position[0]).astype(np.float64)
         self.offset_places = _product(counts, places)
         self.end_position = batches.end_position
@@ -172,19 +147,9 @@ class Rows:
 class IndexMeter:
     """Measures one index of one segment, or, by `merge`, of several.
 
-    Parameters
-    ----------
-    index_interval_bytes : int, optional
-        See `IndexMeasures`.
-
-    Attributes
-    ----------
-    n_time_entries : int or None
-        The number of time entries that a broker makes along with the offset entries. The caller overwrites it if there
-        is a `.timeindex`.
-    misleading : (int, int) or None
-        Offset and position of the first entry that points after the batch that holds its offset. A lookup through it
-        misses the batch, so the figures are invalid.
+    `n_time_entries` counts the time entries that a broker makes along with the offset entries; the caller overwrites it
+    if there is a `.timeindex`. `misleading` is the first entry (offset, position) that points after the batch that
+    holds its offset: a lookup through it misses the batch, so the figures are invalid.
     """
 
     def __init__(self, index_interval_bytes: int | None = None) -> None:
@@ -254,7 +219,7 @@ class IndexMeter:
         self._passed += other._passed
         self._worst = max(self._worst, other._worst)
 
-    def measures(self, *, keep_gaps: bool = False) -> IndexMeasures:
+    def measures(self) -> IndexMeasures:
         """The figures."""
         return IndexMeasures(
             self.index_interval_bytes,
@@ -264,7 +229,7 @@ class IndexMeter:
             self._gaps.spread(),
             self._passed / self._n_offsets if self._n_offsets else None,
             self._worst,
-            self._gaps if keep_gaps else None,
+            self._gaps.histogram(),
         )
 
 

@@ -14,7 +14,7 @@ from kafkalog.indexes.statistics import IndexStatistics
 if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
 
-FORMATS: Final = ("svg", "png", "pdf")
+FORMATS: Final = (".svg", ".png", ".pdf")
 
 # from Okabe and Ito's palette, safe for colour-blind readers; marker shapes differ too
 _BLUE: Final = "#0072B2"
@@ -35,26 +35,12 @@ _STYLE: Final = {
 }
 
 
-def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> bytes:
-    """Draw the distribution of gaps.
-
-    Parameters
-    ----------
-    statistics : IndexStatistics
-        From `Partition.index_statistics`. Without an index, the first one of `what_if` is drawn.
-    name : str
-        Name in the title.
-    format : {"svg", "png", "pdf"}
-
-    Returns
-    -------
-    bytes
-        The picture, as a file of that format.
-    """
+def draw(statistics: IndexStatistics, name: str, *, format: str = ".svg") -> bytes:
+    """Return a picture of the gaps of an index, or else of the first of `what_if`; `name` is in the title."""
     if format not in FORMATS:
         raise ValueError(f"pictures are {', '.join(FORMATS)}, not {format!r}")
     shown = next((one for one in (statistics.index, *statistics.what_if) if one), None)
-    if shown is None or shown.gaps is None or not shown.gaps.n:
+    if shown is None or not shown.gap_bytes.n:
         raise ValueError("there are no batches to draw a picture of")
     mpl = import_matplotlib()
     from matplotlib.figure import Figure
@@ -67,8 +53,8 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
         figure.suptitle(f"Offset index of {name}", x=0.012, ha="left", **options)
         _draw_gaps(figure.subplots(), shown)
         file = io.BytesIO()
-        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format)
-        figure.savefig(file, format=format, metadata=metadata)
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(format)
+        figure.savefig(file, format=format[1:], metadata=metadata)
     return file.getvalue()
 
 
@@ -83,9 +69,7 @@ def import_matplotlib() -> Any:
 
 def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
     """Draw a histogram on a logarithmic axis. A bin is one bucket of the distribution, or a power of two of them."""
-    if measures.gaps is None:
-        return
-    sizes, counts = measures.gaps.histogram()
+    sizes, counts = measures.gaps
     numbers = bucket_numbers(sizes)
     width = 1
     while (numbers[-1] - numbers[0]) // width > _MOST_BINS:
@@ -107,7 +91,7 @@ def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
         if measures.index_interval_bytes is None
         else f"with index.interval.bytes = {measures.index_interval_bytes:,}"
     )
-    axes.set_title(f"Gaps between entries, {which}\n{measures.gaps.n:,} gaps")
+    axes.set_title(f"Gaps between entries, {which}\n{measures.gap_bytes.n:,} gaps")
     axes.set_xlabel("Gap in the log")
     axes.set_ylabel("Share of gaps (%)")
     axes.set_xscale("log", base=2)
@@ -117,8 +101,5 @@ def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
 
 
 def _bytes(value: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 or value == int(value) else f"{value:.1f} {unit}"
+    power = min(int(value).bit_length() // 10, 3)
+    return f"{value / 1024**power:.{1 if power else 0}f} {('B', 'KiB', 'MiB', 'GiB')[power]}"

@@ -8,15 +8,15 @@ indexes (`IndexMeasures`), and those of the indexes that a broker would build wi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Reason, SidecarError
+from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 
@@ -50,54 +50,22 @@ class IndexStatistics(PublicNames):
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON, without `segments`; each segment has its own `as_dict`."""
         topic, partition = self.topic_partition or (None, None)
+        names = ("segment", "size_in_bytes", "n_batches", "n_segments", "n_unindexed")
         return {
             "path": self.path,
             "topic": topic,
             "partition": partition,
-            "segment": self.segment,
-            "size_in_bytes": self.size_in_bytes,
-            "n_batches": self.n_batches,
-            "n_segments": self.n_segments,
-            "n_unindexed": self.n_unindexed,
+            **{name: getattr(self, name) for name in names},
             "index": None if self.index is None else self.index.as_dict(),
             "what_if": [measures.as_dict() for measures in self.what_if],
         }
 
 
-def one_ahead(meters: Iterable[SegmentMeter]) -> Iterator[SegmentMeter]:
-    """Make the first meter now, and each other one before the previous one is yielded.
-
-    Making one reads the indexes, and a walk of the batches is a window ahead. A running broker appends to the
-    log first: entries have to be read before batches.
-    """
-    rest = iter(meters)
-    made = next(rest, None)
-
-    def give() -> Iterator[SegmentMeter]:
-        nonlocal made
-        while made is not None:
-            meter, made = made, next(rest, None)
-            yield meter
-
-    return give()
-
-
 class SegmentMeter:
-    """Measures the indexes of a segment in one walk of its batches.
+    """Measures the indexes of a segment in one walk of its batches, and those of other `intervals`.
 
-    Parameters
-    ----------
-    path : str
-        Path of the `.log`.
-    base_offset : int or None
-        None if the file name is not an offset: then the offsets in its indexes are not known.
-    intervals : sequence of int
-        Values of `index.interval.bytes` to measure in addition to the existing indexes.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Findings about the indexes. An index that misleads lookups is not measured.
+    `base_offset` is None if the file name is not an offset: then the offsets in its indexes are not known. An index
+    that misleads lookups is among the `findings`, and not measured.
     """
 
     def __init__(
@@ -126,7 +94,6 @@ class SegmentMeter:
         self.size_in_bytes = self.n_batches = 0
         self._previous: int | None = None if base_offset is None else base_offset - 1
         self._timestamp = -1
-        self._is_finished = False
 
     def _report(self, index: OffsetEntries, detail: str) -> None:
         self.findings.append(Finding(Reason.INDEX_MISLEADS, detail, path=index.path))
@@ -152,35 +119,20 @@ class SegmentMeter:
         self.size_in_bytes = rows.end_position
         self._previous, self._timestamp = int(rows.last_offset[-1]), int(rows.timestamp[-1])
 
-    def finish(self, *, is_whole: bool = True) -> None:
-        """End the segment.
-
-        Parameters
-        ----------
-        is_whole : bool
-            Whether the walk found no damage. Then entries after the last batch are wrong.
-        """
-        if self._is_finished:
-            return
-        self._is_finished = True
-        last = -1 if self._previous is None else self._previous
+    def finish(self) -> None:
+        """End the segment."""
         for meter in (self.index, *self.what_if):
             if meter is not None:
                 meter.finish(self.size_in_bytes, self._timestamp)
         if self.index is None or self._entries is None:
             return
-        times = self._time_index
+        times, last = self._time_index, -1 if self._previous is None else self._previous
         # entries after the last walked batch do not belong to what was measured
         self.index.n_time_entries = None if times is None else int(np.count_nonzero(times.offset <= last))
         if self.index.misleading is not None:
-            offset, position = self.index.misleading
-            self._report(
-                self._entries,
-                f"its entry ({offset}, {position}) points past the batch with that offset: not measured",
-            )
+            entry = "its entry ({}, {})".format(*self.index.misleading)
+            self._report(self._entries, f"{entry} points past the batch with that offset: not measured")
             self.index = None
-        elif is_whole and (n_left := len(self._entries) - self._n_fed):
-            self._report(self._entries, f"{n_left} of its {len(self._entries)} entries lie past the last batch")
 
     def statistics(self) -> IndexStatistics:
         """The results; call `finish` first."""
@@ -198,13 +150,7 @@ class SegmentMeter:
 
 
 class PartitionMeter:
-    """Adds up segments. Several partitions can be merged into one, for example to plot a whole log dir.
-
-    Parameters
-    ----------
-    intervals : sequence of int
-        The same values as for the segments' meters.
-    """
+    """Adds up segments. Several partitions can be merged into one, for example to plot a whole log dir."""
 
     def __init__(
         self, path: str, topic_partition: kf.TopicPartition | None = None, intervals: Sequence[int] = ()
@@ -236,30 +182,17 @@ class PartitionMeter:
         for name, count in counts.items():
             self._counts[name] += count
 
-    def statistics(self, *, keep_gaps: bool = False) -> IndexStatistics:
-        """The results; with `keep_gaps` also the distribution of gaps, for a plot."""
+    def statistics(self) -> IndexStatistics:
+        """The results."""
         return IndexStatistics(
             self._path,
             self._topic_partition,
             None,
             **self._counts,
-            index=None if self._index is None else self._index.measures(keep_gaps=keep_gaps),
-            what_if=tuple(meter.measures(keep_gaps=keep_gaps) for meter in self._what_if),
+            index=None if self._index is None else self._index.measures(),
+            what_if=tuple(meter.measures() for meter in self._what_if),
             segments=tuple(self._segments),
         )
-
-
-def measure_index(index: OffsetEntries, batches: BatchTable | Iterable[BatchTable]) -> IndexMeasures:
-    """See `OffsetIndex.statistics`."""
-    tables = cast("Iterable[BatchTable]", [batches] if hasattr(batches, "base_offset") else batches)
-    meter = SegmentMeter("", index.base_offset, index)
-    for table in tables:
-        meter.feed(table)
-    meter.finish(is_whole=False)
-    if meter.index is None:
-        problem = meter.findings[-1].detail.removesuffix(": not measured")
-        raise SidecarError(Reason.INDEX_MISLEADS, problem, path=index.path, base_offset=index.base_offset)
-    return meter.index.measures(keep_gaps=True)
 
 
 def disorder(index: OffsetEntries) -> str:

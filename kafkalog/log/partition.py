@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.compaction import Density, GapMeter, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
@@ -513,19 +513,18 @@ class Partition(ReadMethods):
             report(finding)
 
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
-        meters = one_ahead(segment.index_meter(what_if) for segment in self.segments)
         row = next(walk, None)
-        for segment, meter in zip(self.segments, meters, strict=True):
+        for segment in self.segments:
+            meter = segment.index_meter(what_if)
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)
-            is_whole = str(segment.path) not in damaged
-            meter.finish(is_whole=is_whole)
+            meter.finish()
             for finding in meter.findings:
                 report(finding)
             total.add(meter)
-            if on_corruption == "stop" and not is_whole:
+            if on_corruption == "stop" and str(segment.path) in damaged:
                 break  # a broker would delete the later segments
         if totals is not None:
             totals.merge(total)
-        return total.statistics(keep_gaps=True)
+        return total.statistics()

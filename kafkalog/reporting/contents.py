@@ -275,7 +275,7 @@ class Contents:
         if key is not None and (not verified.ok or any(one.base_offset for one in partition.segments[:1])):
             self.transactional.add(key)
         for meter in meters:
-            meter.finish(is_whole=False)
+            meter.finish()
             self._index[1].add(meter)
         if summary.configs is not None:
             self._policies[topic] = summary.configs.get("cleanup.policy", "")

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, n_bytes
-from kafkalog.cli.scan_options import (
-    hint_at_skip,
-    note_if_nothing_matches,
-    path_of,
-    report_error,
-    usage_errors,
-)
+from kafkalog.cli.scan_options import hint_at_skip, note_if_nothing_matches, path_of, report_error, usage_errors
 from kafkalog.cli.text import counted, escape_line, human_bytes, table
 from kafkalog.errors import KafkalogError, OutputExistsError, Reason
 
@@ -24,9 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
     from kafkalog.scanning.batch_scan import BatchScan
-
-
-_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
 
 
 def _intervals(text: str) -> list[int]:
@@ -76,6 +67,8 @@ reading:
     types={"what_if": _intervals},
 )
 
+_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
+
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Measure, and print the results."""
@@ -84,14 +77,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.scanning.batch_scan import BatchScan
 
         scan = BatchScan(path_of(args), **chosen(args, "topics", "partitions", "on_corruption", "limits"))
-    picture = None if args.plot is None else _Picture(args)
-    intervals: Sequence[int] = args.what_if or ()
+    if args.plot is not None:
+        _check_picture(args)
     note_if_nothing_matches(args, scan, console)
-    total = PartitionMeter(args.paths[0], None, intervals)
+    total = PartitionMeter(args.paths[0], None, args.what_if or ())
     shown: list[IndexStatistics] = []
     try:
         with hint_at_skip():
-            for statistics in _measure(scan, total, intervals, args, console):
+            for statistics in _measure(scan, total, args, console):
                 if args.json:
                     rows = statistics.segments if args.segments else (statistics,)
                     console.json(*(_fields(row, args) for row in rows))
@@ -100,17 +93,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.progress.close()
         if not args.json:
             console.lines(_text(shown, total.statistics(), args))
-    if picture is not None:
-        name = str(shown[0].topic_partition or os.path.basename(shown[0].path)) if len(shown) == 1 else args.paths[0]
-        picture.write(total.statistics(keep_gaps=True), name, len(shown))
+    if args.plot is not None:
+        name = args.paths[0] if len(shown) == 1 else f"{len(shown):,} partitions of {args.paths[0]}"
+        _write_picture(args, total.statistics(), str(shown[0].topic_partition or name) if len(shown) == 1 else name)
 
 
 def _measure(
-    scan: BatchScan,
-    total: PartitionMeter,
-    intervals: Sequence[int],
-    args: argparse.Namespace,
-    console: Console,
+    scan: BatchScan, total: PartitionMeter, args: argparse.Namespace, console: Console
 ) -> Iterator[IndexStatistics]:
     """Yield the partitions, and add them to the total; report one that cannot be read to its end."""
     if console.shows_progress:
@@ -122,7 +111,7 @@ def _measure(
         n_said = len(scan.findings)
         try:
             yield partition.index_statistics(
-                what_if=intervals,
+                what_if=args.what_if or (),
                 on_corruption=args.on_corruption,
                 report=lambda finding: console.findings([finding]),
                 progress=console.progress.advance,
@@ -135,38 +124,32 @@ def _measure(
     console.findings(scan.findings[n_said:])  # partitions that could not be opened
 
 
-class _Picture:
-    """The file of ``--plot``; the constructor raises early if the file cannot be created."""
+def _check_picture(args: argparse.Namespace) -> None:
+    """Raise early if the file of ``--plot`` cannot be written."""
+    from kafkalog.indexes.plot import FORMATS, import_matplotlib
+    from kafkalog.storage.output_paths import check_outside
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        from kafkalog.indexes.plot import FORMATS, import_matplotlib
-        from kafkalog.storage.output_paths import check_outside
+    if not args.plot.lower().endswith(FORMATS):
+        raise UsageError(f"--plot: the name of FILE ends in .svg, .png or .pdf, not {args.plot}")
+    try:
+        import_matplotlib()
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--plot: {error}") from None
+    check_outside(args.plot, args.paths)
+    if not args.overwrite and os.path.lexists(args.plot):
+        exists = OutputExistsError.at(args.plot)
+        exists.advise("use --overwrite to replace it")
+        raise exists
 
-        self._path, self._overwrite = args.plot, args.overwrite
-        self._format = os.path.splitext(args.plot)[1].lstrip(".").lower()
-        if self._format not in FORMATS:
-            raise UsageError(f"--plot: the name of FILE ends in .{', .'.join(FORMATS)}, not {args.plot}")
-        try:
-            import_matplotlib()
-        except ModuleNotFoundError as error:
-            raise UsageError(f"--plot: {error}") from None
-        check_outside(args.plot, args.paths)
-        if not self._overwrite and os.path.lexists(self._path):
-            exists = OutputExistsError.at(self._path)
-            exists.advise("use --overwrite to replace it")
-            raise exists
 
-    def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:
-        """Draw the statistics, and write the file."""
-        from kafkalog.indexes.plot import draw
-        from kafkalog.storage.staging import staged_file
+def _write_picture(args: argparse.Namespace, statistics: IndexStatistics, name: str) -> None:
+    from kafkalog.indexes.plot import draw
+    from kafkalog.storage.staging import staged_file
 
-        if n_partitions > 1:
-            name = f"{n_partitions:,} partitions of {name}"
-        with usage_errors():
-            picture = draw(statistics, escape_line(name), format=self._format)
-        with staged_file(self._path, overwrite=self._overwrite) as file:
-            file.write(picture)
+    with usage_errors():
+        picture = draw(statistics, escape_line(name), format=os.path.splitext(args.plot)[1].lower())
+    with staged_file(args.plot, overwrite=args.overwrite) as file:
+        file.write(picture)
 
 
 def _fields(statistics: IndexStatistics, args: argparse.Namespace) -> dict[str, Any]:
@@ -186,7 +169,14 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
     yield _sentence(total, len(shown))
     if args.what_if:
         yield ""
-        yield from _what_if(rows, args, names)
+        lines = [
+            [*_names(row, args), _number(measures.index_interval_bytes, none="as it is"), *_cells(row, measures)]
+            for row in rows
+            for measures in (*([] if row.index is None else [row.index]), *row.what_if)
+        ]
+        yield from table(
+            [[*names, "INTERVAL", *_HEADER], *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 1)]
+        )
 
 
 def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:
@@ -212,19 +202,6 @@ def _cells(row: IndexStatistics, measures: IndexMeasures | None) -> list[str]:
     ]
 
 
-def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[str]) -> Iterator[str]:
-    lines = []
-    for row in rows:
-        if row.index is not None:
-            lines.append([*_names(row, args), "as it is", *_cells(row, row.index)])
-        lines += [
-            [*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures)]
-            for measures in row.what_if
-        ]
-    header = [*names, "INTERVAL", *_HEADER]
-    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 1)])
-
-
 def _sentence(total: IndexStatistics, n: int) -> str:
     """Return the last line: the totals, and the cost of a lookup."""
     where = f"{counted(n, 'partition')}, {counted(total.n_segments, 'segment')}"
@@ -233,15 +210,13 @@ def _sentence(total: IndexStatistics, n: int) -> str:
     if measures is None or measures.expected_scan_by_offset is None:
         parts.append("no index to measure")
     else:
-        parts.append(
-            f"a lookup passes over {human_bytes(round(measures.expected_scan_by_offset))} of log on average and"
-            f" {human_bytes(measures.worst_scan)} at worst"
-        )
+        mean, worst = human_bytes(round(measures.expected_scan_by_offset)), human_bytes(measures.worst_scan)
+        parts.append(f"a lookup passes over {mean} of log on average and {worst} at worst")
         parts.append(f"indexes of {human_bytes(measures.index_bytes)} add {measures.index_bytes_per_log_byte or 0:.3%}")
     if total.n_unindexed and measures is not None:
         parts.append(f"{total.n_unindexed:,} of the segments without an index that can be measured")
     return "; ".join(parts)
 
 
-def _number(value: float | None, places: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{places}f}"
+def _number(value: float | None, places: int = 0, none: str = "-") -> str:
+    return none if value is None else f"{value:,.{places}f}"
