@@ -124,7 +124,7 @@ salvaged_segment: path text, base_offset int, size_in_bytes int, n_bytes_kept in
     n_records_kept int
 hole: segment text, start int, end int, size_in_bytes int, reason text, first_offset int, end_offset int?,
     n_records int?, certainty text?, timestamp_before int?, timestamp_after int?, pieces [piece]
-piece: start int, end int, is_suspect bool, reason text, quarantine_position int, sha256 text
+piece: start int, end int, is_suspect bool, reason text, quarantine_position int
 merge: ok bool, is_written bool, partitions [merged_partition], findings [finding], n_more_findings int
 merged_partition: output text, leader text?, start_offset int, end_offset int, replicas [merged_copy],
     ranges [merged_range], error text?

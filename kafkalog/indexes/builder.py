@@ -38,9 +38,9 @@ class IndexBuilder:
         self._time_entries: list[npt.NDArray[np.void]] = []
 
     def feed(self, batches: BatchTable) -> tuple[int, Reason | None]:
-        """Add the next batches of the segment;
+        """Add the next batches of the segment.
 
-        returns how many were added, and why the one after those was not. The reason is `offset_outside_segment` or
+        Returns how many were added, and why the one after those was not. The reason is `offset_outside_segment` or
         `offset_order`, None if all were added.
         """
         n = len(batches)

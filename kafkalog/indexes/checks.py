@@ -155,7 +155,7 @@ class OffsetIndexCheck:
         self._is_holed = False
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
-        """The findings about the entries;
+        """The findings about the entries.
 
         `size_in_bytes` is the size of the `.log`, by default the end of the last batch.
         """

@@ -127,7 +127,7 @@ def _remembered_topics(path: str, *stamp: int) -> frozenset[str]:
 
 
 def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[np.void] | None:
-    """Read leader epochs and their start offsets (LEADER_EPOCH_DTYPE[n]), in file order;
+    """Read leader epochs and their start offsets (LEADER_EPOCH_DTYPE[n]), in file order.
 
     None if the file does not exist. With `data`, its bytes, no file is read.
     """
@@ -203,7 +203,7 @@ def encode_partition_metadata(topic_id: str) -> bytes:
 
 
 def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
-    """Convert a topic id to the text that Kafka writes:
+    """Convert a topic id to the text that Kafka writes.
 
     22 characters of URL-safe base64. Takes those characters, the 16 bytes, or a UUID. Raises ValueError if it is none,
     or all zeros, which brokers take for no id.

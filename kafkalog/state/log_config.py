@@ -206,7 +206,7 @@ class LogConfig:
                 continue
             name, value, factor = found
             if factor != 1:
-                value = _coarse(name, value) * factor
+                value = _whole(name, value) * factor
             if name.startswith("log.retention.") and name != "log.retention.bytes":
                 value = _retention(name, value)
             values[item.name] = _converted(name, item, value)
@@ -271,14 +271,6 @@ def _retention(name: str, value: object) -> int:
     if milliseconds == 0:
         raise ValueError(f"{name}=0: must be -1 (no limit) or at least 1")
     return max(milliseconds, -1)
-
-
-def _coarse(name: str, value: object) -> int:
-    """Convert minutes or hours, which are 32-bit integers."""
-    number = _whole(name, value)
-    if not -INT_MAX - 1 <= number <= INT_MAX:
-        raise ValueError(f"{name}={number}: must be at most {INT_MAX}")
-    return number
 
 
 def _warn_of_refused(cls: type[LogConfig], values: Mapping[str, object]) -> None:

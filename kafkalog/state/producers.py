@@ -113,7 +113,7 @@ def newest_snapshot(
     report: Callable[[KafkalogError], object] = lambda error: None,
     wanted: Callable[[int], bool] = lambda offset: True,
 ) -> ProducerSnapshot | None:
-    """Return the newest readable snapshot of a partition with an offset from `first` to `last`, both included;
+    """Return the newest readable snapshot of a partition with an offset from `first` to `last`, both included.
 
     None if none. `report` gets the error about each newer one that cannot be read: a broker deletes it and uses an
     older one. `wanted` returns whether the snapshot of an offset may be used.
@@ -131,9 +131,9 @@ def newest_snapshot(
 def with_markers(
     window: Window, batches: BatchTable, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[BatchTable, npt.NDArray[np.int32]]:
-    """Decode the control records of batches;
+    """Decode the control records of batches.
 
-    returns the batches, and the coordinator epoch of each (int32[n]). The window must have its bytes. `control_type` is
+    Returns the batches, and the coordinator epoch of each (int32[n]). The window must have its bytes. `control_type` is
     set in place, also for compressed control batches.
     """
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
@@ -221,9 +221,9 @@ class ProducerState:
         log_position: npt.NDArray[np.int64] | None = None,
         coordinator_epoch: npt.NDArray[np.int32] | None = None,
     ) -> npt.NDArray[np.void]:
-        """Update the state with the next batches;
+        """Update the state with the next batches.
 
-        returns the transactions that ended (ENDED_DTYPE[k]). `log_position` is as in `TransactionReplay.update`,
+        Returns the transactions that ended (ENDED_DTYPE[k]). `log_position` is as in `TransactionReplay.update`,
         `coordinator_epoch` (int32[n]) as `with_markers` returns it; default: unchanged.
         """
         rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))

@@ -115,9 +115,9 @@ class OutcomeLearner:
         return self.outcomes.copy()
 
     def learn_more(self) -> None:
-        """Learn from the batches that were added to the log since the last call;
+        """Learn from the batches that were added to the log since the last call.
 
-        raises KafkalogError for an unknown outcome.
+        Raises KafkalogError for an unknown outcome.
         """
         try:
             self._read_on(None)

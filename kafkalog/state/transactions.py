@@ -271,9 +271,9 @@ class TransactionReplay:
         return ended
 
     def give_up(self, offset: int, log_position: int) -> npt.NDArray[np.void]:
-        """End all open transactions (ENDED_DTYPE[k]) with an unknown outcome:
+        """End all open transactions (ENDED_DTYPE[k]) with an unknown outcome.
 
-        bytes that could not be read may have their markers. `offset` and `log_position` are those of the next batch
+        Bytes that could not be read may have their markers. `offset` and `log_position` are those of the next batch
         that could be read. `last_offset` and `last_stable_offset` become `offset`.
         """
         ended = np.zeros(len(self._open), ENDED_DTYPE)

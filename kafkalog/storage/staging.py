@@ -108,15 +108,6 @@ class StagedFile(io.RawIOBase):
                 view = view[n:]
         return size
 
-    def write_hole(self, size: int) -> None:
-        """Write this many zeros, as a hole where the file system has holes."""
-        if self.closed:
-            raise ValueError(f"{self._path} is closed")
-        _check_process(self._process, self._path)
-        with writing(self._path):
-            os.ftruncate(self._descriptor, self.n_bytes + size)
-            self.n_bytes = os.lseek(self._descriptor, size, os.SEEK_CUR)
-
     def clone(self, path: Path, size: int) -> bool:
         """Share the first bytes of another file, copy on write; returns False where the file system cannot.
 

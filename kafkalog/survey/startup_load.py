@@ -206,9 +206,9 @@ class LoadPlan:
 
 
 class _NamedSegment(Segment):
-    """A segment that has indexes under other names than its own:
+    """A segment that has indexes under other names than its own.
 
-    only some of its files still end in `.swap`. `names` maps the names that a broker gives to files before it loads
+    Only some of its files still end in `.swap`. `names` maps the names that a broker gives to files before it loads
     them to those that they have now.
     """
 

@@ -15,7 +15,6 @@ import strategies
 from effort import THOROUGH, thinned
 from hypothesis import given
 from hypothesis import strategies as st
-from ways import seams
 
 import kafkalog
 from kafkalog import format as kf
@@ -399,25 +398,6 @@ def test_damage_before_the_range_concerns_it_only_through_what_was_open_there():
         assert skipped(partition, "stop", start_offset=2) == ([2, 3], [])
         assert skipped(partition)[0] == [2, 3]
         assert skipped(partition, "stop")[0] == []
-
-
-@pytest.mark.parametrize("size", [None, 300, 700, 2000])
-def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_markers_are(size):
-    log = b"".join(
-        [
-            data(6, 7, 3),
-            data(9, -1),
-            commit(10, 7),
-            data(11, 8, 2),
-            data(13, -1, 5),
-            abort(18, 8),
-            data(19, 7),
-            commit(20, 7),
-        ]
-    )
-    with partition_of([(0, data(0, -1, 6)), (1000, log)]) as partition, seams(size), warnings.catch_warnings():
-        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
-        assert offsets(partition, on_corruption="skip", threads=1) == [*range(10), *range(13, 18), 19]
 
 
 # --------------------------------------------------------------------------------- abort markers that are missing

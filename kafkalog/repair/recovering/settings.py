@@ -75,7 +75,7 @@ class Cluster:
 
 
 def compacted_by(topic: str, cleaned: Collection[str]) -> str:
-    """The evidence that a topic was compacted, if its `cleanup.policy` is not known;
+    """The evidence that a topic was compacted, if its `cleanup.policy` is not known.
 
     "" if there is none. `cleaned` has the topics of the cleaner's checkpoint.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -54,7 +53,6 @@ _QUARANTINE: Final = ".quarantine"
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 _HEAD_BYTES: Final = 61
-_ZEROS: Final = memoryview(bytes(COPY_BYTES))
 
 
 class Quarantine:
@@ -68,32 +66,18 @@ class Quarantine:
         self._file: StagedFile | None = None
         self.n_bytes = 0
 
-    def add(self, source: BadSectorSource, start: int, end: int) -> tuple[int, str, bytes, bool]:
-        """Copy a range; returns its position here, its SHA-256, its first bytes, and whether all are zeros."""
-        at, digest, head, is_zero = self.n_bytes, hashlib.sha256(), b"", True
-        position = start
-        while position < end:
-            # a hole of a sparse file is neither read nor written
-            if (hole := min(source.next_data(position), end) - position) > COPY_BYTES:
-                head = head or bytes(_HEAD_BYTES)
-                for done in range(0, hole, len(_ZEROS)):
-                    digest.update(_ZEROS[: hole - done])
-                if (file := self._staged()) is not None:
-                    file.write_hole(hole)
-                self.n_bytes += hole
-                position += hole
-                continue
-            stop = min(position + COPY_BYTES, end)
-            window = source.window(position, stop)
+    def add(self, source: BadSectorSource, start: int, end: int) -> tuple[int, bytes, bool]:
+        """Copy a range; returns its position here, its first bytes, and whether all are zeros."""
+        at, head, is_zero = self.n_bytes, b"", True
+        for position in range(start, end, COPY_BYTES):
+            window = source.window(position, min(position + COPY_BYTES, end))
             head = head or window[:_HEAD_BYTES].tobytes()
             is_zero = is_zero and not window.any()
-            digest.update(window)
             if (file := self._staged()) is not None:
                 file.write(window)
             self.n_bytes += window.nbytes
             source.release(window, position)
-            position = stop
-        return at, digest.hexdigest(), head, is_zero
+        return at, head, is_zero
 
     def close(self) -> None:
         """Finish the file."""
@@ -231,8 +215,8 @@ class PartitionSalvage:
             path = path if name in self._names else self._partition.path.absolute().parent / name
             try:
                 with BadSectorSource(path) as source:
-                    at, digest, *_ = self._quarantine.add(source, 0, source.size)
-                    self._report.evidence.append(EvidenceFile(name, source.size, at, digest))
+                    at, *_ = self._quarantine.add(source, 0, source.size)
+                    self._report.evidence.append(EvidenceFile(name, source.size, at))
             except KafkalogError as error:
                 self._note(error.to_finding(damage=False))
 
@@ -329,7 +313,7 @@ class PartitionSalvage:
         suspects: list[bytes] = []
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
-            at, digest, head, is_zero = self._quarantine.add(source, start, end)
+            at, head, is_zero = self._quarantine.add(source, start, end)
             (suspects if is_suspect else heads).append(head)
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
@@ -341,7 +325,7 @@ class PartitionSalvage:
                 # its size leads to an intact batch, so that it is whole, and its content is wrong
                 elif lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
                     reason = Reason.CRC_MISMATCH
-                pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
+                pieces.append(LostPiece(start, end, is_suspect, reason, at))
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
         begin, end_offset = self._next_offset, plan.next_base_offset

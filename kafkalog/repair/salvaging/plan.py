@@ -174,9 +174,9 @@ def read_intact(
     end: npt.NDArray[np.int64],
     n_batches: npt.NDArray[np.integer[Any]],
 ) -> Iterator[tuple[Window, int, int]]:
-    """Like `gather`, with the batches, of which each range has `n_batches`;
+    """Like `gather`, with the batches, of which each range has `n_batches`.
 
-    raises FileChangedError if one is not intact now.
+    Raises FileChangedError if one is not intact now.
     """
     for data, first, last in gather(source, start, end):
         window = Window(data, 0, whole_batches(data, 0))
@@ -222,7 +222,7 @@ def file_positions(
 
 
 def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
-    """Why a range of bytes is lost, by its first bytes:
+    """Why a range of bytes is lost, by its first bytes.
 
     `head` has 17, or fewer. `left` is the size from its start to the end of the file.
     """
@@ -257,7 +257,7 @@ def undecodable(
     *,
     before: int | None = None,
 ) -> list[Finding]:
-    """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded;
+    """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded.
 
     `before` is the last offset before. Their checksums are right, or are compared elsewhere. A batch that is larger
     than the limits allow is no damage.

@@ -26,7 +26,6 @@ class LostPiece:
     reason: Reason
     quarantine_position: int
     """Where these bytes are in the quarantine file."""
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,6 @@ class EvidenceFile:
     name: str
     size_in_bytes: int
     quarantine_position: int
-    sha256: str
 
 
 @dataclass(slots=True)

@@ -80,23 +80,6 @@ def test_a_missing_time_index_below_the_recovery_point_is_made_empty_as_by_a_bro
     ]
 
 
-def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path):
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, second, *_ = logs(log_dir / "p-txn-0")
-    first.with_suffix(".index").unlink()
-    flip(first, first.stat().st_size - 10)
-    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
-    assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
-    assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
-    foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]
-    assert [one.action for one in foretold.segments] == [one.action for one in found.segments]
-    assert foretold.log_end_offset == found.log_end_offset
-    # the first damage behind an index ends the log
-    flip(second, second.stat().st_size - 10)
-    found = row(recover(log_dir, dry_run=True), "p-txn-0")
-    assert [one.action for one in found.segments] == ["cut", "cut", *["deleted"] * 4]
-
-
 def test_what_a_crash_left_half_done_is_finished(tmp_path):
     log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
     partition = log_dir / "p-txn-0"
@@ -182,19 +165,6 @@ def test_a_marker_at_which_a_broker_fails_is_named(tmp_path, at_end):
     assert (raised.value.path, raised.value.position) == (str(path), len(data))
     path.write_bytes(path.read_bytes().replace(wrong, builder.control_batch(1, base_offset=1, producer_id=7)))
     assert kafkalog.recover(partition, output=tmp_path / "out").is_clean
-
-
-def test_epochs_of_a_segment_without_an_index_are_found(tmp_path):
-    partition = tmp_path / "data" / "t-0"
-    partition.mkdir(parents=True)
-    record = builder.record_v2(0, 0, b"k", b"v")
-    for base, suffixes in ((0, (".log",)), (1, (".log", ".index", ".timeindex"))):
-        for suffix in suffixes:
-            data = builder.batch_v2([record], base_offset=base, leader_epoch=3 + base)
-            (partition / f"{base:020d}{suffix}").write_bytes(data if suffix == ".log" else b"")
-    (tmp_path / "data" / RECOVERY_POINTS).write_text("0\n1\nt 0 2\n")
-    kafkalog.recover(partition, output=tmp_path / "out")
-    assert (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 1\n"
 
 
 def test_a_file_that_no_broker_loads_is_the_reason(tmp_path):

@@ -58,3 +58,14 @@ def test_each_bit_of_a_batch(tmp_path):
         assert report.total("n_batches_kept") == 4, bit
         assert report.total("n_bytes_kept") == sum(map(len, batches)) - len(batches[2])
         assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(4, 6)]
+
+
+def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path):
+    batches = dense(20)
+    data = log_of(*batches[:10], batches[3], b"\xff" * 100, *batches[10:], bytes(5000))
+    report = kafkalog.salvage(written(tmp_path, data), output=tmp_path / "out")
+    [segment] = report.partitions[0].segments
+    assert output_of(tmp_path / "out" / "t-0") == batches
+    assert segment.n_bytes_kept == sum(map(len, batches))
+    assert (segment.n_bytes_lost, segment.n_bytes_padding, segment.n_bytes_suspect) == (100, 5000, len(batches[3]))
+    assert segment.size_in_bytes == len(data)
