@@ -6,7 +6,7 @@ of transaction indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,12 +118,10 @@ class LoadPlan:
         """Base offsets of the segments."""
         return [segment.base_offset for segment in self.partition.segments]
 
-    def snapshots(
-        self, on_error: Callable[[str, KafkalogError], object] = lambda name, error: None
-    ) -> dict[int, npt.NDArray[np.void] | None]:
+    def snapshots(self) -> dict[int, npt.NDArray[np.void] | None]:
         """PRODUCER_SNAPSHOT_DTYPE[n] of the snapshots that are there once `.swap` files are renamed, by offset.
 
-        None stands for one that cannot be read, which a broker deletes; `on_error` is called with its name.
+        None stands for one that cannot be read, which a broker deletes.
         """
         found: dict[int, npt.NDArray[np.void] | None] = {}
         for name in self.files.names:
@@ -133,8 +131,7 @@ class LoadPlan:
                 continue
             try:
                 found[offset] = read_snapshot(self.path / name, may_go_on=True).entries
-            except KafkalogError as error:
-                on_error(name, error)
+            except KafkalogError:
                 found[offset] = None
         return found
 
