@@ -1,10 +1,8 @@
 """The data source "kafkalog": Kafka's log dirs as a DataFrame, with the schema and options of Spark's Kafka source.
 
-A Python process on the driver plans each query once. Executors read; they need the package and the same paths.
-
-Filters are not pushed down: in Spark up to 4.3 all scans of a DataFrame share the filters that one of them pushed,
-which gives wrong results. Use the options `filters` and `columns` instead. A schema given by the user prunes columns
-too.
+A Python process on the driver plans each query once. Executors read; they need the package and the same paths. Filters
+are not pushed down: in Spark up to 4.3 all scans of a DataFrame share the filters that one of them pushed, which gives
+wrong results. The options `filters` and `columns`, and a schema given by the user, leave out what is not needed.
 """
 
 from __future__ import annotations

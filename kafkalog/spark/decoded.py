@@ -1,8 +1,7 @@
 """Decodes keys and values for the data source: options, and their types in Spark.
 
 A decoded column is a struct. Its type is declared by `valueSchema` or by the user's schema, or it follows from the
-schema of its format; else the driver reads the records for it, once. Executors get the types. Filters on decoded
-fields are options, as all filters are.
+schema of its format; else the driver reads the records for it, once. Executors get the types.
 """
 
 from __future__ import annotations
@@ -43,10 +42,8 @@ DECODE_OPTIONS: Final = (
 )
 JSON: Final = ("json", "jsonschema")
 Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
-"""Reads columns of all records."""
 
 _TIMESTAMP_TYPE: Final = re.compile(r"\A\s*timestampType\b", re.IGNORECASE)
-"""Spark's name of the column."""
 _LEARNED: Final = "kafkalog.type"
 """In the metadata of a column: its Arrow type that was learned; empty if values of some fields are JSON text."""
 _FILTERS: Final = '["key starts_with order-", "timestamp >= 2026-11-21T08:00Z"]'
@@ -61,11 +58,9 @@ class Decode:
     schemas: str | None
     """A directory or a registry's URL."""
     conditions: Groups | None
-    """Filters on decoded columns."""
     declared: dict[str, pa.DataType]
     """Types of JSON values, by `valueSchema` and `keySchema`."""
     context: str | None = None
-    """The registry's context of schema ids."""
 
     def schema(self, columns: Sequence[str], log_dir: LogDir, batches: Batches) -> StructType:
         """Return the schema of columns and fields such as ``value.id``, which become structs."""
@@ -270,12 +265,6 @@ def parse_ddl(text: str) -> pa.DataType:
     """Parse the fields of a struct, or a single type, into an Arrow type; PySpark's own parser needs a session.
 
     Raises ValueError for a text that is no DDL, or has a type that JSON has not.
-
-    Examples
-    --------
-    >>> from kafkalog.spark.decoded import parse_ddl
-    >>> str(parse_ddl("a bigint, b array<struct<c:string>>"))
-    'struct<a: int64, b: list<item: struct<c: string>>>'
     """
     tokens: list[str] = [*_TOKEN.findall(text), ""]
 

@@ -14,12 +14,11 @@ from kafkalog.log.partition import Partition
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
+LOST_HINT = "Set failOnDataLoss to false to read what is left."
+
 
 class DataLossError(RuntimeError):
     """Requested records do not exist any more, and `failOnDataLoss` is true."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"records are gone: {reason} Set failOnDataLoss to false to read the others.")
 
 
 def open_paths(paths: tuple[str, ...]) -> LogDir:
@@ -137,10 +136,10 @@ def _check(
     if first < partition.log_start_offset:
         raise DataLossError(
             f"Starting offset for {key} was {first} but the log starts at {partition.log_start_offset}"
-            f" ({partition.path})."
+            f" ({partition.path}). {LOST_HINT}"
         )
     if log_end is not None and key in end and end[key] > log_end:
         raise DataLossError(
             f"Could not read records in offset [{first}, {end[key]}) for topic partition {key}: the log ends at"
-            f" {log_end} ({partition.path})."
+            f" {log_end} ({partition.path}). {LOST_HINT}"
         )

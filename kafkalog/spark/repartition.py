@@ -27,12 +27,11 @@ def prepare(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        Has the columns of the sink: `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`,
-        `offset`.
+        Has `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`, `offset`.
     num_partitions : int, optional
-        Number of partitions of each topic. Records are spread over them as Kafka's default partitioner does, by murmur2
-        of the key. Without a key the content of the record decides, so that the same record always goes to the same
-        partition. The column `partition` is added or replaced. Default: use the column `partition`.
+        Number of partitions of each topic: adds or replaces the column `partition`, by murmur2 of the key, as Kafka's
+        default partitioner. Without a key the content of the record decides, so that the same record always goes to the
+        same partition. Default: use the column `partition`.
     topic : str, optional
         The topic of all records; it is put into the column `topic`. Default: the column `topic`, or the sink's option.
     order_by : sequence of str or Column, optional
@@ -101,15 +100,8 @@ def _partition(num_partitions: int, names: set[str]) -> Any:
         return spread
 
     def of_key(keys: pa.Array) -> pa.Array:
-        return partitions_of(keys, num_partitions)
+        # as Kafka's BuiltInPartitioner.partitionForKey (4.3); the result for a null key is not used
+        return pa.array((hash_keys(binary_column(keys)) & 0x7FFFFFFF) % num_partitions, pa.int32())
 
     wrap: Any = arrow_udf  # its type hints do not cover plain arrays
     return sf.when(sf.col("key").isNull(), spread).otherwise(wrap(of_key, "int")(sf.col("key")))
-
-
-def partitions_of(keys: pa.Array, num_partitions: int) -> pa.Array:
-    """Return the partitions that Kafka's default partitioner chooses for keys; the result for a null key is arbitrary.
-
-    Source: BuiltInPartitioner.partitionForKey, Kafka 4.3.
-    """
-    return pa.array((hash_keys(binary_column(keys)) & 0x7FFFFFFF) % num_partitions, pa.int32())

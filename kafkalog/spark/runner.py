@@ -1,12 +1,9 @@
 """Runs a function for pieces of a log on executors, and publishes the files that its tasks write.
 
 The driver plans pieces by bytes, and neighbours share a task. A task first opens each file that the driver has listed:
-what it cannot see fails the job, since a function would report it as damage.
-
-A task writes into a directory of its own, in the hidden directory of the job. The driver moves the files of the
-attempts whose results it has; those of killed and repeated attempts are removed with the directory.
-
-Findings become rows of a DataFrame. A task that makes no such rows warns of them: Spark has no other channel.
+what it cannot see fails the job, since a function would report it as damage. A task writes into a directory of its own,
+in the hidden directory of the job. The driver moves the files of the attempts whose results it has; those of killed and
+repeated attempts are removed with the directory. Findings become rows of a DataFrame.
 """
 
 from __future__ import annotations
@@ -293,8 +290,3 @@ def place_of(path: object, key: kf.TopicPartition | None) -> dict[str, Any]:
     """Return the values of `PLACE_FIELDS`."""
     topic, partition = (None, None) if key is None else (key.topic, key.partition)
     return {"path": None if path is None else str(path), "topic": topic, "partition": partition}
-
-
-def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return findings as rows of `FINDINGS_FIELD`."""
-    return [finding.as_dict() for finding in findings]

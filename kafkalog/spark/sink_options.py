@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql.types import StructType
 
@@ -38,10 +38,6 @@ class SinkOptions:
     compression: str | None
     batch_size: int
     config: LogConfig
-
-    def writer_options(self) -> dict[str, Any]:
-        """Return the options of a `PartitionWriter`."""
-        return {name: getattr(self, name) for name in ("config", "compression", "batch_size")}
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:

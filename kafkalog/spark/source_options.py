@@ -40,8 +40,7 @@ _SUPPORTED: Final = (
 _STORAGE: Final = "storage."
 """Prefix of the options of the store that a URL names."""
 _EXAMPLE_PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
-_EXAMPLE_OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-_EXAMPLE_TIMESTAMPS: Final = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}'
+_EXAMPLE_NUMBERS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,8 @@ class Bound:
 
     def is_anywhere(self, offset: int) -> bool:
         """Whether `EARLIEST` or `LATEST` is asked for, for all partitions or for one."""
-        if self.timestamps is not None:
-            return False
-        return offset in (self.offsets.values() if isinstance(self.offsets, Mapping) else (self.offsets,))
+        offsets = self.offsets.values() if isinstance(self.offsets, Mapping) else (self.offsets,)
+        return self.timestamps is None and offset in offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +208,12 @@ def _bound(options: Options, which: str, default: int) -> Bound:
         return Bound(timestamps=timestamp if is_relative else parse_milliseconds(f"{which}Timestamp", timestamp))
     timestamps = options.get(f"{which}offsetsbytimestamp")
     if timestamps is not None:
-        return Bound(timestamps=_numbers(timestamps, _EXAMPLE_TIMESTAMPS))
+        return Bound(timestamps=_numbers(timestamps))
     text = options.get(f"{which}offsets")
     if text is None:
         return Bound(default)
     named = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
-    return Bound(_numbers(text, _EXAMPLE_OFFSETS) if named is None else named)
+    return Bound(_numbers(text) if named is None else named)
 
 
 def _columns(options: Options, decoded: Collection[str]) -> tuple[str, ...]:
@@ -225,33 +223,25 @@ def _columns(options: Options, decoded: Collection[str]) -> tuple[str, ...]:
     return (*KAFKA_COLUMNS, "headers") if options.flag("includeHeaders", default=False) else KAFKA_COLUMNS
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _partitions(text: str) -> list[kf.TopicPartition]:
     def is_right(value: Any) -> bool:
         return isinstance(value, dict) and all(
-            isinstance(numbers, list) and all(map(_is_number, numbers)) for numbers in value.values()
+            isinstance(numbers, list) and all(type(one) is int for one in numbers) for numbers in value.values()
         )
 
     value = parse_json(text, _EXAMPLE_PARTITIONS, is_right)
     return [kf.TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers]
 
 
-def _numbers(text: str, example: str) -> dict[kf.TopicPartition, int]:
+def _numbers(text: str) -> dict[kf.TopicPartition, int]:
     """Parse JSON with a number for each partition."""
 
     def is_right(value: Any) -> bool:
         return isinstance(value, dict) and all(
-            isinstance(numbers, dict)
-            and all(partition.isdecimal() and _is_number(number) for partition, number in numbers.items())
+            isinstance(numbers, dict) and all(name.isdecimal() and type(one) is int for name, one in numbers.items())
             for numbers in value.values()
         )
 
-    value = parse_json(text, example, is_right)
-    return {
-        kf.TopicPartition(topic, int(partition)): number
-        for topic, numbers in value.items()
-        for partition, number in numbers.items()
-    }
+    value = parse_json(text, _EXAMPLE_NUMBERS, is_right)
+    items = ((topic, name, number) for topic, numbers in value.items() for name, number in numbers.items())
+    return {kf.TopicPartition(topic, int(name)): number for topic, name, number in items}

@@ -24,11 +24,10 @@ from pyspark.sql.types import StructType
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning
 from kafkalog.log.tail import LogTail
-from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
+from kafkalog.spark.offsets import LOST_HINT, DataLossError, Offsets, open_paths, starting_offsets, wanted_partitions
 from kafkalog.spark.reader import TaskReader, plan_tasks
 from kafkalog.spark.source_options import SourceOptions
 
-Offsets = dict[kf.TopicPartition, int]
 JsonOffsets = dict[str, dict[str, int]]
 
 _STARTING = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
@@ -143,11 +142,8 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         self._check_replaced(begun)
         for key, end in ends.items():
             if key in begun and end < begun[key] and self._target is None:
-                self._lose(
-                    f"Partition {key} offset was changed from {begun[key]} to {end}. This could be either 1) a user"
-                    " error that the start offset is set beyond available offset when starting query, or 2) the kafka"
-                    " topic-partition is deleted and re-created."
-                )
+                detail = "the checkpoint is ahead of the log, or the topic was deleted and created again"
+                self._lose(f"Partition {key} offset was changed from {begun[key]} to {end}: {detail}.")
             if begun and key not in begun and begin[key] > 0:
                 self._lose(f"Added partition {key} starts from {begin[key]} instead of 0.")
 
@@ -159,7 +155,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _lose(self, reason: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(reason)
+            raise DataLossError(f"{reason} {LOST_HINT}")
         warnings.warn(reason, CorruptionWarning, stacklevel=1)
 
 

@@ -27,7 +27,6 @@ ALL_COLUMNS: Final = (*KAFKA_COLUMNS, "headers", *EXTRA_COLUMNS)
 MAX_BATCH_BYTES: Final = 2**24
 MAX_BATCH_ROWS: Final = 50_000
 
-_OF_DECODED: Final = ("error", "bytes")
 WIDER: Final = {
     **dict.fromkeys((pa.int8(), pa.int16()), pa.int32()),
     pa.uint32(): pa.int64(),
@@ -45,12 +44,10 @@ def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tupl
     spelling = {name.lower(): name for name in ALL_COLUMNS}
     names = []
     for name in columns:
-        if name.partition(".")[0] in decoded or name in {f"{one}_{what}" for one in decoded for what in _OF_DECODED}:
-            names.append(name)
-            continue
-        if name.lower() not in spelling:
+        is_decoded = name.partition(".")[0] in decoded or name.removesuffix("_error").removesuffix("_bytes") in decoded
+        if not is_decoded and name.lower() not in spelling:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
-        names.append(spelling[name.lower()])
+        names.append(name if is_decoded else spelling[name.lower()])
     if len(set(names)) != len(names):
         raise ValueError(f"columns names a column twice: {', '.join(columns)}")
     return tuple(names)

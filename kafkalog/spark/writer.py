@@ -2,10 +2,8 @@
 
 Each task writes its partitions into a directory of the job, next to the log dir. When all tasks have finished, the
 driver renames them into place (`kafkalog.writing.job_commit`). A killed task only sees its rows end and returns
-normally, but then Spark does not call `commit`. Driver and executors share the file system.
-
-The sink cannot ask Spark for a distribution. If two tasks wrote to the same partition, the job fails; use
-`kafkalog.spark.prepare` to bring the rows of a partition into one task.
+normally, but then Spark does not call `commit`. The sink cannot ask Spark for a distribution, so the job fails if two
+tasks write to the same partition: `kafkalog.spark.prepare` brings the rows of a partition into one task.
 """
 
 from __future__ import annotations
@@ -110,10 +108,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
 
 class _Task:
-    """Writes the partitions of one task into a directory that no other task uses.
-
-    `timestamp` (ms) is that of the records if the DataFrame has no such column.
-    """
+    """Writes the partitions of one task into a directory of its own; `timestamp` (ms) is for records without one."""
 
     def __init__(self, area: StagingArea, directory: Path, options: SinkOptions, timestamp: int) -> None:
         self._area, self._directory, self._options, self._timestamp = area, directory, options, timestamp
@@ -147,6 +142,7 @@ class _Task:
             writer.abandon()
 
     def _open_writer(self, key: kf.TopicPartition) -> PartitionWriter:
-        writer = StagedWriter(self._area, self._directory, key, **self._options.writer_options())
-        self._writers[key] = writer
+        options = self._options
+        settings = {"config": options.config, "compression": options.compression, "batch_size": options.batch_size}
+        self._writers[key] = writer = StagedWriter(self._area, self._directory, key, **settings)
         return writer.writer

@@ -5,6 +5,5 @@
     `reindex`   `kafkalog.reindex` as a job
     `export`    `kafkalog.export` as a job
 
-Spark moves only tasks and results: executors read and write the files themselves. So each needs kafkalog installed, and
-the same paths as the driver: one machine, or a shared file system.
+Executors read and write the files themselves. So each needs kafkalog installed, and the same paths as the driver.
 """

@@ -70,11 +70,6 @@ def export(
         A row for each task: files, n_records, size_in_bytes (of the `.log` files that were read), findings. A row
         without files has the findings of the planning.
 
-    Raises
-    ------
-    KafkalogError, ValueError, TypeError
-        See `kafkalog.export`.
-
     Examples
     --------
     >>> kafkalog.spark.export(spark, "/backup/kafka", "/lake/kafka", partition_by=["topic", "date"])  # doctest: +SKIP
@@ -99,7 +94,7 @@ def export(
         with staged_directory(target, overwrite=overwrite) as staged:
             rows = [_publish(staged, number, *task) for number, task in enumerate(done)]
     if planned.findings:
-        found = runner.finding_rows(planned.findings)
+        found = [one.as_dict() for one in planned.findings]
         rows.append({"files": [], "n_records": 0, "size_in_bytes": 0, "findings": found})
     return runner.frame_of(spark, rows, SCHEMA)
 
@@ -138,7 +133,7 @@ def _export(
         "files": names,
         "n_records": writer.n_records,
         "size_in_bytes": task.n_bytes,
-        "findings": runner.finding_rows(found[: runner.MAX_FINDINGS]),
+        "findings": [one.as_dict() for one in found[: runner.MAX_FINDINGS]],
     }
 
 

@@ -1,7 +1,6 @@
 """`kafkalog.reindex` as a Spark job: a task makes the files of whole partitions, and the driver moves them into place.
 
-The segments of a partition stay together: producers, aborted transactions, leader epochs and the point at which damage
-ends a recovery need them in order.
+The segments of a partition stay together: producers, transactions, epochs and damage need them in order.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirecto
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
-from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import staging_directory
@@ -84,11 +82,6 @@ def reindex(
         A row for each partition: path, topic, partition, size_in_bytes, index_interval_bytes, interval_origin, files
         (the fields of `kafkalog.RebuildReport.files`), skipped, findings.
 
-    Raises
-    ------
-    KafkalogError, ValueError
-        See `kafkalog.reindex`.
-
     Examples
     --------
     >>> kafkalog.spark.reindex(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
@@ -105,12 +98,13 @@ def reindex(
         job = stack.enter_context(_job_directory(output, roots)) if writes else None
         how: dict[str, Any] = {"is_in_place": output is None, "damaged": damaged, "limits": limits}
         # the settings of topics: read once, and only to find index intervals
-        how["configs"] = {} if index_interval_bytes is not None else _configs(chosen, limits)
+        parents = {one.path.parent for one in chosen} if index_interval_bytes is None else ()
+        how["configs"] = {root: read_cluster_metadata(root, limits=limits) for root in parents}
         work = partial(_rebuild, job, how, (wanted, index_interval_bytes, now_ms))
         rebuilt = runner.results(spark, [runner.piece_of(one) for one in chosen], work, task_bytes=task_bytes)
         if output is not None and writes:
             staged = stack.enter_context(staged_directory(output))
-            runner.publish(staged, (file for directory, _ in rebuilt for file in _files_in(directory)))
+            runner.publish(staged, _files_in(directory for directory, _ in rebuilt))
         elif writes:
             _replace(rebuilt, InPlace(backup=backup is not False))
     return runner.frame_of(spark, (row for _, row in rebuilt), SCHEMA)
@@ -134,10 +128,6 @@ def _job_directory(output: Any, roots: Sequence[Path]) -> contextlib.AbstractCon
     return runner.job_directory(target.parent, target.name)
 
 
-def _configs(chosen: Sequence[Partition], limits: Limits) -> dict[Path, ClusterMetadata | None]:
-    return {root: read_cluster_metadata(root, limits=limits) for root in {one.path.parent for one in chosen}}
-
-
 def _rebuild(
     job: Path | None, how: dict[str, Any], what: tuple[Any, ...], about: tuple[Partition]
 ) -> tuple[Path | None, dict[str, Any]]:
@@ -158,13 +148,13 @@ def _rebuild(
         "interval_origin": interval.origin,
         "files": [file.as_dict() for file in report.files],
         "skipped": [asdict(one) for one in report.skipped],
-        "findings": runner.finding_rows(report.findings.rows),
+        "findings": [one.as_dict() for one in report.findings.rows],
     }
 
 
-def _files_in(directory: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted(directory.glob("*/*")):
-        yield str(path), str(path.relative_to(directory))
+def _files_in(directories: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for one in directories:
+        yield from ((str(path), str(path.relative_to(one))) for path in sorted(one.glob("*/*")))
 
 
 def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) -> None:

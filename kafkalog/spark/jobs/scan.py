@@ -1,7 +1,6 @@
 """Records and batch headers as lazy DataFrames, read with `mapInArrow` over a table of tasks.
 
-Each action reads the planned files again. This is about half again as fast as the data source, but lacks the options
-that the data source has in common with a consumer.
+Each action reads the planned files again. This is about half again as fast as the data source, with fewer options.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ def scan(
     path: Any,
     *,
     task_bytes: int = TASK_BYTES,
-    min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Unpack[TaskOptions],
 ) -> DataFrame:
@@ -38,16 +36,13 @@ def scan(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Must be the same on the driver and the executors.
     columns : sequence of str, optional
-        Default: key, value, topic, partition, offset, timestamp, timestampType. Also headers, leader_epoch,
-        producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset,
-        batch_position, segment. Other columns are not decoded: Spark's ``select`` comes too late to avoid that work.
+        Default: the columns of Spark's Kafka source. Also headers and the columns about batches. Other columns are not
+        decoded: Spark's ``select`` comes too late to avoid that work.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
 include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
         See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
     task_bytes : int
         About how many bytes of `.log` files a task reads: large segments are split, small ones are read together.
-    min_tasks : int, optional
-        Make tasks smaller, to get about this many.
     limits : Limits
 
     Returns
@@ -69,8 +64,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     planning, reading = split_options(options)
     chosen = types.check_columns(reading.get("columns") or types.KAFKA_COLUMNS)
     reading["columns"] = types.record_columns(chosen)
-    sizes: dict[str, Any] = {"task_bytes": task_bytes, "min_tasks": min_tasks, "limits": limits}
-    planned = plan(runner.absolute(path), **sizes, **planning, **plan_limits(reading))
+    limits_of = plan_limits(reading)
+    planned = plan(runner.absolute(path), task_bytes=task_bytes, limits=limits, **planning, **limits_of)
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:

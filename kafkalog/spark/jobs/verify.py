@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from kafkalog.operations.verifying.verify import partitions_to_verify, verified_
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
 from kafkalog.survey.evidence import LogDirState
-from kafkalog.survey.losses import Lost, OffsetGap
+from kafkalog.survey.losses import Lost
 
 _NUMBERS: Final = ("base_offset", "last_offset", "size_in_bytes", "n_batches")
 SCHEMA: Final = pa.schema(
@@ -32,7 +31,6 @@ SCHEMA: Final = pa.schema(
         pa.field("n_damage", pa.int64()),
         pa.field("lost", runner.row_type(Loss)),
         pa.field("losses", pa.list_(runner.row_type(Lost))),
-        pa.field("gaps", pa.list_(runner.row_type(OffsetGap))),
         runner.FINDINGS_FIELD,
     ]
 )
@@ -104,8 +102,7 @@ def _check_across(
     key = found.topic_partition
     rows = [_row("segment", one.path, key, one, one.findings, one.n_more_findings) for one in found.segments]
     n_more = found.n_more_findings - sum(one.n_more_findings for one in found.segments)
-    losses = [one.as_dict() for one in found.losses]
-    more = {"lost": found.loss.as_dict(), "losses": losses, "gaps": [asdict(gap) for gap in found.gaps]}
+    more = {"lost": found.loss.as_dict(), "losses": [one.as_dict() for one in found.losses]}
     row = _row("partition", found.path, key, None, found.findings, n_more)
     return [*rows, {**row, **more, "ok": found.ok and not n_more}]
 
@@ -125,5 +122,5 @@ def _row(
         **{name: getattr(segment, name, None) for name in _NUMBERS},
         "ok": not n_damage,
         "n_damage": n_damage,
-        "findings": runner.finding_rows(findings),
+        "findings": [one.as_dict() for one in findings],
     }
