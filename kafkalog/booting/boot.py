@@ -136,14 +136,14 @@ def boot(
     groups : {"keep", "none"} or path-like
         "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
         it.
-    missing : {"continue", "empty", "refuse"}
-        Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
+    missing : {"continue", "refuse"}
+        Partitions that no source has continue at their highest known offset, or are refused.
     best : bool
         Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
     include_stray : bool
         Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
         another cluster renames all its partitions so.
-    copy : {"auto", "reflink", "hardlink", "copy"}
+    copy : {"auto", "hardlink"}
         "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
         checksums are verified, never the last one of a partition.
     threads : int, optional
@@ -205,7 +205,11 @@ def boot(
     layout = _layout(n_nodes, first_id, listeners)
     report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
-    report.nodes = [_described(node, target) for node in layout]
+    at = [(f"{one.host}:{one.port}", f"{one.host}:{one.controller_port}") for one in layout]
+    report.nodes = [
+        BootNode(node.node_id, str(target / node.folder), node.directory_id, *places)
+        for node, places in zip(layout, at, strict=True)
+    ]
     run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_stray)
     others = [] if metadata is None else [Path(metadata)]
@@ -243,11 +247,6 @@ def _layout(n_nodes: int, first_id: int, listeners: Sequence[str] | None) -> lis
         controller = int(ports[1]) if len(ports) > 1 else int(ports[0]) + 1
         found.append(Node(first_id + number, folder, host, int(ports[0]), controller, new_id()))
     return found
-
-
-def _described(node: Node, target: Path) -> BootNode:
-    listener, controller = f"{node.host}:{node.port}", f"{node.host}:{node.controller_port}"
-    return BootNode(node.node_id, str(target / node.folder), node.directory_id, listener, controller)
 
 
 class _Boot:

@@ -34,8 +34,8 @@ from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.text import counted
 
-Missing = Literal["continue", "empty", "refuse"]
-MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
+Missing = Literal["continue", "refuse"]
+MISSING: Final[tuple[Missing, ...]] = ("continue", "refuse")
 Retention = Literal["keep", "as-was"]
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
@@ -405,8 +405,7 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
         key = kf.TopicPartition(plan.name, number)
         committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
         ends = [evidence.ends.get(key, 0), bare[number].known_end if number in bare else 0]
-        known = max([*ends, *committed]) if options.missing == "continue" else 0
-        plan.missing[number] = known
+        plan.missing[number] = known = max([*ends, *committed])
         who = f"{bare[number].path} has no .log file" if number in bare else f"no source has {key}"
         detail = f"{who}: {key} begins empty at offset {known}"
         detail += ", the highest known one" if known else ""

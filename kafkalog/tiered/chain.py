@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from kafkalog.errors import KafkalogError
 from kafkalog.records.header_walk import walk
@@ -40,16 +39,6 @@ class Hole:
     """The segment that has them, and whose objects are missing."""
 
 
-class Finder(Protocol):
-    """Finds copies."""
-
-    def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
-        """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
-
-    def first_after(self, epoch: int, offset: int) -> int | None:
-        """The first offset of an epoch after one that a copy has."""
-
-
 class MetadataFinder:
     """Finds the copies that the metadata topic has; `key` is a topic id and a partition."""
 
@@ -59,7 +48,7 @@ class MetadataFinder:
         self._copies = {copy.segment_id: copy for copy in copies}
 
     def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
-        """See `Finder.find`."""
+        """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
         starts = self._starts.get(epoch, {})
         floor = max((start for start in starts if start <= offset), default=None)
         segment = None if floor is None else self._segments.get(starts[floor])
@@ -70,7 +59,7 @@ class MetadataFinder:
         return found, segment.ranges()[epoch][1], segment.end_offset
 
     def first_after(self, epoch: int, offset: int) -> int | None:
-        """See `Finder.first_after`."""
+        """The first offset of an epoch after one that a copy has."""
         return min((start for start in self._starts.get(epoch, {}) if start > offset), default=None)
 
 
@@ -100,20 +89,22 @@ class ListingFinder:
         return {epoch: min(start for start, *_ in ranges) for epoch, ranges in found if epoch is not None}
 
     def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
-        """See `Finder.find`."""
+        """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
         there = [one for one in self._of(epoch) if one[0] <= offset <= one[1]]
         best = max(there, key=lambda one: (one[1], one[0]), default=None)
         return None if best is None else (best[3], best[1], best[2])
 
     def first_after(self, epoch: int, offset: int) -> int | None:
-        """See `Finder.first_after`."""
+        """The first offset of an epoch after one that a copy has."""
         return min((start for start, *_ in self._of(epoch) if start > offset), default=None)
 
     def _of(self, epoch: int) -> list[tuple[int, int, int, Copy]]:
         return [*self._ranges.get(epoch, ()), *self._ranges.get(None, ())]
 
 
-def chain(finder: Finder, epochs: Sequence[tuple[int, int]], start: int, stop: int) -> tuple[list[Link], list[Hole]]:
+def chain(
+    finder: MetadataFinder | ListingFinder, epochs: Sequence[tuple[int, int]], start: int, stop: int
+) -> tuple[list[Link], list[Hole]]:
     """The copies from the log start offset up to the first local one, and what they lack.
 
     `epochs` are leader epochs and their first offsets, rising.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, NotKafkaError, Reason
@@ -124,22 +124,8 @@ class AivenCopy(Copy):
         return Extent(self.manifest.end_offset, self.manifest.leader_epochs)
 
 
-class Layout(Protocol):
-    """Where a plugin puts the objects of partitions."""
-
-    name: str
-    unknown: list[str]
-    """Objects that belong to no segment."""
-
-    def partitions(self) -> list[PartitionId]:
-        """The partitions with objects, or with what is left of them."""
-
-    def copies(self, of: PartitionId) -> list[Copy]:
-        """The copies of a partition's segments, complete or not, by start offset."""
-
-
-class _Directories:
-    """A layout with a directory for each partition."""
+class Layout:
+    """Where a plugin puts the objects of partitions: a directory for each."""
 
     name = ""
     _name: re.Pattern[str]
@@ -152,6 +138,7 @@ class _Directories:
     def __init__(self, root: Location, keys: Keys) -> None:
         self._root, self._keys = root, keys
         self.unknown: list[str] = []
+        """Objects that belong to no segment."""
 
     def _places(self) -> Iterator[tuple[PartitionId, Location]]:
         for name, entry in self._root.entries().items():
@@ -167,11 +154,11 @@ class _Directories:
         return dict(self._places())
 
     def partitions(self) -> list[PartitionId]:
-        """See `Layout.partitions`."""
+        """The partitions with objects, or with what is left of them."""
         return sorted(self._directories)
 
     def copies(self, of: PartitionId) -> list[Copy]:
-        """See `Layout.copies`."""
+        """The copies of a partition's segments, complete or not, by start offset."""
         found: dict[tuple[int, str], Copy] = {}
         place = self._directories.get(of)
         for name in () if place is None else place.entries():
@@ -190,7 +177,7 @@ class _Directories:
         return [found[key] for key in sorted(found)]
 
 
-class LocalTieredLayout(_Directories):
+class LocalTieredLayout(Layout):
     """LocalTieredStorage of Apache Kafka: the files of a segment, with its start offset and id before the suffix."""
 
     name = "LocalTieredStorage"
@@ -199,7 +186,7 @@ class LocalTieredLayout(_Directories):
     required = _LOG_FILES
 
 
-class AivenLayout(_Directories):
+class AivenLayout(Layout):
     """Aiven's plugin: a directory for each topic, maybe with a prefix in its name, and in it one for each partition."""
 
     name = "Aiven"
@@ -227,7 +214,7 @@ class AivenLayout(_Directories):
         return text
 
 
-class PlainLayout(_Directories):
+class PlainLayout(Layout):
     """A log dir: the files of a partition in a directory of its name."""
 
     name = "plain"
@@ -253,7 +240,7 @@ def layout_of(root: Location, keys: Keys | None = None) -> Layout | None:
     """The layout of remote storage at a location, or up to three directories below it; None for none."""
     for place in _below(root, 3):
         names = [name for name, entry in place.entries().items() if entry.is_directory]
-        kinds: tuple[type[_Directories], ...] = (AivenLayout, LocalTieredLayout, PlainLayout)
+        kinds: tuple[type[Layout], ...] = (AivenLayout, LocalTieredLayout, PlainLayout)
         for kind in kinds:
             found = [name for name in names if kind._name.fullmatch(name)]
             if found and (kind is not AivenLayout or any(name.isdecimal() for name in (place / found[0]).entries())):

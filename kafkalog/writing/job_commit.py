@@ -92,10 +92,6 @@ class StagedWriter:
             # tasks only read the log dir, so that none of them can cut its tail
             truncate_tail=False,
         )
-        topic_id = options.pop("topic_id", None)
-        if None not in (topic_id, existing.topic_id) and topic_id != existing.topic_id:
-            detail = f"the partition belongs to the topic with id {existing.topic_id}, not {topic_id}"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._path / kf.PARTITION_METADATA)
         self._replaced = existing.replaced_base_offset
         self._keeps_snapshot = existing.last is not None and not existing.is_last_empty
         if existing.last is None and not existing.next_offset:
@@ -235,14 +231,8 @@ class _Intent:
         try:
             content = json.loads(read_file(path, max_bytes=_MAX_INTENT_BYTES))
             partitions = [
-                StagedPartition(
-                    **{
-                        **each,
-                        "stamp": None if each["stamp"] is None else (tuple(each["stamp"][0]), each["stamp"][1]),
-                        "groups": tuple(tuple((name, what) for name, what in group) for group in each["groups"]),
-                        "sizes": tuple((name, size) for name, size in each["sizes"]),
-                    }
-                )
+                # JSON has no tuples, and `log_stamp` returns them
+                StagedPartition(**{**each, "stamp": each["stamp"] and (tuple(each["stamp"][0]), each["stamp"][1])})
                 for each in content["partitions"]
             ]
             return cls(content["log_dir"], content["job_id"], partitions, content["makes_log_dir"])

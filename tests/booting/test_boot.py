@@ -193,8 +193,6 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
     assert kafkalog.open(directory).log_end_offset == 70
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 70\n"
     assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
-    report = kafkalog.boot(source, tmp_path / "empty", missing="empty")
-    assert plan(report, "orders").missing == {1: 0, 2: 0}
 
 
 def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path):
@@ -508,25 +506,6 @@ def test_hard_links_share_sealed_segments_only(tmp_path):
     linked = [name for name in sorted(path.name for path in made.iterdir()) if (made / name).stat().st_nlink > 1]
     assert len(logs) > 1
     assert linked == logs[:-1]
-
-
-def test_blocks_are_shared_only_where_the_file_system_can(tmp_path, monkeypatch):
-    source = make(tmp_path / "log")
-
-    def clone(target, request, descriptor):
-        assert request == 0x40049409
-        os.write(target, os.pread(descriptor, 2**20, 0))
-
-    def cannot(*arguments):
-        raise OSError(95, "not supported")
-
-    monkeypatch.setattr("fcntl.ioctl", cannot)
-    with fails_with("write_failed"):
-        kafkalog.boot(source, tmp_path / "out", copy="reflink")
-    monkeypatch.setattr("fcntl.ioctl", clone)
-    kafkalog.boot(source, tmp_path / "out", copy="reflink")
-    path = next((source / "orders-0").glob("*.log"))
-    assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path):

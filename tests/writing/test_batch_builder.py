@@ -185,12 +185,6 @@ def test_the_last_offset_is_written_and_none_behind_it(path):
     full.abort()
 
 
-def test_a_table_with_the_largest_offset_is_refused_for_that(tmp_path):
-    table = {"value": [b"a"], "offset": [2**63 - 1]}
-    with fails_with("column_value"):
-        kafkalog.write_table(table, tmp_path / "log", topic="t")
-
-
 def test_records_with_times_before_1970_are_named_by_their_row(path):
     records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
     with pytest.raises(UnwritableError) as caught, PartitionWriter(path) as writer:

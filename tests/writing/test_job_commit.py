@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,6 @@ import kafkalog
 from kafkalog import LogConfig, PartitionWriter, TopicPartition
 from kafkalog import format as kf
 from kafkalog.errors import TruncatedTailError, WriteError
-from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
@@ -212,23 +210,6 @@ def test_a_job_without_a_plan_keeps_nobody_from_finishing_another(log_dir, monke
     assert recover(area) == [*NAMES]
     assert {name: values(log_dir / name) for name in NAMES} == AFTER
     assert area.jobs() == [earlier]
-
-
-def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path):
-    ours, other = (parse_topic_id(uuid.UUID(int=number)) for number in (7, 8))
-    log_dir = tmp_path / "log"
-    log_dir.mkdir()
-    for name, topic_id in (("t-0", ours), ("t-1", None)):
-        with kafkalog.PartitionWriter(log_dir / name, topic_id=topic_id) as writer:
-            writer.append({"value": [b"v"], "timestamp": [0]})
-    area = StagingArea.of(log_dir)
-    create_job(area.job("job-1"))
-    for number, (partition, topic_id) in enumerate([(0, ours), (0, None), (1, ours), (1, None)]):
-        task = area.job("job-1") / f"task-{number}"
-        task.mkdir()
-        assert StagedWriter(area, task, TopicPartition("t", partition), topic_id=topic_id).writer.next_offset == 1
-    with fails_with("unsafe_path"):
-        StagedWriter(area, task, TopicPartition("t", 0), topic_id=other)
 
 
 def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir):

@@ -1,11 +1,7 @@
 """The files of a partition: those of a real broker, out of its batches alone; offsets must increase."""
 
-import contextlib
-
 import golden_sets
-import numpy as np
 import pytest
-from writing import batch_table
 
 import kafkalog
 from kafkalog.records.batch_table import Window
@@ -61,22 +57,3 @@ def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path):
                 assert ours[file] == theirs[file], f"{name}/{file}"
         n_segments += len(partition.segments)
     assert n_segments > 60
-
-
-def test_offsets_have_to_rise(tmp_path):
-    data = np.zeros(300, np.uint8)
-    for wrong, said in (
-        (batch_table(100, [1, 1]), "must increase"),
-        (batch_table(100, [5, 4]), "must increase"),
-        (batch_table(100, 3), "must increase"),
-        (batch_table(100, 2**63 - 1), "is too large"),
-    ):
-        wrong.position[:] = np.arange(len(wrong)) * 100
-        with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:
-            files = PartitionFiles(staged, LogConfig(), next_offset=4, producers=ProducerState())
-            with pytest.raises(ValueError, match=said):
-                files.append(Window(data, 0, wrong))
-            with pytest.raises(ValueError):
-                files.roll(3)
-            raise RuntimeError
-    assert not (tmp_path / "t-0").exists()

@@ -82,15 +82,3 @@ def test_an_offset_that_is_too_far_rolls_even_an_empty_segment():
     assert rolled_base_offset(far, 1, 5) == 5
     far.last_offset[:] += 100
     assert rolled_base_offset(far, 1, 5) == 101
-
-
-def test_settings_that_no_segment_can_be_written_with_are_refused():
-    for wrong in (
-        {"segment_bytes": 0},
-        {"segment_bytes": 2**31},
-        {"segment_ms": 0},
-        {"segment_index_bytes": 11},
-        {"index_interval_bytes": -1},
-    ):
-        with pytest.raises(ValueError, match=r"segment|interval"):
-            LogConfig(**wrong)

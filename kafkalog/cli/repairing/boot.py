@@ -72,13 +72,13 @@ facts that the directories lack:
   --retention {keep,as-was}    keep: off for each topic (default); as-was: carried over
   --groups keep|none|FILE    committed offsets: those of __consumer_offsets (default), none, or those of a file of
                              kafkalog groups -o
-  --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
-                                       begin at 0, or are refused
+  --missing {continue,refuse}    partitions that no DIR has: continue at the highest known offset (default), or are
+                                 refused
   --best            where copies differ, take the one with the latest epoch, then the longest
   --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
 how:
-  --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);
-                                         hardlink shares sealed segments
+  --copy {auto,hardlink}    auto shares blocks with the source where the file system can (default); hardlink shares
+                            sealed segments
   @threads segments to read at a time (default: one per CPU, up to 4)
 """,
     paths=_PATHS,
