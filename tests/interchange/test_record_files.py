@@ -39,13 +39,8 @@ from kafkalog.errors import ReadError, UnwritableError
     ],
 )
 def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path, line, what):
-    file = tmp_path / "x.jsonl"
-    file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
-    with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log", encoding="base64")
-    assert what in str(caught.value)
-    assert caught.value.path == str(file)
-    assert os.listdir(tmp_path) == ["x.jsonl"]
+    first = b'{"value": "", "timestamp": 1, "topic": "t"}\n'
+    refused(tmp_path / "x.jsonl", first + line.encode("latin-1") + b"\n", what)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +63,16 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path, l
     ],
 )
 def test_csv_that_holds_no_records_is_refused(tmp_path, text, what):
-    file = tmp_path / "x.csv"
-    file.write_bytes(text)
+    refused(tmp_path / "x.csv", text, what, topic="t")
+
+
+def refused(file, content, what, **options):
+    file.write_bytes(content)
     with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log", topic="t", encoding="base64")
+        load([file], file.parent / "log", encoding="base64", **options)
     assert what in str(caught.value)
-    assert os.listdir(tmp_path) == ["x.csv"]
+    assert caught.value.path == str(file)
+    assert os.listdir(file.parent) == [file.name]
 
 
 def test_csv_and_json_of_others_are_read_as_text(tmp_path):

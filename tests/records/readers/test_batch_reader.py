@@ -1,7 +1,6 @@
 """`walk_checked` says what `walk` and a look at every checksum say, whatever the pieces it reads in."""
 
 import contextlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import batch_reader
 from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.storage.source import BufferSource, FileSource, open_source
-
-Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
 
 
 def outcome(windows):

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
@@ -11,7 +10,6 @@ import pytest
 import strategies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from refusals import fails_with
 
 import kafkalog
 from kafkalog._kernels.header_rows import HeaderRows
@@ -23,8 +21,6 @@ from kafkalog.records.readers import header_reader
 from kafkalog.records.readers.batch_reader import walk_with
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.storage.source import open_source
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def outcome(windows):
@@ -142,17 +138,6 @@ def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path, monkeypat
     assert len(calls) >= len(asked)
     assert len(with_headers["scan"]["offset"]) == 15
     assert with_headers["filters"] == 9
-
-
-def test_bytes_of_what_is_ruled_out_need_not_be_readable(tmp_path):
-    """As before, checksums of batches that headers rule out are not compared."""
-    path = log_of(tmp_path / f"{0:020d}.log", [20_000] * 60)
-    content = bytearray(path.read_bytes())
-    content[20_000 * 10 + 500] ^= 1
-    path.write_bytes(content)
-    assert kafkalog.scan(path, start_timestamp=30_000).count_rows() == 30
-    with fails_with("crc_mismatch"):
-        kafkalog.scan(path, start_timestamp=5_000).count_rows()
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 63])
