@@ -44,7 +44,7 @@ from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, Record
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
 DECODED_BYTES: Final = 16 * 2**20
-"""Approximate memory for decoding a dictionary or run-end encoding, where few values may expand to many rows."""
+"""Approximate memory for decoding a dictionary, where few values may expand to many rows."""
 
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """The columns of a record to write; only `value` is required."""
@@ -95,53 +95,18 @@ def record_slices(
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a record batch by rows, and by bytes once dictionaries and run-end encoding are decoded."""
-    batch, sizes = _with_sizes(batch)
-    for start in range(0, batch.num_rows, SLICE_ROWS):
-        part = batch.slice(start, SLICE_ROWS)
-        if not sizes:
-            yield part
-            continue
-        end = np.zeros(part.num_rows + 1, np.int64)
-        for place, size in sizes.items():
-            np.add(end[1:], size[_indices(part.column(place), size.size)], out=end[1:])
-        np.cumsum(end, out=end)
-        row = 0
-        while row < part.num_rows:
-            stop = max(row + 1, int(np.searchsorted(end, end[row] + DECODED_BYTES, "right")) - 1)
-            yield part.slice(row, stop - row)
-            row = stop
-
-
-def _with_sizes(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, npt.NDArray[np.int64]]]:
-    """A batch whose dictionaries and run-end encoding Arrow can decode, and the sizes of their values, by column."""
-    columns, sizes = list(batch.columns), {}
-    for place, array in enumerate(columns):
-        if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray) or not has_bytes(array.type.value_type):
-            continue
-        try:
-            array.validate(full=True)
-        except (pa.ArrowInvalid, pa.ArrowIndexError):
-            continue  # invalid: `plain_column` raises for it, with the rows
-        columns[place] = array = decodable(array)
-        values = array.dictionary if isinstance(array, pa.DictionaryArray) else array.values
-        if len(values):
-            lengths = pc.fill_null(pc.binary_length(values), 0)
-            sizes[place] = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
-    try:
-        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sizes
-    except pa.ArrowInvalid:
-        return batch, {}  # another column is invalid: reading it raises, with the rows
-
-
-def _indices(array: pa.Array, n_values: int) -> npt.NDArray[np.int64]:
-    """The number of each row's value; an arbitrary one for a null."""
-    if isinstance(array, pa.DictionaryArray):
-        found, _ = integer_values(array.indices, "")
-    else:
-        ends = np.asarray(array.run_ends.to_numpy(zero_copy_only=False), np.int64)
-        found = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), "right")
-    return np.clip(found, 0, n_values - 1)
+    """Cut a record batch by rows, so that its dictionaries take at most about `DECODED_BYTES` when they are decoded."""
+    rows = SLICE_ROWS
+    for array in batch.columns:
+        if isinstance(array, pa.DictionaryArray) and has_bytes(array.type.value_type):
+            try:
+                array.validate(full=True)
+            except (pa.ArrowInvalid, pa.ArrowIndexError):
+                continue  # invalid: `plain_column` raises for it, with the rows
+            largest = pc.max(pc.binary_length(decodable(array).dictionary)).as_py() or 1
+            rows = min(rows, max(DECODED_BYTES // largest, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
 def cut(columns: RecordColumns, max_bytes: int = SLICE_BYTES) -> Iterator[RecordColumns]:

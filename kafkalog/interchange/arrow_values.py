@@ -19,16 +19,16 @@ from kafkalog.records.columns import BinaryColumn, HeadersColumn, zeros
 
 LONG_MAX: Final = 2**63 - 1
 BYTES_TYPES: Final = "binary, string, large_binary, large_string, binary_view, string_view, fixed_size_binary"
-"""Types accepted as byte strings, also as values of a dictionary or of run-end encoding, or in an extension type."""
+"""Types accepted as byte strings, also as values of a dictionary, or in an extension type."""
 _EMPTY: Final = np.empty(0, np.uint8)
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The plain type: the value type of a dictionary or of run-end encoding, the storage type of an extension."""
+    """The plain type: the value type of a dictionary, the storage type of an extension."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
-        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        elif pa.types.is_dictionary(kind):
             kind = kind.value_type
         else:
             return kind
@@ -88,22 +88,17 @@ def _plain(array: pa.Array) -> pa.Array:
             array = array.storage
         elif isinstance(array, pa.DictionaryArray):
             array = decodable(array).dictionary_decode()
-        elif isinstance(array, pa.RunEndEncodedArray):
-            array = pc.run_end_decode(decodable(array))
         else:
             return array
 
 
-def decodable(array: pa.Array) -> pa.Array:
-    """Convert view values of a dictionary or run-end encoding to large ones: Arrow cannot decode views."""
+def decodable(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Convert view values of a dictionary to large ones: Arrow cannot decode views."""
     kind = array.type.value_type
     if not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)):
         return array
     large = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-    if isinstance(array, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(array.indices, pc.cast(array.dictionary, large))
-    runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, pc.cast(array.values, large))
-    return runs.slice(array.offset, len(array))
+    return pa.DictionaryArray.from_arrays(array.indices, pc.cast(array.dictionary, large))
 
 
 def integer_values(
