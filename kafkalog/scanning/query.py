@@ -47,6 +47,7 @@ _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
 _OFFSETS: Final = ("start_offset", "end_offset")
 _TIMES: Final = ("start_timestamp", "end_timestamp")
+_RANGES: Final = (*_OFFSETS, *_TIMES)
 _FLAGS: Final = ("include_control", "include_deleted", "internal", "check_crcs", "use_time_index")
 _WORDS: Final = {"on_corruption": get_args(OnCorruption), "isolation_level": get_args(IsolationLevel)}
 _OPTIONAL: Final = ("topics", "partitions", *_OFFSETS, *_TIMES, "latest", "limit", "max_disorder")
@@ -264,58 +265,43 @@ class Query:
 
     def selected_records(self) -> list[str]:
         """The ranges and filters that were asked for, as text."""
-        names = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
-        ranges = [f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None]
+        ranges = [f"{name}={getattr(self, name)}" for name in _RANGES if getattr(self, name) is not None]
         residual = None if self.residual is None else self.residual.expression
         return [*ranges, *(str(one) for one in (self.filter, self.where, residual) if one is not None)]
 
     def conditions(self) -> dict[str, list[str]]:
         """The conditions that apply at each level, as text."""
-        levels: dict[str, list[str]] = {"partitions": self.selected_partitions(), "segments": [], "bytes": []}
-        levels["batches"] = []
-        if isinstance(self.target, LogDir) and len(self.target.select(self.topics, internal=self.internal)) < len(
-            self.target.select(self.topics)
-        ):
-            levels["partitions"].append("no internal topics")
-        ranges: dict[str, Any] = {
-            "start_offset": self.start_offset,
-            "end_offset": self.end_offset,
-            "start_timestamp": self.start_timestamp,
-            "end_timestamp": self.end_timestamp,
-        }
-        levels["records"] = [f"{name}={bound}" for name, bound in ranges.items() if bound is not None]
-        if self.filter is not None:
-            for name, bound in self.filter.bounds().items():
-                if not isinstance(ranges[name], Mapping):
-                    ranges[name] = (smaller if name.startswith("end") else larger)(ranges[name], bound)
-        for name, bound in ranges.items():
-            if bound is not None:
-                text = f"{name}={bound}"
-                if name != "end_timestamp":
-                    levels["batches"].append(text)
-                if name.endswith("offset"):
-                    levels["segments"].append(text)
-                if name == "start_offset":
-                    levels["bytes"].append(f"{text} by the offset index")
-                elif name == "start_timestamp" and self.use_time_index:
-                    levels["bytes"].append(f"{text} by the time indexes")
-        if self.isolation_level == "read_committed":
-            levels["batches"].append("read_committed")
-        if not self.include_control:
-            levels["batches"].append("no control batches")
-        for predicate in (self.filter, self.where):
-            if predicate is not None:
-                levels["records"].append(str(predicate))
+        bounds: dict[str, Any] = {name: getattr(self, name) for name in _RANGES}
+        terms: list[Term] = []
         if self.filter is not None:
             terms = [term for group in self.filter.groups for term in group]
-            levels["partitions"] += [str(term) for term in terms if term.column in ("topic", "partition")]
-            levels["segments"] += [str(term) for term in terms if term.column == "segment"]
-            levels["batches"] += [str(term) for term in terms if term.is_of_batch]
+            for name, bound in self.filter.bounds().items():
+                if not isinstance(bounds[name], Mapping):
+                    bounds[name] = (smaller if name.startswith("end") else larger)(bounds[name], bound)
+        ranges = {name: f"{name}={bound}" for name, bound in bounds.items() if bound is not None}
+        partitions = self.selected_partitions()
+        if isinstance(self.target, LogDir):
+            n_selected = len(self.target.select(self.topics, internal=self.internal))
+            partitions += ["no internal topics"] if n_selected < len(self.target.select(self.topics)) else []
+        jumps = [f"{ranges['start_offset']} by the offset index"] if "start_offset" in ranges else []
+        if self.use_time_index and "start_timestamp" in ranges:
+            jumps.append(f"{ranges['start_timestamp']} by the time indexes")
+        batches = [text for name, text in ranges.items() if name != "end_timestamp"]
+        batches += ["read_committed"] if self.isolation_level == "read_committed" else []
+        batches += [] if self.include_control else ["no control batches"]
+        records = self.selected_records()
         if self.latest is not None:
-            levels["records"].append(f"latest={self.latest}")
-        if self.residual is not None:
-            levels["records"].append(str(self.residual.expression))
-        return levels
+            records.append(f"latest={self.latest}")
+        return {
+            "partitions": [*partitions, *(str(term) for term in terms if term.column in PLACE)],
+            "segments": [
+                *(text for name, text in ranges.items() if name.endswith("offset")),
+                *(str(term) for term in terms if term.column == "segment"),
+            ],
+            "bytes": jumps,
+            "batches": [*batches, *(str(term) for term in terms if term.is_of_batch)],
+            "records": records,
+        }
 
     @property
     def of_plan(self) -> Filter | None:

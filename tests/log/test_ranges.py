@@ -55,23 +55,6 @@ def test_copies_of_batches_that_another_part_has_are_given_once(tmp_path, n_copi
     assert offsets(tasks) == expected
 
 
-@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize("index", [True, False])
-@pytest.mark.parametrize("number", [1, 7, 18])
-def test_no_plan_ends_at_a_wrong_offset(tmp_path, number, index):
-    # no checksum covers it, and it lies behind the end that is asked for
-    batches = [batch(4 * i) for i in range(20)]
-    log = make(tmp_path, {0: batches})
-    batches[number] = (10**6).to_bytes(8, "big") + batches[number][8:]
-    (log / kf.segment_file_name(0)).write_bytes(b"".join(batches))
-    if not index:
-        (log / kf.segment_file_name(0, ".index")).unlink()
-    wanted = {"on_corruption": "skip", "end_offset": 500}
-    expected = kafkalog.read_table(log, **wanted)["offset"].to_pylist()
-    assert expected == [i for i in range(80) if i // 4 != number]
-    assert offsets(plan(log, task_bytes=1000, **wanted)) == expected
-
-
 @pytest.mark.parametrize("more", [[batch(400, n=1)], [batch(400 + 4 * i) for i in range(10)]], ids=["by one", "by 40"])
 def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path, more):
     first = [*(batch(4 * i) for i in range(100)), *more]

@@ -11,7 +11,6 @@ import pytest
 
 import kafkalog
 from kafkalog.format import CODEC_NAMES
-from kafkalog.records.batch_table import COLUMNS, DERIVED
 from kafkalog.scanning.batch_scan import BATCH_COLUMNS
 from kafkalog.scanning.batch_summary import MAX_GROUPS, BatchSummary
 
@@ -143,36 +142,6 @@ def test_json_has_every_column_as_the_library_has_it(run_lines, log_dir):
     table = kafkalog.batches(log_dir, topics="p-txn", columns=columns, start_offset=9).to_table()
     assert [json.loads(line) for line in out] == table.slice(0, 2).to_pylist()
     assert run_lines("batches", log_dir, "--json", "-n", 0)[1] == []
-
-
-def test_text_is_a_table(run_lines, log_dir):
-    _, out, _ = run_lines("batches", log_dir / "p-txn-0", "-n", 4)
-    assert out[0].split()[:6] == ["topic", "partition", "segment", "position", "size_in_bytes", "base_offset"]
-    assert out[4].split() == [
-        "p-txn",
-        "0",
-        "00000000000000000014.log",
-        "0",
-        "78",
-        "14",
-        "14",
-        "1",
-        "2",
-        "none",
-        "2026-11-21T02:11:39.278Z",
-        "2",
-        "yes",
-        "yes",
-    ]
-    _, out, _ = run_lines(
-        "batches", log_dir / "p-v1-lz4-0", "-n", 1, "--columns", "base_offset,last_offset,records_count,codec"
-    )
-    assert out[1].split() == ["-", "14", "-", "3"]
-    _, out, _ = run_lines("batches", log_dir / "p-txn-0", "--columns", "control_type,timestamp_type,delete_horizon_ms")
-    assert {line.split()[0] for line in out[1:]} == {"-", "COMMIT", "ABORT"}
-    every = run_lines("batches", log_dir, "--columns", ",".join(BATCH_COLUMNS))[1]
-    assert len(every) == 688
-    assert len({*COLUMNS, *DERIVED} & set(every[0].split())) == len(COLUMNS) + len(DERIVED)
 
 
 def test_the_command_shows_everything_readable_and_then_is_1(run_lines, damaged):

@@ -224,20 +224,3 @@ def test_a_condition_that_does_not_fit_is_wrong_usage(orders, capsys):
     for condition in ("value.id == x", "value == 3", "value.id like 'a%'"):
         assert main(["cat", str(orders), "--value-format", "json", "--filter", condition]) == 2
         assert "value" in capsys.readouterr().err
-
-
-def test_frames_of_values_that_their_libraries_do_not_hold(tmp_path):
-    """Polars lacks decimals of more than 38 digits, and Python dates after the year 9999."""
-    wide = '{"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}'
-    day = '{"type": "int", "logicalType": "date"}'
-    fields = f'[{{"name": "d", "type": {{"type": "array", "items": {wide}}}}}, {{"name": "day", "type": {day}}}]'
-    schema = f'{{"type": "record", "name": "R", "fields": {fields}}}'
-    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
-        writer.append({"value": [b"\x02\x02\x7f\0\x82\x83\xe6\x02"]})  # 1.27, and a day of the year 10000
-    options = {"decode": {"value": {"format": "avro", "schema": schema, "framed": False}}}
-    frame = kafkalog.read_polars(tmp_path, columns=["value.d", "value.day"], **options)
-    assert frame["value.d"].to_list() == [["1.27"]]
-    assert frame["value.day"].cast(pl.Int32).to_list() == [2932929]
-    assert len(kafkalog.read_pandas(tmp_path, columns=["value"], dtype_backend="pyarrow", **options)) == 1
-    with pytest.raises(ValueError, match="dtype_backend"):
-        kafkalog.read_pandas(tmp_path, columns=["value"], **options)

@@ -145,20 +145,6 @@ def test_what_is_appended_is_printed_once_over_rolls_and_torn_tails(tmp_path, fo
     )
 
 
-def test_a_tail_a_filter_and_decoded_values(tmp_path, following):
-    broker = Broker(tmp_path / "made", tmp_path / "log")
-    broker.append("orders-0", *(json.dumps({"n": n}) for n in range(8)))
-    options = ("--value-format", "json", "--columns", "offset,value.n", "--filter", "value.n >= 4")
-    follower = following(broker.log_dir / "orders-0", "--tail", 2, *options)
-    follower.wait_for(2)
-    broker.append("orders-0", '{"n": 1}', '{"n": 9, "m": 1}')
-    broker.append("orders-0", '{"n": 2}')
-    broker.append("orders-0", '{"n": 5}')
-    follower.wait_for(4)
-    assert follower.end() == 130
-    assert [(row["offset"], row["value.n"]) for row in follower.rows] == [(6, 6), (7, 7), (9, 9), (11, 5)]
-
-
 def test_options_that_set_an_end_are_refused(run, log_dir, tmp_path):
     for options in (("-n", 3), ("--explain",), ("--end-offset", 5), ("--latest", "key")):
         assert run("cat", "--follow", log_dir / "p-multi-0", *options)[0] == 2

@@ -17,7 +17,6 @@ from plans import batch, make, read
 from searches import dense
 
 import kafkalog
-from kafkalog import format as kf
 from kafkalog.errors import Reason
 from kafkalog.log.searching.choosing import agreeing
 from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
@@ -68,56 +67,6 @@ def test_windows_and_threads_change_no_finding(tmp_path, isolation_level, data, 
         path.with_name(f"{segment.base_offset + following:020d}.log").write_bytes(b"")
     found = findings(path, window_bytes, threads=threads, isolation_level=isolation_level)
     assert found == findings(path, isolation_level=isolation_level)
-
-
-@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize("n_left", [0, 7, 8, 20, 30])
-def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(tmp_path, isolation_level, n_left):
-    # the batch before the tail leaves a gap and reaches into the next segment: only the tail's offset can speak for it
-    batches = [batch(0, 1, 20), batch(110, 1, 20), batch(112, 1, 20)]
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(b"".join(batches[:2]) + batches[2][:n_left])
-    path.with_name(f"{105:020d}.log").write_bytes(b"")
-    expected = findings(path, isolation_level=isolation_level)
-    assert (expected[0].reason is kafkalog.Reason.OFFSET_OUTSIDE_SEGMENT) == (n_left < 8)
-    for window_bytes in (1, 100):
-        assert findings(path, window_bytes, isolation_level=isolation_level) == expected
-
-
-def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path):
-    # its gap and the next segment tell that its offset is wrong, wherever the window before it ended
-    records = [builder.record_v2(0, 0, b"k", b"v")]
-    data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
-    marker = builder.control_batch(builder.ABORT, base_offset=3, producer_id=5)
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(data + batch(1, 1, 20) + marker)
-    path.with_name(f"{3:020d}.log").write_bytes(b"")
-    expected = findings(path, isolation_level="read_committed")
-    assert {one.reason for one in expected} == {Reason.OFFSET_OUTSIDE_SEGMENT, Reason.TRANSACTION_OUTCOME}
-    assert findings(path, 1, isolation_level="read_committed") == expected
-
-
-@pytest.mark.parametrize("mode", ["raise", "stop"])
-def test_what_ends_reading_says_the_same_whether_it_was_read_ahead_or_not(tmp_path, mode):
-    records = [builder.record_v2(0, 0, b"k", b"v")]
-    data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
-    lost = batch(3, 2, 20)  # the gap before it leaves room for a marker
-    lost = lost[:70] + lost[90:]  # its size leads into the next batch
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(data + lost + batch(5, 1, 20) + batch(6, 1, 20))
-    said = set()
-    for window_bytes in (None, 1):
-        scan = kafkalog.scan(path, isolation_level="read_committed", on_corruption=mode, threads=1)
-        error = ""
-        with windows_of(window_bytes):
-            try:
-                assert scan.to_table().num_rows == 0
-            except kafkalog.CorruptionError as raised:
-                error = str(raised)
-        said.add((error, *map(str, scan.findings)))
-    assert len(said) == 1, said
-    assert "crc_mismatch" in str(said)
-    assert "passed over" not in str(said)
 
 
 def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path):

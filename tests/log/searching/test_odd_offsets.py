@@ -79,31 +79,6 @@ def test_a_batch_at_the_end_of_a_segment_that_reaches_into_the_next(tmp_path):
     assert [one.position for one in found] == [sum(map(len, first[:-1]))]
 
 
-def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path):
-    batches = [batch(row * N_RECORDS) for row in range(4000)]
-    odd = [500, 501 + 1800, 3000]
-    for row in odd:
-        batches[row] = moved(batches[row], row * N_RECORDS + 2**40)
-    path = make(tmp_path / "t-0", batches)
-    segment = kafkalog.Segment(path / LOG)
-    with segment.open() as source:
-        # windows that end with the batch in question
-        bytes_before = sum(map(len, batches[: odd[0] + 1]))
-        seen = [
-            int(window.batches.last_offset[-1])
-            for window in _until_damage(segment.iter_windows(source, window_bytes=bytes_before))
-        ]
-    assert max(seen) < odd[0] * N_RECORDS
-    assert skip(path)[0] == [offset for offset in range(40_000) if offset // N_RECORDS not in odd]
-
-
-def _until_damage(windows):
-    try:
-        yield from windows
-    except kafkalog.CorruptionError:
-        return
-
-
 def test_in_a_compacted_log_the_index_tells(tmp_path):
     starts = [0, 50, 100, 170, 200, 280, 300]
     batches = [batch(start) for start in starts]
