@@ -252,7 +252,8 @@ class TimeIndexCheck:
     """
 
     def __init__(self, index: TimeEntries, *, offset_index: OffsetEntries | None = None, is_last: bool = False) -> None:
-        if offset_index is not None and not _is_rising(offset_index.entries, ("relative_offset",)):
+        name = "relative_offset"
+        if offset_index is not None and _check_order(offset_index.entries, name, name, str, Tally()) is not None:
             offset_index = None
         self._index, self._offset_index, self._is_last = index, offset_index, is_last
         self._tally = Tally()
@@ -389,16 +390,6 @@ def _first_above(entries: npt.NDArray[np.void], first: int, relative_offset: int
     return first
 
 
-def _is_rising(entries: npt.NDArray[np.void], names: tuple[str, ...]) -> bool:
-    for first in range(0, entries.size, _SCAN_ENTRIES):
-        part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
-        for name in names:
-            values = part[name].astype(np.int64)
-            if (values[1:] <= values[:-1]).any() or values.min() < 0:
-                return False
-    return True
-
-
 def _check_order(
     entries: npt.NDArray[np.void], name: str, other: str, describe: Any, tally: Tally
 ) -> npt.NDArray[np.int64] | None:
@@ -406,8 +397,7 @@ def _check_order(
 
     Returns None if so, else the entry numbers in the order of the field `name`.
     """
-    if _is_rising(entries, (name, other)):
-        return None
+    is_rising = True
     for first in range(0, entries.size, _SCAN_ENTRIES):
         part = entries[max(first - 1, 0) : first + _SCAN_ENTRIES]
         behind = np.zeros(part.size, np.bool_)
@@ -418,6 +408,7 @@ def _check_order(
             negative |= values < 0
         skip = 1 if first else 0
         behind, negative = behind[skip:], negative[skip:] & ~behind[skip:]
+        is_rising &= not (behind.any() or negative.any())
         tally.add(
             Reason.INDEX_ORDER,
             "not larger than the previous entry: a broker's binary search misses entries, or its next append fails",
@@ -430,4 +421,4 @@ def _check_order(
             first + np.flatnonzero(negative),
             describe,
         )
-    return np.argsort(entries[name].astype(np.int64), kind="stable")
+    return None if is_rising else np.argsort(entries[name].astype(np.int64), kind="stable")

@@ -125,11 +125,6 @@ class CutPartitions:
         self.report.checkpoints.append(name)
         self._placement.put(name, encode_offset_checkpoint(offsets))
 
-    @property
-    def is_lone(self) -> bool:
-        """Whether the output is the directory of one partition, which has no checkpoints."""
-        return self._placement.is_lone
-
     def check(self) -> None:
         """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""
         if self._placement.staged is not None:

@@ -125,7 +125,7 @@ def trim(
         cut.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
         for plan in cut.plans:
             row = _trim(plan, make(plan), starts[plan], is_emptied=plan in emptied)
-            if cut.is_lone and row.error is None:
+            if placement.is_lone and row.error is None:
                 # without a checkpoint, the copy begins with its first segment
                 row.log_start_offset = next(one.base_offset for one in row.segments if one.action != "deleted")
             cut.add(plan, row)
