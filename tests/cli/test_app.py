@@ -179,20 +179,6 @@ def test_ls_text_has_a_line_a_partition_and_a_total(run_lines, log_dir):
     assert len({line.rindex("  ") for line in out[:-1]}) == 1
 
 
-def test_ls_segments(run_lines, log_dir):
-    code, out, _ = run_lines("ls", "-s", "--json", log_dir / "p-txn-0")
-    rows = [json.loads(line) for line in out]
-    partition = kafkalog.open(log_dir / "p-txn-0")
-    assert isinstance(partition, kafkalog.Partition)
-    assert code == 0
-    assert [row["path"] for row in rows] == [str(segment.path) for segment in partition.segments]
-    assert [row["base_offset"] for row in rows] == [segment.base_offset for segment in partition.segments]
-    assert [row["next_offset"] for row in rows] == [segment.next_offset for segment in partition.segments]
-    assert [row["n_batches"] for row in rows] == [len(segment.batches) for segment in partition.segments]
-    _, out, _ = run_lines("ls", "-s", log_dir / "p-txn-0")
-    assert [line.split()[1] for line in out[1:-1]] == [segment.path.name for segment in partition.segments]
-
-
 def test_ls_selects_topics_and_partitions(run_lines, log_dir):
     _, out, _ = run_lines("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
     assert [line.split()[0] for line in out[1:-1]] == ["p-compact-0", "p-multi-0", "p-multi-2", "p-txn-0"]
@@ -282,26 +268,6 @@ def test_cat_json_is_the_default_scan(run_lines, log_dir):
         "headers",
     ]
     assert [from_json(line) for line in out] == expected_rows(log_dir)
-
-
-def test_cat_json_encodings(run_lines, log_dir):
-    rows = expected_rows(log_dir, topics=["p-txn", "p-headers"])
-    _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
-    for line, row in zip(map(json.loads, out), rows, strict=True):
-        assert line["value"] == (None if row["value"] is None else row["value"].hex())
-    _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "utf8")
-    kinds = set()
-    for line, row in zip(map(json.loads, out), rows, strict=True):
-        value = line["value"]
-        kinds.add(type(value))
-        if isinstance(value, dict):
-            assert base64.b64decode(value["base64"]) == row["value"]
-            with pytest.raises(UnicodeDecodeError):
-                row["value"].decode()
-        else:
-            assert (None if value is None else value.encode()) == row["value"]
-        assert [name for name, _ in line["headers"]] == [header["key"] for header in row["headers"]]
-    assert kinds == {str, dict, type(None)}
 
 
 def test_cat_text_can_be_read_back(run_lines, log_dir):

@@ -1,8 +1,7 @@
 """Convert: a log is read, rewritten window by window, and written to a new directory.
 
     `convert`         `convert`, for log dirs, partitions and segments
-    `rules`           decides which records are kept, dropped or redacted
-    `needed_batches`  finds batches that producers and transactions need
+    `rules`           decides which records are kept, dropped or redacted, and which batches are needed
     `partition`       converts one partition: plans, rewrites and writes windows in order
     `rewrite`         turns a window of batches into a window of batches
     `redaction`       sets parts of records to null or replaces them by hashes

@@ -3,8 +3,7 @@
     `export`             the function: a file, a directory or a stream, all or nothing
     `partitioned_files`  the files of a directory, by topic, partition and date
     `resuming`           offsets of earlier exports, and the new ranges
-    `directory`          a directory of files to which each export adds
-    `remote_directory`   the same in an object store
+    `directory`          a directory of files to which each export adds, also in an object store
     `delta`              a Delta table to which each export adds
     `iceberg`            an Iceberg table to which each export adds
 

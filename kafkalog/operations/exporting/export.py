@@ -27,9 +27,8 @@ from kafkalog.log.log_dir import located
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.exporting.directory import MANIFEST, ResumedDirectory
+from kafkalog.operations.exporting.directory import MANIFEST, RemoteExport, ResumedDirectory
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
-from kafkalog.operations.exporting.remote_directory import RemoteExport
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.query import Target

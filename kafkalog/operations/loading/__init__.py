@@ -5,9 +5,8 @@
     `avro_files` Avro's container files
     `merging`    an input of record batches; files by date in the order of offsets
     `report`     the result of a load
-    `target`     stages the partitions of a load and publishes them
     `retention`  warns of records that a broker would soon delete
-    `install`    puts finished partitions into the log dir of a stopped broker
+    `install`    stages partitions and publishes them, also in the log dir of a stopped broker
 
 This package never changes existing `.log` files.
 """

@@ -37,12 +37,11 @@ from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.avro_files import AvroFile
-from kafkalog.operations.loading.install import BrokerLogDir
+from kafkalog.operations.loading.install import BrokerLogDir, load_target
 from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
-from kafkalog.operations.loading.target import load_target
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns

@@ -10,7 +10,6 @@ import time
 
 import pyarrow as pa
 import pyarrow.ipc
-import pyarrow.parquet as pq
 import pytest
 from effort import thinned
 
@@ -62,40 +61,11 @@ def test_what_is_there_is_6_without_overwrite(run, log_dir, tmp_path):
     assert "--overwrite" not in err
 
 
-def damage(log):
-    position = int(kafkalog.Segment(log).batches.position[3]) + 80
-    data = bytearray(log.read_bytes())
-    data[position] ^= 0x10
-    log.write_bytes(data)
-
-
-def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(run, log_dir_copy, tmp_path):
-    damage(log_dir_copy / "p-multi-0" / "00000000000000000000.log")
-    to = tmp_path / "x.parquet"
-    code, _, err = run("export", log_dir_copy, "-o", to)
-    assert (code, to.exists()) == (1, False)
-    assert "crc_mismatch" in err
-    assert "--on-corruption skip" in err
-    code, _, err = run("export", log_dir_copy, "-o", to, "--on-corruption", "skip")
-    assert code == 1
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "note", "lost"]
-    whole = kafkalog.read_table(log_dir_copy, check_crcs=False).num_rows
-    assert whole - 20 < pq.read_metadata(to).num_rows < whole
-    code, _, err = run("export", log_dir_copy, "-q", "-o", to, "--no-check-crcs", "--overwrite")
-    assert (code, err, pq.read_metadata(to).num_rows) == (0, "", whole)
-
-
 def test_what_is_no_text_is_2_and_names_the_record(run, log_dir, tmp_path):
     code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
     assert code == 2
     assert "is not UTF-8" in err
     assert os.listdir(tmp_path) == []
-
-
-def test_a_directory_that_is_not_there_is_7(run, log_dir, tmp_path):
-    code, _, err = run("export", log_dir, "-o", tmp_path / "nope" / "x.csv")
-    assert code == 7
-    assert "write_failed: No such file or directory" in err
 
 
 @pytest.mark.parametrize("name", thinned(["x.parquet", "x.arrow", "x.csv", "x.jsonl.gz"], 4))

@@ -2,11 +2,9 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
-import golden_sets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -94,14 +92,9 @@ def test_wrong_usage_is_2_and_a_missing_topic_is_told(run, parquet, tmp_path, op
 
 
 def test_inputs_that_hold_no_records_are_3(run, tmp_path):
-    pair = pa.struct([("key", pa.binary()), ("value", pa.binary())])
     tables = {
-        "type": pa.table({"value": [1]}),
-        "twice": pa.table([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"]),
         "unknown": pa.table({"value": [b"a"], "colour": ["red"]}),
-        "negative": pa.table({"value": [b"a"], "timestamp": [-2]}),
         "offsets": pa.table({"value": [b"a", b"b"], "offset": [2, 1]}),
-        "header": pa.table({"value": [b""], "headers": pa.array([[{"key": b"\xff", "value": b""}]], pa.list_(pair))}),
     }
     for name, table in tables.items():
         with pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -151,30 +144,6 @@ def test_install_needs_a_brokers_log_dir(run, parquet, tmp_path):
     assert run(*install, "--topic-id", topic_id)[0] == 6
     assert run(*install, "--topic-id", topic_id, "--replace")[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["broker", "x.parquet"]
-
-
-def test_the_broker_keeps_its_topic_ids_elsewhere(run, parquet, tmp_path):
-    source = golden_sets.unpacked("k44")
-    (tmp_path / "metadata").mkdir()
-    shutil.copytree(source / "__cluster_metadata-0", tmp_path / "metadata" / "__cluster_metadata-0")
-    (tmp_path / "broker").mkdir()
-    shutil.copy(source / "meta.properties", tmp_path / "broker")
-    install = ["load", parquet, "-o", tmp_path / "broker", "--topic", "p-empty", "--install"]
-    code, _, err = run(*install)
-    assert code == 6
-    for option in ("metadata_log_dir, --metadata-log-dir", "topic_id, --topic-id"):
-        assert err.count(option) == 1
-        assert f"{tmp_path / 'broker'} has no complete metadata log" in err
-    for dry_run in (["--dry-run"], []):
-        assert run(*install, "--metadata-log-dir", tmp_path / "metadata", *dry_run)[0] == 0
-    partition = kafkalog.open(tmp_path / "broker" / "p-empty-0")
-    assert partition.topic_id == kafkalog.open(source / "p-empty-0").topic_id
-    code, _, err = run(*install, "--metadata-log-dir", tmp_path / "metadata")
-    assert code == 6
-    assert err.count("--replace") == 1
-    code, _, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "t", "--metadata-log-dir", tmp_path)
-    assert code == 2
-    assert "--install" in err
 
 
 def test_a_record_above_the_topics_limit_is_noted(run, tmp_path):
