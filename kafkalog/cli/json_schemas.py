@@ -37,12 +37,12 @@ batch_group: n_batches int, n_records int, n_records_is_minimum bool, n_bytes in
     mean_bytes number, min_bytes int, p50_bytes int, p90_bytes int, p99_bytes int, max_bytes int,
     n_transactional int, n_idempotent int, n_control int
 index_entry: path text, n_entries int, entry int?, timestamp~ int?, offset int?, position int?, is_right bool?
-trace: +place, asked {any}, segments [segment_step], time_index index_entry?, offset_index index_entry?,
+trace: +place, asked {any}, segment segment_step?, time_index index_entry?, offset_index index_entry?,
     position int?, batches_scanned int, batch batch_step?, offset int?, timestamp int?, leader_epoch int?, reason text?,
     findings [finding], record record?
 batch_step: position int, size_in_bytes int, base_offset int?, last_offset int, magic int, codec text,
     max_timestamp int?, records_count int?
-segment_step: path text, base_offset int, is_chosen bool, largest_timestamp int?, is_whole bool?, modified int?
+segment_step: path text, base_offset int, largest_timestamp int?, is_whole bool
 dumped_file: kind =file, path text, base_offset int?
 dumped_batch: kind =batch, position int, size_in_bytes int, base_offset int?, last_offset int,
     partition_leader_epoch int, magic int, base_timestamp int, max_timestamp int, producer_id int, producer_epoch int,

@@ -18,7 +18,6 @@ from kafkalog.errors import KafkalogError
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
     from kafkalog.log.partition import Partition
-    from kafkalog.log.segment import Segment
     from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
 
 
@@ -103,9 +102,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     questions = [(kind, _to_end(value, partitions)) for kind, value in args.questions]
     for partition in partitions:
         for question in questions:
-            reach = _Reach(console, before)
             try:
-                trace = _trace(partition, question, reach)
+                trace = _trace(partition, question)
                 record = _record(partition, trace, record_format)
             except KafkalogError as error:
                 report_error(error, log_dir, console)
@@ -125,22 +123,11 @@ def _to_end(value: Any, partitions: list[Partition]) -> Any:
     return parse_milliseconds("a time", value, end_ms=lambda: latest_of(partitions)) if is_to_end(value) else value
 
 
-class _Reach:
-    """Advances the progress bar by each segment that is done."""
-
-    def __init__(self, console: Console, before: int) -> None:
-        self._progress, self._done = console.progress, before
-
-    def __call__(self, segment: Segment) -> None:
-        self._done += segment.size_in_bytes
-        self._progress.reach(self._done)
-
-
-def _trace(partition: Partition, question: _Question, reach: _Reach) -> Trace:
+def _trace(partition: Partition, question: _Question) -> Trace:
     from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 
     kind, value = question
-    return trace_offset(partition, value) if kind == "offset" else trace_timestamp(partition, value, on_segment=reach)
+    return trace_offset(partition, value) if kind == "offset" else trace_timestamp(partition, value)
 
 
 def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> str | None:
@@ -189,13 +176,8 @@ def _question(trace: Trace) -> str:
 
 
 def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
-    numbers = {segment.base_offset: number for number, segment in enumerate(partition.segments, 1)}
-    for step in trace.segments:
-        if step.is_chosen:
-            yield "segment", _segment(step, numbers.get(step.base_offset, 0), len(partition.segments))
-    if trace.segments and not any(step.is_chosen for step in trace.segments):
-        reach = "" if "offset" in trace.asked else f": {_latest(trace)}"
-        yield "segment", f"none of {len(partition.segments)}{reach}"
+    if trace.segment is not None:
+        yield "segment", _segment(trace.segment, partition)
     if trace.time_index is not None:
         entry = trace.time_index
         found = f"{_moment(entry.timestamp)} at offset {entry.offset}" if entry.timestamp is not None else ""
@@ -215,20 +197,14 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
         )
 
 
-def _segment(step: SegmentStep, number: int, n: int) -> str:
-    text = f"{os.path.basename(step.path)} ({number} of {n})"
-    if step.modified is not None:
-        return f"{text}: no batch has a timestamp; the file was last written to at {_moment(step.modified)}"
+def _segment(step: SegmentStep, partition: Partition) -> str:
+    number = [segment.base_offset for segment in partition.segments].index(step.base_offset) + 1
+    text = f"{os.path.basename(step.path)} ({number} of {len(partition.segments)})"
     if step.largest_timestamp is None:
         return text
     # the headers after the answer are not read
     reach = "reach" if step.is_whole else "reach at least"
     return f"{text}, whose batches {reach} {_moment(step.largest_timestamp)}"
-
-
-def _latest(trace: Trace) -> str:
-    latest = max(step.largest_timestamp or 0 for step in trace.segments)
-    return "no batch has a timestamp" if latest < 0 else f"their batches reach {_moment(latest)}"
 
 
 def _entry(entry: IndexStep, found: str) -> str:
