@@ -19,7 +19,7 @@ from golden_sets import shared_log_dir
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.cli.console import Console, Progress
+from kafkalog.cli.console import Console
 from kafkalog.cli.exits import Exit, exit_of_finding, worst
 from kafkalog.cli.reading.record_text import control_text
 from kafkalog.cli.text import quote_bytes
@@ -519,25 +519,6 @@ def test_long_commands_show_how_far_they_are(words, tmp_path, capsys, monkeypatc
     places = {"SMALL": str(shared_log_dir()), "OUT": str(tmp_path / "out")}
     assert main([places.get(word, word) for word in words.split()]) in (0, 1)
     assert re.search(r"\d+%\|", capsys.readouterr().err)
-
-
-def test_progress_is_shown_after_a_second_only(monkeypatch):
-    now = [1000.0]
-    monkeypatch.setattr("kafkalog.cli.console.time.time", lambda: now[0])
-    progress = Progress(100, "headers", enabled=True)
-    progress.reach(10)
-    assert not progress.is_shown
-    now[0] += 2
-    progress.reach(50)
-    assert progress.is_shown
-    with progress.hidden():
-        pass
-    progress.close()
-    assert not progress.is_shown
-    hidden = Progress(100, "headers", enabled=False)
-    now[0] += 2
-    hidden.reach(50)
-    assert not hidden.is_shown
 
 
 def test_control_records_in_words():

@@ -1,10 +1,7 @@
 """`kafkalog convert`: what it says, and what it ends with."""
 
 import json
-import shutil
-from pathlib import Path
 
-import builder
 import golden_sets
 import pytest
 
@@ -80,24 +77,6 @@ def test_segments_are_cut_by_settings(tmp_path, capsys):
     assert code == 0
     assert len(list((tmp_path / "t-0").glob("*.log"))) == 1
     assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size > 8 * 20
-
-
-def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path, capsys):
-    source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
-    file = source / kf.segment_file_name(0)
-    data = bytearray(file.read_bytes())
-    data[builder.batch_positions(bytes(data))[3][1] - 2] ^= 1
-    file.write_bytes(data)
-    code, out, err = run(capsys, source, tmp_path / "u-0")
-    assert (code, out) == (1, "")
-    assert "crc_mismatch" in err
-    assert "--on-corruption skip" in err
-    assert not (tmp_path / "u-0").exists()
-    code, out, err = run(capsys, source, tmp_path / "u-0", "--on-corruption", "skip")
-    assert code == 1
-    assert "crc_mismatch" in err
-    assert out.startswith("u-0  offsets 0..600")
-    assert kafkalog.verify(tmp_path / "u-0").ok
 
 
 @pytest.mark.parametrize(

@@ -297,28 +297,6 @@ def test_no_records_are_an_empty_table(log_dir, tmp_path):
 # options
 
 
-def test_all_scan_options_are_taken(log_dir, tmp_path):
-    options = {
-        "columns": ["value", "offset", "segment", "is_control"],
-        "topics": ["p-txn", "p-multi"],
-        "partitions": [0, 2],
-        "start_offset": 5,
-        "end_offset": 90,
-        "start_timestamp": 1_700_000_001_000,
-        "end_timestamp": 1_700_000_200_000,
-        "include_control": True,
-        "include_deleted": True,
-        "threads": 1,
-        "batch_size": 7,
-    }
-    kafkalog.export(log_dir, tmp_path / "x.parquet", **options)
-    table = kafkalog.read_table(log_dir, **options)
-    assert table.num_rows > 50
-    assert pq.read_table(tmp_path / "x.parquet").equals(table)
-    kafkalog.export(log_dir, tmp_path / "first.parquet", limit=33, **options)
-    assert pq.read_table(tmp_path / "first.parquet").equals(table.slice(0, 33))
-
-
 def test_partitioning_needs_no_column_to_be_written(log_dir, tmp_path):
     kafkalog.export(log_dir, tmp_path / "a", partition_by=["date", "topic"], columns=["offset"])
     files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]

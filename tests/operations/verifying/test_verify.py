@@ -215,14 +215,6 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(log_dir, 
     assert rows[1]["n_batches"] == 57
 
 
-@pytest.mark.parametrize(
-    "argv", [["--deep", "--indexes-only"], ["--threads", "0"], ["--index-interval-bytes", "x"], ["--limits", "none=1"]]
-)
-def test_wrong_usage_is_said(argv, capsys):
-    assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2
-    assert "kafkalog: error" in capsys.readouterr().err
-
-
 def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running():
     done = []
     result = kafkalog.verify(golden_sets.LOG_DIR, progress=done.append)
