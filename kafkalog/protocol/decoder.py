@@ -88,29 +88,11 @@ NUMBERS: Final = {
 
 
 def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whole: bool = True) -> dict[str, Any]:
-    """Decode a whole message.
+    """Decode the message of a name such as ``OffsetCommitValue``, which begins at `start`, after its version.
 
-    Parameters
-    ----------
-    name : str
-        Of the message, such as ``OffsetCommitValue``.
-    start : int
-        Position of the message in it, after the version.
-    whole : bool
-        Whether bytes after the message are an error.
-
-    Returns
-    -------
-    dict
-        Values by field name, all fields of all versions: those that this version lacks have their default. Numbers
-        are int or float, ``string`` is str, ``bytes`` is bytes, a ``uuid`` is Kafka's text of 22 characters.
-
-    Raises
-    ------
-    UnknownVersionError
-        The version is not in the definitions.
-    MessageError
-        The bytes are not such a message, or more bytes follow it.
+    The dict has all fields of all versions; those that this version lacks have their default. Numbers are int or float,
+    a `uuid` is Kafka's text of 22 characters. Raises UnknownVersionError for a version that is not in the definitions,
+    and MessageError for other bytes, and for more of them if the message is the `whole`.
     """
     reader = Reader(data, start)
     fields: dict[str, Any] = _decoder(name, version)(reader)

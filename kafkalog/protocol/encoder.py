@@ -16,20 +16,10 @@ from kafkalog.protocol.framing import FRAME_VERSION
 
 
 def encode_message(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
-    """Encode a message.
+    """Encode the message of a name such as ``OffsetCommitValue``; `fields` have the types of `decode_message`.
 
-    Parameters
-    ----------
-    name : str
-        Of the message, such as ``OffsetCommitValue``.
-    fields : mapping
-        Values by field name, in the types that `decode_message` returns. A field that is left out has its default;
-        one that the version lacks is not written.
-
-    Raises
-    ------
-    ValueError
-        The version is not known, or the message has no field of a name.
+    A field that is left out has its default, one that the version lacks is not written. Raises ValueError if the
+    version is not known, or the message has no field of a name.
     """
     message = messages()[name]
     if version not in message.versions:

@@ -77,12 +77,8 @@ class InternalRecord(NamedTuple):
 def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
     """Decode a record of an internal topic.
 
-    Raises
-    ------
-    UnknownVersionError
-        The type or the version is not in the definitions: a newer Kafka wrote it.
-    MessageError
-        The bytes are not such a record.
+    Raises UnknownVersionError for a type or version of a newer Kafka, MessageError for bytes that are not such a
+    record.
     """
     if topic in KEYED:
         if key is None:
@@ -106,10 +102,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
 def decode_preview(value: bytes | None) -> InternalRecord:
     """Decode a record of the metadata topic as 2.8 does, whose preview of KRaft has frames of version 0.
 
-    Raises
-    ------
-    MessageError
-        As in `decode_record`, with 2.8's wording where it differs. It ignores bytes after a message.
+    Raises the errors of `decode_record`, with 2.8's wording where it differs. It ignores bytes after a message.
     """
     if value is None:
         raise MessageError("has no value")

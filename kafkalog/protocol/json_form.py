@@ -81,20 +81,10 @@ ASSIGNMENT: Final = "ConsumerProtocolAssignment"
 
 
 def decode_member(name: str, data: bytes) -> dict[str, Any]:
-    """Decode a member's subscription or assignment.
+    """Decode a member's `SUBSCRIPTION` or `ASSIGNMENT`.
 
-    Parameters
-    ----------
-    name : str
-        `SUBSCRIPTION` or `ASSIGNMENT`.
-    data : bytes
-        A version newer than the definitions is read as the newest known one, and the bytes after it are ignored, as
-        clients do.
-
-    Raises
-    ------
-    MessageError
-        The bytes are not of this protocol; groups of other protocol types have others.
+    A newer version is read as the newest known one, and the bytes after it are ignored, as clients do. Raises
+    MessageError for bytes of another protocol type.
     """
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:

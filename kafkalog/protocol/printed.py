@@ -33,12 +33,8 @@ Shown = dict[str, Any]
 def shown_record(topic: str, key: bytes | None, value: bytes | None) -> tuple[Shown | None, Shown | None]:
     """Return key and value in the form that Kafka prints; None for a key that the topic lacks, or a tombstone's value.
 
-    Raises
-    ------
-    MessageError
-        The record cannot be decoded.
-    CorruptionError
-        `internal_record`: a record of a topic with keys has none. Kafka's tool throws there.
+    Raises MessageError if the record cannot be decoded, and CorruptionError (`internal_record`) for a missing key,
+    where Kafka's tool throws.
     """
     if topic not in KEYED:
         return None, _typed(decode_record(topic, key, value))
@@ -71,10 +67,7 @@ def printed_record(
 ) -> tuple[str | None, str | None]:
     """Return what is printed of key and value; None where nothing is.
 
-    Raises
-    ------
-    CorruptionError
-        As in `shown_record`; with 2.8 also where a record with a key cannot be decoded: its tool throws there.
+    Raises CorruptionError as `shown_record` does; with 2.8 also where a record with a key cannot be decoded.
     """
     if is_2_8:
         return _previewed(offset, value) if topic == METADATA_TOPIC else _printed_2_8(topic, key, value)

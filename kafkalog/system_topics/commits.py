@@ -44,14 +44,9 @@ class Commits(NamedTuple):
 
 
 def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commits]:
-    """Read the records that are commits, of versions 0 to 4.
+    """Return which records are commits of versions 0 to 4, bool[n], and these commits in their order.
 
-    Returns
-    -------
-    bool[n]
-        Which records these are. Those that break off, or have text that is not UTF-8, are not among them.
-    Commits
-        In their order.
+    Records that break off, or have text that is not UTF-8, are not among them.
     """
     n = len(keys)
     is_commit = np.empty(n, np.bool_)
@@ -98,11 +93,7 @@ def range_number(offset: Any, start: Any, end: Any) -> Numbers:
 class CommittedOffsets:
     """Committed offsets of groups, sorted by group, topic and partition.
 
-    Parameters
-    ----------
-    commits : Commits
-    bounds_of : callable
-        Returns the log start and log end offsets of a partition; None if they are not known.
+    `bounds_of` returns the log start and log end offsets of a partition; None if they are not known.
     """
 
     def __init__(self, commits: Commits, bounds_of: Callable[[TopicPartition], tuple[int, int] | None]) -> None:

@@ -84,29 +84,10 @@ def list_producers(
     report: Callable[[Finding], None] = lambda finding: None,
     progress: Callable[[int], object] = lambda n_bytes: None,
 ) -> PartitionProducers:
-    """Replay a partition and list its producers.
+    """Replay a partition and list its producers; ages count up to `now_ms`, by default the system clock.
 
-    Parameters
-    ----------
-    now_ms : int, optional
-        The current time, from which `idle_ms` is computed; default: the system clock.
-    transaction_max_timeout_ms : int
-        The broker's `transaction.max.timeout.ms`. A transaction that is idle for longer is overdue.
-    on_corruption : {"raise", "stop", "skip"}
-        After skipped damage a transaction may look open because its marker was lost.
-    report : callable
-        Called with each finding.
-    progress : callable
-        Called with the number of further bytes that are done.
-
-    Raises
-    ------
-    KafkalogError
-        The log is damaged, with `on_corruption="raise"`.
-
-    Notes
-    -----
-    Unlike in a broker, producers that have been idle for `producer.id.expiration.ms` are not removed.
+    Unlike in a broker, producers that have been idle for `producer.id.expiration.ms` are not removed. After skipped
+    damage a transaction may look open because its marker was lost. `progress` is called with numbers of further bytes.
 
     Source: ProducerStateManager, TransactionsCommand.FindHangingTransactionsCommand, Kafka 4.3.
     """

@@ -108,12 +108,7 @@ def read_topic(
 ) -> Iterator[TopicRecords]:
     """Read a topic's partitions one after the other, control records included.
 
-    Parameters
-    ----------
-    report : callable
-        Called with each finding.
-    views : bool
-        Whether keys and values may be views, which hold until the next records are asked for.
+    With `views`, keys and values may be views, which hold until the next records are asked for.
     """
     for key in [one for one in log_dir if one.topic == topic]:
         try:

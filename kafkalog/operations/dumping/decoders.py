@@ -26,10 +26,7 @@ def number_size(decoder: str | None) -> int:
 def decoded(value: bytes | None, decoder: str | None, offset: int) -> bytes | str | int | None:
     """Decode the key or the value of the record at an offset; without a decoder return the bytes.
 
-    Raises
-    ------
-    ValueError
-        It is shorter than its decoder needs.
+    Raises ValueError if it is shorter than its decoder needs.
     """
     if value is None or decoder is None:
         return value
@@ -60,18 +57,9 @@ _MARKERS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 def describe(key: bytes | None, value: bytes | None, *, is_2_8: bool = False) -> str:
-    """Return the text after the metadata of a control record.
+    """Return the text after the metadata of a control record; 2.8 has only the name of a type of Raft.
 
-    Parameters
-    ----------
-    key, value : bytes or None
-    is_2_8 : bool
-        Use the format of 2.8, which has only the name of a type of Raft.
-
-    Raises
-    ------
-    CorruptionError
-        `control_record`: the key is invalid, or the value does not match it.
+    Raises the errors of `parse_control`.
     """
     kind = control_type(key)
     if kind in _MARKERS:
@@ -89,10 +77,7 @@ def describe(key: bytes | None, value: bytes | None, *, is_2_8: bool = False) ->
 def parse_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     """Return the fields of a control record, those of Raft by Kafka's names; {} for an unknown type.
 
-    Raises
-    ------
-    CorruptionError
-        `control_record`: the key is invalid, or the value does not match it.
+    Raises CorruptionError (`control_record`) for an invalid key, or a value that does not match it.
     """
     kind = control_type(key)
     if kind in _MARKERS:
@@ -115,10 +100,7 @@ def parse_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
 def control_type(key: bytes | None) -> int:
     """Return the number of the type in the key of a control record.
 
-    Raises
-    ------
-    CorruptionError
-        `control_record`: the key is too short, or has a negative version.
+    Raises CorruptionError (`control_record`) for a key that is too short, or has a negative version.
     """
     if key is None or len(key) < 4 or key[0] > 127:
         raise CorruptionError(Reason.CONTROL_RECORD, "the key of a control record is invalid")

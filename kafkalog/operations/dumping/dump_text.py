@@ -80,10 +80,7 @@ _BOOLS: Final = ("false", "true")
 def title(name: str, *, is_2_8: bool) -> str:
     """Return the line after ``Dumping``: the start offset of a log, or the end offset and epoch of a Raft snapshot.
 
-    Raises
-    ------
-    NotKafkaError
-        The name of the file has no offset.
+    Raises NotKafkaError if the name of the file has no offset.
     """
     if name.endswith(kf.LOG_SUFFIX):
         offset = start_offset(name)
@@ -99,12 +96,8 @@ def title(name: str, *, is_2_8: bool) -> str:
 def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
     """Yield the lines of a log's batches and records, in pieces of whole lines.
 
-    Raises
-    ------
-    KafkalogError
-        The log is damaged: after the lines of the batches before.
-    ValueError
-        A key or a value is shorter than its decoder needs.
+    Damage raises after the lines of the batches before. So does a key or a value that is shorter than its decoder
+    needs, as a ValueError.
     """
     for found in walk.parts():
         part, tails, error = found, _Tails(), None

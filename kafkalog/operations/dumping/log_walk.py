@@ -90,10 +90,7 @@ class LogWalk:
     def parts(self) -> Iterator[Part]:
         """Yield batches and their records; the caller passes what it shows of each part to `report_shown`.
 
-        Raises
-        ------
-        KafkalogError
-            The log is damaged, or exceeds a limit: after the batches before that.
+        Raises KafkalogError for damage or a limit, after the batches before that.
         """
         try:
             for window in walk(self._source, stop=self._stop, limits=self._options.limits):

@@ -40,21 +40,9 @@ Pairs = list[npt.NDArray[np.int64]]
 
 
 class Report:
-    """Collects mismatches, findings and notes while files are dumped.
+    """Collects mismatches, findings, and `notes`: lines that Kafka's tool prints to stderr while it reads.
 
-    Parameters
-    ----------
-    max_findings : int
-        The most findings to keep.
-    is_2_8 : bool
-        List mismatches as 2.8 does: the last one first, and repeated pairs as often as they were found.
-
-    Attributes
-    ----------
-    findings : Findings
-        Issues found in the files.
-    notes : list of str
-        Lines that Kafka's tool prints to stderr while it reads.
+    2.8 lists the last mismatch first, and repeated pairs as often as they were found.
     """
 
     def __init__(self, max_findings: int = DEFAULT_LIMITS.max_findings, *, is_2_8: bool = False) -> None:

@@ -38,21 +38,10 @@ _Index = TypeVar("_Index", bound=IndexEntries)
 
 
 def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
-    """Yield the entries of an offset index, compared with the log.
+    """Yield the entries of an offset index, compared with the log; `key` is the path to show in lists of mismatches.
 
-    Parameters
-    ----------
-    key : str
-        The path to show in lists of mismatches.
-
-    Raises
-    ------
-    SidecarError
-        The index fails the sanity check, or no batch starts at the position of an entry.
-    KafkalogError
-        The log is damaged before the batch of an entry.
-    ReadError
-        There is no `.log` for this index.
+    Raises SidecarError if the index fails the sanity check, or no batch starts at the position of an entry. Damage of
+    the log raises only before the batch of an entry. ReadError: there is no `.log` for this index.
     """
     with open_file(beside(path, kf.LOG_SUFFIX), options) as log:
         index = _open(OffsetEntries, path, options)
