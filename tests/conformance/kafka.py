@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from conformance.jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, java
+from golden_sets import made_once
 
 QUICK_JVM = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions"),
@@ -37,10 +40,24 @@ _OVERLOADED = re.compile(
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
+def _compiled(source, jars):
+    """Where the classes of a program are, compiled once a run: that takes longer than most programs do."""
+
+    def make(target):
+        target.mkdir(parents=True)
+        javac = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-d", str(target), "-cp", jars, str(source))
+        subprocess.run([java(), *QUICK_JVM, *javac], check=True, capture_output=True)
+
+    return made_once("classes", f"{source.stem}-{zlib.crc32(source.read_bytes() + jars.encode())}", make)
+
+
 def jvm(program, *arguments, version=KAFKA_VERSION, jars=None, memory="512m", said="error", options=()):
     """A command line for a class or a source file, with Kafka's jars; `said` is what it logs."""
+    jars = jars or class_path(java(), version)
+    if isinstance(program, Path):
+        program, jars = program.stem, f"{_compiled(program, jars)}{os.pathsep}{jars}"
     start = [java(), f"-Xmx{memory}", *QUICK_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={said}"]
-    return [*start, *options, "-cp", jars or class_path(java(), version), str(program), *map(str, arguments)]
+    return [*start, *options, "-cp", jars, program, *map(str, arguments)]
 
 
 def run_java(program, *arguments, given=None, timeout=800, **options):

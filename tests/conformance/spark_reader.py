@@ -11,30 +11,12 @@ import traceback
 import pyarrow as pa
 
 
-def session(master, jars, scratch):
+def session(master, settings):
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "700m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.local.dir": f"{scratch}/local",
-        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    if jars:
-        settings["spark.jars"] = jars.replace(os.pathsep, ",")
-    builder = SparkSession.builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.master(master).config(map=json.loads(settings)).getOrCreate()
 
 
 def read(spark, format, options, path, to):
@@ -52,10 +34,10 @@ def start(spark, options, path, folder):
     return writer.trigger(processingTime="200 milliseconds").start()
 
 
-def main(master, jars, scratch):
+def main(master, settings):
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what Spark prints is no answer
-    spark = session(master, jars, scratch)
+    spark = session(master, settings)
     import kafkalog.spark
 
     kafkalog.spark.register(spark)

@@ -217,18 +217,6 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["k44", "k28"])
-def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_path, name):
-    report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
-    before = logs(tmp_path / "out" / "data")
-    for _ in range(2):
-        with served(own_client, report, **QUICK):
-            time.sleep(5)
-            check_records(own_client, name, tmp_path)
-        check_logs(before, tmp_path / "out" / "data")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
 def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client, tmp_path, version):
     release = version.rpartition(".")[0]

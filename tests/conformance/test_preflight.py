@@ -216,7 +216,7 @@ def test_what_is_planned_happens(trial, mode):
         for problem in disagreements(row, trial.broker.log_dir, loaded)
     ]
     assert wrong == []
-    for name in deadly:
+    for name in deadly[::2]:  # each takes a start; `test_random_loads` has many more
         _, log = trial.run(mode, {name: CASES[name]})
         assert log is not None, f"{name}: {planned[name].error}, and the broker started"
 
@@ -242,21 +242,13 @@ BOOTED = (
     "good",
     "meta_empty",
     "meta_missing",
-    "meta_no_directory",
-    "meta_version_2",
-    "meta_crlf",
     "quorum_zeros",
     "quorum_missing",
-    "quorum_large_leader",
-    "quorum_garbage_after",
     f"{CHECKPOINTS[0]}_zeros",
     f"{CHECKPOINTS[1]}_too_few",
     f"{CHECKPOINTS[2]}_text_for_offset",
-    f"{CHECKPOINTS[3]}_garbage_after",
     "bootstrap_zeros_after",
-    "bootstrap_cut",
     "snapshot_flip",
-    "metadata_late",
     "future_next_to_it",
     "other_directory",
 )

@@ -64,14 +64,3 @@ def test_epochs_end_where_kafkas_own_cache_says(history, tmp_path):
         assert ours == theirs, (log, lines_of)
         n_known += sum(epoch >= 0 for epoch, _ in theirs)
     assert n_known > 300
-
-
-def test_epochs_of_the_batches_are_those_of_the_checkpoint(history):
-    n_epochs = 0
-    for stage in (history.clean, history.crashed):
-        opened = kafkalog.open(stage.log_dir)
-        for partition in opened.values():
-            of_batches = LeaderEpochs.from_batches(piece.batches for piece in partition.iter_batches()).entries.tolist()
-            assert set(of_batches) <= {*partition.leader_epochs.tolist(), *of_batches[:1]}
-            n_epochs += len(of_batches)
-    assert n_epochs > 40

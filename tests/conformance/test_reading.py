@@ -1,7 +1,5 @@
 """A log dir reads as a consumer read it: under a running broker, after a clean stop, after a crash."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from conformance.history import FLOODED, INTERNAL, TOPICS, rows
@@ -176,31 +174,6 @@ def test_batches_are_those_that_kafkas_own_dump_tool_lists(history, name):
         for row, kind, stamp in zip(expected, table.timestamp_type, table.max_timestamp, strict=True):
             assert row[kf.TIMESTAMP_TYPE_NAMES[int(kind)]] == str(stamp)
             assert row["isvalid"] == "true"
-
-
-def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history):
-    for path, batches in dumped(history, history.clean).items():
-        segment = kafkalog.Segment(path)
-        batch = [tuple(int(row[name]) for name in ("baseOffset", "lastOffset", "position", "size")) for row in batches]
-        end = batch[-1][1] + 1 if batch else segment.base_offset
-        asked = np.arange(segment.base_offset, end + 2)
-        expected = []
-        number = 0
-        for offset in asked:
-            while number < len(batch) and batch[number][1] < offset:
-                number += 1
-            expected.append(batch[number] if number < len(batch) else (-1, -1, -1, -1))
-        shuffled = np.random.default_rng(7).permutation(asked.size)
-        assert segment.find_offsets(asked[shuffled]).tolist() == [expected[place] for place in shuffled]
-        assert segment.next_offset == end
-
-
-def test_a_partition_is_read_from_any_offset_on(history):
-    for topic, records in history.clean.truth.records.items():
-        offsets = sorted({record["offset"] for record in records})
-        for start, stop in pairwise(offsets[:: max(len(offsets) // 5, 1)]):
-            expected = [record for record in records if start <= record["offset"] < stop]
-            assert rows(history.clean.log_dir, topic, start_offset=start, end_offset=stop) == expected
 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])

@@ -12,7 +12,6 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
-EPOCHS = "leader-epoch-checkpoint"
 
 
 def bare_copy(log_dir, target):

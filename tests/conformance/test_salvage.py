@@ -65,12 +65,8 @@ class Batch(NamedTuple):
 class Repaired(BrokerLife):
     """A broker that was stopped, and started again on partitions that were repaired meanwhile.
 
-    Attributes
-    ----------
-    expected : dict of str to list
-        Offset, key and value of the records of each partition, by its name.
-    bounds : dict of str to tuple
-        The log start and end offsets that the reports name.
+    By the name of each partition, `expected` has offset, key and value of its records, and `bounds` the log start and
+    end offsets that the reports name.
     """
 
     def tell(self):

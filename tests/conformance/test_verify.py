@@ -1,11 +1,8 @@
 """What a real broker leaves behind, or is writing right now, is verified without a finding of damage."""
 
-import shutil
 import time
 
-import golden_sets
 import pytest
-from conformance.kafka import Broker
 
 import kafkalog
 
@@ -46,32 +43,3 @@ def test_nothing_is_said_about_files_that_grow_while_they_are_read(history):
             n_batches.append(sum(segment.n_batches for one in result.partitions for segment in one.segments))
     finally:
         history.client.ask("dry")
-
-
-@pytest.fixture
-def broker(tmp_path):
-    """A broker that has not been started, with a partition to load."""
-    with Broker(tmp_path) as broker:
-        shutil.copytree(golden_sets.LOG_DIR / "p-txn-0", broker.log_dir / "p-txn-0")
-        yield broker
-
-
-@pytest.mark.parametrize("suffix", [".log", ".log.swap"])
-def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker, suffix):
-    stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
-    stray.write_bytes(b"")
-    (finding,) = kafkalog.verify(stray.parent).all_findings()
-    assert (finding.path, finding.damage) == (str(stray), True)
-    with pytest.raises(RuntimeError):
-        broker.start()
-    assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
-
-
-def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker):
-    partition = broker.log_dir / "p-txn-0"
-    (partition / "foo.log").mkdir()
-    (partition / "bar.index").symlink_to("/nonexistent")
-    for name in ("foo.log.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup"):
-        (partition / name).write_bytes(b"")
-    assert kafkalog.verify(partition).ok
-    broker.start()

@@ -220,10 +220,6 @@ def nothing(path):
 
 CASES = {
     **{f"codec-{codec}": simple(compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
-    "level-gzip": simple(compression="gzip", compression_level=9),
-    "level-lz4": simple(compression="lz4", compression_level=12),
-    "level-zstd": simple(compression="zstd", compression_level=-5),
-    "topic-codec": simple(config=LogConfig(segment_bytes=4000, compression_type="snappy")),
     "defaults": simple(config=None, n=3000),
     "record-a-batch": simple(batch_size=1, compression="zstd"),
     "seven-a-batch": simple(max_records_per_batch=7),

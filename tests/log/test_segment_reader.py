@@ -6,6 +6,7 @@ import builder
 import pytest
 from damaged_partitions import damaged_partition
 from files import flip
+from refusals import fails_with
 from ways import seams
 
 import kafkalog
@@ -26,7 +27,7 @@ def test_an_unreadable_file_is_passed_over_like_damage(log_dir, tmp_path, monkey
     scan = kafkalog.scan(kafkalog.open(log_dir), on_corruption="skip")
     assert len(list(scan.partitions())) == 10
     monkeypatch.setattr(Segment, "open", refuse)
-    with pytest.warns(kafkalog.CorruptionWarning, match="Input/output error"):
+    with pytest.warns(kafkalog.CorruptionWarning):
         assert scan.count_rows() == expected
     with pytest.raises(kafkalog.ReadError):
         kafkalog.scan(scan.target).count_rows()
@@ -177,7 +178,7 @@ def test_a_swap_file_that_gets_its_name_after_the_listing_is_read_under_it(log_d
 def test_a_deleted_segment_that_no_listing_had_is_not_there(log_dir_copy):
     path = min((log_dir_copy / "p-txn-0").glob("*.log"))
     retire(path)
-    with pytest.raises(kafkalog.ReadError, match="No such file"):
+    with fails_with("file_unreadable"):
         Segment(path)
 
 

@@ -253,18 +253,8 @@ def _write_batches(a, n):
 
 
 KERNEL_CALLS = (
-    _walk_batches,
-    _scan_window,
-    _check_crcs,
-    _walk_messages,
-    _walk_message_set,
-    _walk_records,
-    _record_windows,
-    _decompress_payloads,
-    _read_intact,
-    _find_boundary,
-    _measure_batches,
-    _write_batches,
+    *(_walk_batches, _scan_window, _check_crcs, _walk_messages, _walk_message_set, _walk_records, _record_windows),
+    *(_decompress_payloads, _read_intact, _find_boundary, _measure_batches, _write_batches),
 )
 
 

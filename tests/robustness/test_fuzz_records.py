@@ -259,8 +259,6 @@ def test_a_byte_outside_a_guarded_buffer_kills_the_process():
         assert killed, run.stderr.decode()
 
 
-# --- bombs ------------------------------------------------------------------------------------------------------------
-
 GIB = 2**30
 
 
@@ -379,9 +377,6 @@ def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path):
     assert len(found) == len(files) + 1
     for name, read_well in found.items():
         assert name == "worst" or name.startswith("lie") or not any(read_well), name
-
-
-# --- what was found ---------------------------------------------------------------------------------------------------
 
 
 def test_what_was_found_once_stays_found(tmp_path):

@@ -1,6 +1,5 @@
 """Every partition that real brokers wrote reads as real consumers read it."""
 
-import hashlib
 from itertools import product
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import golden_sets
 import pytest
 import reference
 from effort import thinned
-from reading import without_magic
+from reading import read, without_magic
 
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
@@ -60,8 +59,6 @@ def shown_as_a_consumer_shows_it(row, wanted):
 
 @pytest.mark.parametrize("name", golden_sets.SETS)
 def test_every_segment_equals_the_twin_control_records_and_all(name):
-    from reading import read
-
     n_segments = 0
     for partition in golden_sets.partitions(name).values():
         for path in golden_sets.log_files(partition):
@@ -112,24 +109,3 @@ def test_raft_control_records_and_the_directory_set_apart_are_there():
     assert {int.from_bytes(key[2:4], "big") for key in control} >= {2}
     assert len(opened.set_apart["delete"]) == 1
     assert opened.findings == []
-
-
-def test_golden_files_are_those_of_the_manifest():
-    for entry in golden_sets.manifest():
-        directory = golden_sets.unpacked(entry["broker"]) / entry["dir"]
-        assert sorted(path.name for path in directory.iterdir()) == sorted(entry["sha256"])
-        for name, digest in entry["sha256"].items():
-            path = directory / name
-            if path.stat().st_size < 1 << 20:  # the larger ones are preallocated, all but empty indexes
-                assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, path
-
-
-def test_the_small_log_dir_equals_the_packed_sets():
-    names = [path.name for path in golden_sets.LOG_DIR.iterdir() if path.is_dir()]
-    assert len(names) == 10
-    for name in names:
-        packed = golden_sets.partitions("k28" if "-v0" in name or "-v1" in name else "k44")[name]
-        for path in packed.iterdir():
-            assert (golden_sets.LOG_DIR / name / path.name).read_bytes() == path.read_bytes()
-    for path in golden_sets.LOG_DIR.glob("*-checkpoint"):
-        assert set(golden_sets.checkpoint(path)) <= set(names)

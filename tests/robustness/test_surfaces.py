@@ -281,21 +281,15 @@ def _commands(root, out, mode):
         partial(command, *arguments)
         for arguments in (
             ("ls", root, "--segments"),
-            ("ls", root, "--json"),
             ("cat", root, *on),
             ("cat", root, "--json", "--columns", ",".join(COLUMNS), "--isolation-level", "read_committed", *on),
-            ("batches", root, *on),
             ("batches", root, "--summary", *on),
             ("batches", root, "--json", *on),
-            ("lookup", root, "--offset", "17", "--timestamp", "1763600000000"),
             ("lookup", root, "--offset", "17", "--timestamp", "latest", "--json"),
-            ("producers", root),
             ("producers", root, "--json", "--now", "1763600000000"),
             ("epochs", root, "--end-offset-for", "0", "--follower", "0,100"),
-            ("epochs", root, "--json"),
             ("index-stats", root, "--segments", "--what-if", "1024", *on),
             ("index-stats", root, "--json", "--what-if", "512,4096", *on),
-            ("verify", root),
             ("verify", root, "--json", "--deep"),
             ("export", root, "-o", out / "cli.csv", *on),
             ("reindex", root, "--dry-run", "--kinds", "offset,time,txn,snapshot,epochs"),
@@ -316,9 +310,6 @@ def calls(root, partition, out, number):
     yield from _converting(root, out, mode, threads)
     yield from _writing(root, partition, out)
     yield from _commands(root, out, mode)
-
-
-# --- tests -----------------------------------------------------------------------------------------------------------
 
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))

@@ -6,8 +6,6 @@ import pytest
 from kafkalog.errors import UnwritableError
 from kafkalog.interchange.arrow_input import record_slices
 
-Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
-
 
 def rows(slices):
     """Timestamp, key, value and headers of all records."""

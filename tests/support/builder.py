@@ -283,18 +283,10 @@ def batch_v2(
     crc=None,
     recrc=True,
 ):
-    """One v2 batch from encoded records.
+    """One v2 batch from encoded records, or with a payload as it is.
 
-    Parameters
-    ----------
-    attributes
-        The whole field; None builds it from ``codec`` and the flags.
-    last_offset_delta, records_count, max_timestamp
-        None: number of records - 1, number of records, ``base_timestamp``.
-    payload
-        The bytes after the header as they are; None compresses the records with ``compress``.
-    length, crc
-        The fields; None computes them. ``recrc=False`` writes 0 as the CRC.
+    What is None is computed: attributes from the codec and the flags, counts and the largest timestamp from the
+    records, length and CRC. ``recrc=False`` writes 0 as the CRC.
     """
     records = list(records)
     if payload is None:
@@ -396,11 +388,10 @@ def wrapper(
     key=None,
     payload=None,
 ):
-    """A compressed message set.
+    """A compressed message set of what ``message`` made, or with a payload as it is.
 
-    ``messages`` come from ``message``: with relative offsets (0, 1, ...) in a v1 wrapper, absolute ones in a v0
-    wrapper. ``offset`` is the absolute offset of the last one, or 0 as librdkafka sends it. ``payload`` replaces the
-    compressed messages.
+    Their offsets are relative (0, 1, ...) in a v1 wrapper, absolute in a v0 wrapper. ``offset`` is the absolute one of
+    the last message, or 0 as librdkafka sends it.
     """
     if payload is None:
         payload = compress(codec, b"".join(messages), magic)

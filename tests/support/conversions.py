@@ -3,7 +3,6 @@
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import builder
 import numpy as np
@@ -14,7 +13,6 @@ from kafkalog import format as kf
 from kafkalog.log.partition import Partition
 from kafkalog.system_topics.list_producers import list_producers
 
-Row = tuple[Any, ...]
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 

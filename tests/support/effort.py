@@ -36,14 +36,7 @@ _taken = {"inputs": 0}
 
 
 def thinned(values, every):
-    """Parameters of a test, of which a plain run takes each `every`-th: the others are slow.
-
-    Parameters
-    ----------
-    values : iterable
-        Of tuples where the test takes several.
-    every : int
-    """
+    """Parameters of a test, of which a plain run takes each `every`-th: the others are slow. Tuples hold several."""
     parameters = []
     for number, value in enumerate(values):
         several = value if isinstance(value, tuple) else (value,)

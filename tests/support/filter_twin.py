@@ -2,15 +2,12 @@
 
 import operator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
-
-Row = dict[str, Any]
 
 CODECS = kf.CODEC_NAMES[:5]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -45,9 +45,6 @@ def keep(data, problem):
     return path
 
 
-Row = tuple[int, bytes | None, bytes | None]
-
-
 def rows_of(table):
     found = {}
     columns = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")]

@@ -61,26 +61,22 @@ def _extract(set_name, archive, target):
     return target
 
 
+@functools.cache
 def unpacked(set_name, archive="clean"):
     """Directory with the content of one archive, shared by the whole run: do not change what is in it.
 
     ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
     """
-    return _unpacked(set_name, archive)
-
-
-@functools.cache
-def _unpacked(set_name, archive):
-    return _made_once(set_name, archive, lambda target: _extract(set_name, archive, target))
+    return made_once(set_name, archive, lambda target: _extract(set_name, archive, target))
 
 
 @functools.cache
 def shared_log_dir():
     """A copy of the small log dir, shared by the whole run: do not change what is in it."""
-    return _made_once("small", LOG_DIR.name, lambda target: shutil.copytree(LOG_DIR, target))
+    return made_once("small", LOG_DIR.name, lambda target: shutil.copytree(LOG_DIR, target))
 
 
-def _made_once(folder, name, make):
+def made_once(folder, name, make):
     """A directory that the first process of the run makes, and a list of its files as they were then."""
     target = session_root() / folder / name
     with (session_root() / f"{folder}-{name}.lock").open("wb") as lock:
@@ -148,12 +144,6 @@ def checkpoint(path):
     if len(entries) != int(count):
         raise ValueError(f"{path.name}: {len(entries)} entries, {count} announced")
     return entries
-
-
-def manifest(set_name=None):
-    """Entries of manifest.json (broker, dir, purpose, watermarks, sha256 by file name), of one set or of all."""
-    entries = json.loads((GOLDEN / "manifest.json").read_text())
-    return [entry for entry in entries if set_name in (None, entry["broker"])]
 
 
 @functools.cache

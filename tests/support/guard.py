@@ -17,13 +17,7 @@ _NO_ACCESS = 0
 
 
 class Guard:
-    """Room for one input at a time, with a page without access on either side; made once, used for many inputs.
-
-    Parameters
-    ----------
-    capacity : int
-        Largest input in bytes.
-    """
+    """Room for one input of so many bytes, with a page without access on either side; used for many inputs."""
 
     def __init__(self, capacity=256 * 1024):
         pages = max(1, -(-capacity // _PAGE))

@@ -51,16 +51,9 @@ def make_log(drafts, base=0):
 
 
 def write_indexes(batches, interval, *, calls=(), reopened=(), closed=True):
-    """What a broker writes.
+    """What a broker writes of appends of `calls` batches (over and over; one each by default).
 
-    Parameters
-    ----------
-    calls : sequence of int
-        Batches of each append, over and over; default: one each.
-    reopened : sequence of int
-        Numbers of batches before which the segment was closed and opened again.
-    closed : bool
-        Whether it was closed at the end.
+    Before the batches `reopened` the segment was closed and opened again; at the end it is `closed`.
     """
     offset_entries = []
     time_entries = []

@@ -8,11 +8,7 @@ from files import flip as flip_bits
 from kafkalog.errors import Finding, Reason
 
 SMALL = 2**16
-
-
 KINDS = ("offset", "time", "txn", "snapshot", "epochs")
-
-
 NOW = 1_700_100_000_000
 
 

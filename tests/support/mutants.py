@@ -27,9 +27,6 @@ I32 = (0, 1, 2, 7, -1, -2, 13, 14, 21, 22, 48, 49, 2**31 - 1, 2**31 - 8, -(2**31
 I64 = (0, 1, -1, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63), -(2**62))
 
 
-# --- seeds ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Seed:
     """A batch to start from."""
@@ -121,8 +118,6 @@ def seeds():
     ]
     return tuple(make_seed(batch) for batch in dict.fromkeys(chosen))
 
-
-# --- mutating ---------------------------------------------------------------------------------------------------------
 
 INTERESTING = np.array([0, 1, 2, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF, 0x10, 0x20, 0x40, 0x0E, 0x3D], np.uint8)
 WORDS = np.array([list(struct.pack(">i", value)) for value in I32], np.uint8)

@@ -16,13 +16,7 @@ _LACKING = "not tested here: "
 
 
 def missing(what):
-    """Skip the test, or fail in CI, where all must run.
-
-    Parameters
-    ----------
-    what : str
-        What is missing; its first line is repeated at the end of the run.
-    """
+    """Skip the test, or fail in CI, where all must run; the first line is repeated at the end of the run."""
     reason = _LACKING + what
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
@@ -59,13 +53,7 @@ class Examples(doctest.DocTestRunner):
 
 
 def not_tested(reports):
-    """A line for each thing that was missing, with the number of tests, or files of tests, that were skipped for it.
-
-    Parameters
-    ----------
-    reports : iterable of TestReport
-        Those of skipped tests.
-    """
+    """A line for each thing that was missing, with the number of tests, or files of tests, that were skipped for it."""
     reasons = Counter()
     for report in reports:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

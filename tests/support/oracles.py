@@ -2,7 +2,6 @@
 
 import reference
 
-Answer = tuple[int, int, int]
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NONE = (-1, -1, -1)
 

@@ -42,14 +42,7 @@ def pool_of(files):
 
 
 class ProtoCase:
-    """A random schema in two files, of which the first imports the second.
-
-    Attributes
-    ----------
-    files : dict of str to str
-    root : message class
-        Of a message somewhere in the first file.
-    """
+    """A random schema in two files, of which the first imports the second; `root` is a message of the first."""
 
     def __init__(self, seed, *, has_maps=True):
         self.random = random.Random(seed)

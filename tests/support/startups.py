@@ -1,10 +1,8 @@
 """What preflight says of a broker's start."""
 
+from files import content
+
 import kafkalog
-
-
-def _content(directory):
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def logs(partition):
@@ -12,7 +10,7 @@ def logs(partition):
 
 
 def asked(partition, *, clean=False):
-    before = _content(partition.parent)
+    before = content(partition.parent)
     (row,) = kafkalog.preflight(partition, clean=clean).partitions
-    assert _content(partition.parent) == before
+    assert content(partition.parent) == before
     return row

