@@ -94,6 +94,7 @@ from kafkalog.repair.recovering.preflight import preflight as preflight
 from kafkalog.repair.recovering.recover import recover as recover
 from kafkalog.repair.recovering.report import Preflight as Preflight
 from kafkalog.repair.recovering.report import RecoveryReport as RecoveryReport
+from kafkalog.repair.salvaging.quarantine import open_quarantine as open_quarantine
 from kafkalog.repair.salvaging.report import SalvageReport as SalvageReport
 from kafkalog.repair.salvaging.salvage import salvage as salvage
 from kafkalog.reporting.report import Report as Report

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.cli.console import Console
@@ -18,6 +19,7 @@ from kafkalog.errors import CorruptionError, KafkalogError
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.partition import Partition
+    from kafkalog.scanning.batch_scan import BatchRows
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.log_config import LogConfig
 
@@ -67,6 +69,40 @@ def path_of(args: argparse.Namespace) -> str | list[str]:
     """Return the paths in the form that `kafkalog.scan` takes."""
     paths: list[str] = args.paths
     return paths[0] if len(paths) == 1 else paths
+
+
+def is_quarantine(args: argparse.Namespace) -> bool:
+    """Whether the paths are quarantine files of `salvage`; one command reads these or logs, not both."""
+    n: int = sum(str(path).endswith(".quarantine") for path in args.paths)
+    if 0 < n < len(args.paths):
+        raise UsageError("quarantine files and logs are read by separate commands")
+    return n > 0
+
+
+def quarantined_rows(args: argparse.Namespace) -> Iterator[BatchRows]:
+    """Yield the intact batches of quarantine files."""
+    from kafkalog.repair.salvaging.quarantine import open_quarantine
+    from kafkalog.scanning.batch_scan import BatchRows
+
+    for path in args.paths:
+        for run in open_quarantine(path, limits=args.limits):
+            yield BatchRows(run.segment.topic_partition, os.path.basename(path), run.batches)
+
+
+def quarantined_scans(args: argparse.Namespace, columns: Sequence[str]) -> Iterator[Scan]:
+    """Yield a scan for each run of intact batches of quarantine files, up to the limit of records."""
+    from kafkalog.repair.salvaging.quarantine import open_quarantine
+    from kafkalog.scanning.scan import Scan
+
+    options = {name: one for name, one in scan_options(args).items() if name not in ("limits", "limit")}
+    left = args.limit
+    for path in args.paths:
+        for run in open_quarantine(path, limits=args.limits):
+            if left == 0:
+                return
+            scan = Scan(run.segment, columns=columns, limit=left, **options)
+            yield scan
+            left = None if left is None else left - scan.count_rows()
 
 
 class Selected(NamedTuple):

@@ -14,8 +14,10 @@ from kafkalog.cli.options import (
 )
 from kafkalog.cli.scan_options import (
     ScanReporter,
+    is_quarantine,
     note_if_nothing_matches,
     path_of,
+    quarantined_rows,
     reported,
     usage_errors,
 )
@@ -93,9 +95,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.columns is not None and args.summary:
         raise UsageError("--columns does not work with --summary; use --by to group")
     with usage_errors():
-        from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan
+        from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan, batch_schema
 
         columns = args.columns or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
+        if is_quarantine(args):
+            batch_schema(columns)
+            _print(quarantined_rows(args), columns, args, console)
+            return
         options = chosen(args, "topics", "partitions", "start_offset", "end_offset", "on_corruption", "limits")
         scan = BatchScan(path_of(args), columns=columns, **options)
         if args.summary:

@@ -14,8 +14,10 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, Command
 from kafkalog.cli.scan_options import (
     ScanReporter,
+    is_quarantine,
     note_if_nothing_matches,
     path_of,
+    quarantined_scans,
     record_columns_of,
     reported,
     scan_options,
@@ -102,6 +104,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     needed = list(record_format.columns)
     if args.follow:
         _follow(args, needed, record_format, console)
+        return
+    if is_quarantine(args):
+        if args.explain or args.tail is not None:
+            raise UsageError("of quarantine files all records are printed, or the first ones (-n)")
+        with usage_errors():
+            for scan in quarantined_scans(args, needed):
+                with reported(scan, console) as reporter:
+                    _print(scan, record_format, None, reporter, console)
         return
     with usage_errors():
         from kafkalog.scanning.scan import Scan

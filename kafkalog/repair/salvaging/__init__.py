@@ -5,6 +5,7 @@
     `report`          what was kept and lost
     `partition`       writes the batches of a partition, and describes the holes
     `salvage`         the public function
+    `quarantine`      reads the intact batches of what was not kept
 
 The batches are found by `kafkalog.log.searching`. Nothing here knows the command line.
 """
