@@ -1,4 +1,4 @@
-"""Finds the copies of segments in remote storage: of LocalTieredStorage, or of Aiven's plugin."""
+"""Finds the copies of segments in remote storage: of LocalTieredStorage, of Aiven's plugin, or in plain log dirs."""
 
 from __future__ import annotations
 
@@ -130,6 +130,8 @@ class Layout:
     name = ""
     _name: re.Pattern[str]
     _file: re.Pattern[str]
+    _others: tuple[str, ...] = ()
+    """Files of a partition that belong to no segment."""
     required: tuple[str, ...]
     kind: type[Copy] = Copy
 
@@ -142,8 +144,10 @@ class Layout:
         for name, entry in self._root.entries().items():
             match = self._name.fullmatch(name)
             if entry.is_directory and match is not None:
-                of = PartitionId(match["topic"], match["id"], int(match["partition"]))
-                yield of, self._root / name
+                yield self._of(match), self._root / name
+
+    def _of(self, match: re.Match[str]) -> PartitionId:
+        return PartitionId(match["topic"], match["id"], int(match["partition"]))
 
     @cached_property
     def _directories(self) -> dict[PartitionId, Location]:
@@ -160,8 +164,10 @@ class Layout:
         for name in () if place is None else place.entries():
             match = self._file.fullmatch(name)
             assert place is not None
-            if match is None:
+            if match is None and name not in self._others:
                 self.unknown.append(str(place / name))
+                continue
+            if match is None:
                 continue
             start, identity = int(match["start"]), match.groupdict().get("id") or ""
             if (start, identity) not in found:
@@ -208,11 +214,33 @@ class AivenLayout(Layout):
         return text
 
 
+class PlainLayout(Layout):
+    """A log dir: the files of a partition in a directory of its name."""
+
+    name = "plain"
+    _name = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)", re.ASCII)
+    _file = re.compile(r"(?P<start>\d{20})(?P<suffix>\.(?:log|index|timeindex|txnindex|snapshot))", re.ASCII)
+    _others = (kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA)
+    required = (kf.LOG_SUFFIX,)
+
+    def copies(self, of: PartitionId) -> list[Copy]:
+        """See `Layout.copies`. Leader epochs are those of the partition, if they were copied, too."""
+        found = super().copies(of)
+        place = self._directories.get(of)
+        if place is not None and kf.LEADER_EPOCH_CHECKPOINT in place.entries():
+            for copy in found:
+                copy.files[EPOCHS_SUFFIX] = place / kf.LEADER_EPOCH_CHECKPOINT
+        return found
+
+    def _of(self, match: re.Match[str]) -> PartitionId:
+        return PartitionId(match["topic"], "", int(match["partition"]))
+
+
 def layout_of(root: Location, keys: Keys | None = None) -> Layout | None:
     """The layout of remote storage at a location, or up to three directories below it; None for none."""
     for place in _below(root, 3):
         names = [name for name, entry in place.entries().items() if entry.is_directory]
-        kinds: tuple[type[Layout], ...] = (AivenLayout, LocalTieredLayout)
+        kinds: tuple[type[Layout], ...] = (AivenLayout, LocalTieredLayout, PlainLayout)
         for kind in kinds:
             found = [name for name in names if kind._name.fullmatch(name)]
             if found and (kind is not AivenLayout or any(name.isdecimal() for name in (place / found[0]).entries())):

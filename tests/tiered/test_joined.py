@@ -175,3 +175,24 @@ def test_what_is_no_remote_storage_is_refused(tmp_path):
     with pytest.raises(NotKafkaError):
         kafkalog.open(LOG_DIR / "p-txn-0" / f"{0:020d}.log", tiered=tmp_path)
     assert FINISHED == 1
+
+
+@pytest.mark.parametrize("has_epochs", [True, False])
+def test_plain_copies_of_a_log_dir_are_joined(has_epochs, tmp_path):
+    import fsspec
+
+    shutil.copytree(LOG_DIR, tmp_path / "data")
+    for name in ("p-txn-0", "p-delrec-0"):
+        (tmp_path / "copies" / name).mkdir(parents=True)
+        for path in sorted((tmp_path / "data" / name).glob("*.log"))[:-1]:
+            for file in (tmp_path / "data" / name).glob(f"{path.stem}.*"):
+                shutil.move(file, tmp_path / "copies" / name)
+        if has_epochs:
+            shutil.copy(tmp_path / "data" / name / "leader-epoch-checkpoint", tmp_path / "copies" / name)
+    same(kafkalog.open(tmp_path / "data", tiered=tmp_path / "copies"), ["p-txn-0", "p-delrec-0"])
+    # both may be in stores
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / "data"), "/plain-copies", recursive=True)
+    same(kafkalog.open("memory://plain-copies", tiered=tmp_path / "copies"), ["p-txn-0"])
+    memory.rm("/plain-copies", recursive=True)
+    assert kafkalog.verify_tiered(tmp_path / "copies", tmp_path / "data").ok
