@@ -199,7 +199,12 @@ def write_partition(folder, base_offset, data, chance, *, is_healthy):
     }
     for suffix, content in files.items():
         stem.with_suffix(suffix).write_bytes(content)
-        if is_healthy and (suffix == ".log" or (oddity > 3 and suffix.endswith("index") and suffix != ".txnindex")):
+        is_right = is_healthy and (suffix == ".log" or (suffix in (".index", ".timeindex") and oddity > 3))
+        # in a wrapper of v0, which has no timestamp, no broker writes messages of v1, which have one
+        if is_right and suffix == ".timeindex":
+            starts = [start for start, _ in builder.batch_positions(data)]
+            is_right = not any(data[start + 16] == 0 and data[start + 17] & 7 for start in starts)
+        if is_right:
             (folder / f"healthy{suffix}").touch()
     return [stem.with_suffix(suffix) for suffix in files]
 
