@@ -130,20 +130,20 @@ def boot(
         or one JSON object with settings by topic or glob. Settings of `retention` and `settings` come before these.
     topic_ids : mapping, optional
         Ids of topics, for all of their directories.
-    retention : {"keep", "as-was"}
+    retention : {"keep", "as-was"} or mapping of str to int
         "keep" turns retention off for each topic. "as-was" keeps the old settings: a broker then deletes old records
-        soon after its start. `settings` come after this.
+        soon after its start. A mapping has `retention.ms` by name or glob, and keeps others. `settings` come after it.
     groups : {"keep", "none"} or path-like
         "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
         it.
-    missing : {"continue", "refuse"}
-        Partitions that no source has continue at their highest known offset, or are refused.
+    missing : {"continue", "empty", "refuse"}
+        Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
         Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
     include_stray : bool
         Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
         another cluster renames all its partitions so.
-    copy : {"auto", "hardlink"}
+    copy : {"auto", "reflink", "hardlink", "copy"}
         "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
         checksums are verified, never the last one of a partition.
     threads : int, optional
@@ -188,7 +188,8 @@ def boot(
         raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
     one_of("missing", missing, MISSING)
     one_of("copy", copy, COPY_MODES)
-    one_of("retention", retention, ("keep", "as-was"))
+    if isinstance(retention, str):
+        one_of("retention", retention, ("keep", "as-was"))
     n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
     ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
     listed = () if settings_file is None else read_topics_file(settings_file)

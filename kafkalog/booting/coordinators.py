@@ -6,6 +6,8 @@ number of partitions exactly. Mirrors `GroupCoordinator.partitionFor` and `Offse
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -136,12 +138,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
-    """Read committed offsets from JSON lines.
+    """Read committed offsets from JSON lines, or from CSV if the name ends so.
 
     Raises NotKafkaError for a line that is none, and for two of the same group and partition.
     """
-    found: dict[tuple[str, str, int], Commit] = {}
-    for number, row in json_rows(read_text(path)):
+    text, found = read_text(path), dict[tuple[str, str, int], Commit]()
+    for number, row in _csv_rows(text) if is_csv(path) else json_rows(text):
         try:
             commit = _commit(row)
         except (ValueError, TypeError, KeyError) as error:
@@ -156,9 +158,21 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     return [*found.values()]
 
 
-def encode_commits(commits: Iterable[Commit]) -> bytes:
+def is_csv(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of committed offsets is CSV, by its name."""
+    return Path(path).suffix.lower() == ".csv"
+
+
+def encode_commits(commits: Iterable[Commit], *, as_csv: bool = False) -> bytes:
     """Encode committed offsets as `read_commits_file` reads them."""
-    return "".join(f"{json.dumps(asdict(commit))}\n" for commit in commits).encode()
+    rows = map(asdict, commits)
+    if not as_csv:
+        return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, FIELDS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def commits_of(found: Iterable[Group]) -> list[Commit]:
@@ -169,6 +183,12 @@ def commits_of(found: Iterable[Group]) -> list[Commit]:
         if group.type != "share"
         for one in group.offsets
     ]
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    for row in rows:
+        yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
 
 
 def json_rows(text: str) -> Iterator[tuple[int, Any]]:
@@ -210,11 +230,12 @@ _LONGEST_NAME: Final = 32_767
 
 def _whole(name: str, value: Any, bits: int) -> int:
     least = -1 if name == "leader_epoch" else 0
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
-    if not least <= value < 2**bits:
-        raise ValueError(f"{name} is out of range: {value}")
-    return value
+    number = int(value)
+    if not least <= number < 2**bits:
+        raise ValueError(f"{name} is out of range: {number}")
+    return number
 
 
 def by_partition(commits: Iterable[Commit], n_partitions: int) -> dict[int, list[Commit]]:

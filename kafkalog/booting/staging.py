@@ -25,14 +25,14 @@ from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
 from kafkalog.state.producers import parse_snapshot, read_snapshot
-from kafkalog.storage.copying import link_file
+from kafkalog.storage.copying import How, link_file
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.text import counted
 
-CopyMode = Literal["auto", "hardlink"]
-COPY_MODES: Final[tuple[CopyMode, ...]] = ("auto", "hardlink")
+CopyMode = Literal["auto", "reflink", "hardlink", "copy"]
+COPY_MODES: Final[tuple[CopyMode, ...]] = ("auto", "reflink", "hardlink", "copy")
 _TAKEN: Final = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX)
 
 
@@ -216,10 +216,10 @@ class _PartitionCopy(Copied):
         self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}
         self.n_linked = 0
 
-    def _copy(self, source: Path, name: str, size: int | None) -> None:
-        is_sealed = name.endswith(kf.LOG_SUFFIX) and size is None and source.name in self._sealed
-        if self._mode != "hardlink" or not is_sealed:
-            super()._copy(source, name, size)
+    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+        is_log = name.endswith(kf.LOG_SUFFIX)
+        if self._mode != "hardlink" or not is_log or size is not None or source.name not in self._sealed:
+            super()._copy(source, name, size, self._mode if is_log and self._mode != "hardlink" else how)
         elif link_file(source, self._staged, self._prefix + name):
             self.n_linked += 1
         else:

@@ -34,9 +34,9 @@ from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.text import counted
 
-Missing = Literal["continue", "refuse"]
-MISSING: Final[tuple[Missing, ...]] = ("continue", "refuse")
-Retention = Literal["keep", "as-was"]
+Missing = Literal["continue", "empty", "refuse"]
+MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
+Retention = Literal["keep", "as-was"] | Mapping[str, int]
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
 
@@ -350,11 +350,14 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
     cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
     if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:
         _guess_policy(plan, copies, evidence)
-    # how long records are kept is left to the caller
-    for name, value in KEPT.items() if options.retention == "keep" and not plan.is_internal else ():
-        if plan.settings.get(name) != value:
-            plan.drop(name)
-            plan.set(name, value, "off until you decide")
+    if options.retention != "as-was" and not plan.is_internal:
+        by_topic = {} if isinstance(options.retention, str) else options.retention
+        kept = next((ms for pattern, ms in by_topic.items() if fnmatchcase(plan.name, pattern)), None)
+        source = "off until you decide" if kept is None else "option"
+        for name, value in KEPT.items() if kept is None else [("retention.ms", str(kept))]:
+            if plan.settings.get(name) != value:
+                plan.drop(name)
+                plan.set(name, value, source)
     for pattern, settings in options.settings.items():
         for name, chosen in settings.items() if fnmatchcase(plan.name, pattern) else ():
             plan.drop(name)
@@ -405,7 +408,7 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
         key = kf.TopicPartition(plan.name, number)
         committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
         ends = [evidence.ends.get(key, 0), bare[number].known_end if number in bare else 0]
-        plan.missing[number] = known = max([*ends, *committed])
+        plan.missing[number] = known = max([*ends, *committed]) if options.missing == "continue" else 0
         who = f"{bare[number].path} has no .log file" if number in bare else f"no source has {key}"
         detail = f"{who}: {key} begins empty at offset {known}"
         detail += ", the highest known one" if known else ""

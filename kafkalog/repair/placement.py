@@ -18,7 +18,7 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.copying import Backup, NoBackup, copy_file
+from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
 from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
@@ -205,8 +205,8 @@ class Copied(PartitionOutput):
             del self._left[name]
             self._replaced.add(name)
 
-    def _copy(self, source: Path, name: str, size: int | None) -> None:
-        copy_file(source, self._staged, self._prefix + name, size=size)
+    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+        copy_file(source, self._staged, self._prefix + name, size=size, how=how)
 
 
 class InPlace(PartitionOutput):

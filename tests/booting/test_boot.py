@@ -162,6 +162,8 @@ def test_retention_is_carried_over_where_that_is_wanted(tmp_path):
     report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", retention="as-was")
     assert metadata(tmp_path / "out").settings.get((TOPIC, "orders")) is None
     assert [finding for finding in report.findings.rows if "retention deletes" in finding.detail]
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "some", retention={"ord*": 5000})
+    assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {"retention.ms": "5000"}
 
 
 def test_the_report_ends_with_the_next_commands(tmp_path):
@@ -193,6 +195,8 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
     assert kafkalog.open(directory).log_end_offset == 70
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 70\n"
     assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
+    report = kafkalog.boot(source, tmp_path / "empty", missing="empty")
+    assert plan(report, "orders").missing == {1: 0, 2: 0}
 
 
 def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path):
@@ -497,6 +501,25 @@ def test_any_path_is_the_one_in_the_settings(tmp_path):
         kafkalog.boot(source, tmp_path / "a,b")
 
 
+def test_blocks_are_shared_only_where_the_file_system_can(tmp_path, monkeypatch):
+    source = make(tmp_path / "log")
+
+    def clone(target, request, descriptor):
+        assert request == 0x40049409
+        os.write(target, os.pread(descriptor, 2**20, 0))
+
+    def cannot(*arguments):
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr("fcntl.ioctl", cannot)
+    with fails_with("write_failed"):
+        kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    monkeypatch.setattr("fcntl.ioctl", clone)
+    kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    path = next((source / "orders-0").glob("*.log"))
+    assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
+
+
 def test_hard_links_share_sealed_segments_only(tmp_path):
     source = LOG_DIR / "p-txn-0"
     shutil.copytree(source, tmp_path / "p-txn-0")
@@ -558,7 +581,7 @@ def test_the_command_prints_the_report(tmp_path, capsys):
     assert printed.splitlines()[-1].startswith("  kafka-configs.sh")
     assert metadata(tmp_path / "out").settings[TOPIC, "orders"]["cleanup.policy"] == "compact"
     shutil.rmtree(make(tmp_path / "gaps", partitions=2) / "orders-0")
-    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "as-was"]
+    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "*=60000"]
     assert main(arguments) == 1
     assert json.loads(capsys.readouterr().out)["topics"][-1]["missing"] == [{"partition": 0, "continues_at": 0}]
     assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q"]) == 6

@@ -48,14 +48,23 @@ def test_few_directories_of_fifty_are_known_by_their_groups():
         assert state.n_partitions("__consumer_offsets", 8) == n
 
 
-def test_a_file_of_commits_is_read(tmp_path):
+def test_files_of_both_kinds_are_read(tmp_path):
     lines = tmp_path / "commits.jsonl"
     lines.write_text(
         '{"group": "a", "topic": "orders", "partition": 0, "offset": 5, "leader_epoch": 2, "metadata": "x\\u2028y"}\n'
-        '\n{"group": "a", "topic": "orders", "partition": 1, "offset": 6, "commit_timestamp": 1000, "lag": 3}\n'
+        '\n{"group": "a", "topic": "orders", "partition": "1", "offset": "6", "commit_timestamp": 1000, "lag": 3}\n'
     )
     first = Commit("a", "orders", 0, 5, 2, "x\u2028y")
     assert read_commits_file(lines) == [first, Commit("a", "orders", 1, 6, commit_timestamp=1000)]
+    table = tmp_path / "commits.csv"
+    table.write_text(
+        "group,topic,partition,offset,commit_timestamp,metadata\n"
+        '"b, c",orders,0,7,2026-11-21T08:00:00Z,\n"b, c",orders,1,8,,"two\nlines"\n'
+    )
+    assert read_commits_file(table) == [
+        Commit("b, c", "orders", 0, 7, commit_timestamp=1_795_248_000_000),
+        Commit("b, c", "orders", 1, 8, metadata="two\nlines"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,14 +129,15 @@ def test_commits_that_are_written_are_read_again(tmp_path):
         assert {coordinator_partition(name, 50) for name in names} == {int(directory.name.rpartition("-")[2])}
 
 
-def test_the_command_writes_a_file_that_boot_takes(tmp_path):
-    source, path = unpacked("k44"), tmp_path / "offsets.jsonl"
+@pytest.mark.parametrize("name", ["offsets.jsonl", "offsets.csv"])
+def test_the_command_writes_a_file_that_boot_takes(tmp_path, name):
+    source, path = unpacked("k44"), tmp_path / name
     assert main(["groups", str(source), "-o", str(path), "-q"]) == 0
     wanted = commits_of(kafkalog.groups(source))
     assert wanted
     assert read_commits_file(path) == wanted
     assert main(["groups", str(source), "-o", str(path), "-q"]) == 6
-    assert main(["groups", str(source), "-o", str(source / "offsets.jsonl"), "-q"]) == 6
+    assert main(["groups", str(source), "-o", str(source / name), "-q"]) == 6
     report = kafkalog.boot(source, tmp_path / "out", groups=path, topics="p-*")
     assert report.n_commits == len(wanted)
     found = commits_of(kafkalog.groups(tmp_path / "out" / "data"))
@@ -139,5 +149,6 @@ def test_any_text_survives_a_file(tmp_path):
         Commit(f'g"{text}', "orders", number, number, 3, text)
         for number, text in enumerate(["a,b", "a\r\nb", 'say "no"', "\u2028", "\N{GRINNING FACE}", " x "])
     ]
-    (tmp_path / "c.jsonl").write_bytes(encode_commits(commits))
-    assert read_commits_file(tmp_path / "c.jsonl") == commits
+    for name in ("c.csv", "c.jsonl"):
+        (tmp_path / name).write_bytes(encode_commits(commits, as_csv=name.endswith("csv")))
+        assert read_commits_file(tmp_path / name) == commits

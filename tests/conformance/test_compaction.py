@@ -13,9 +13,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import golden_sets
 import pytest
 from compactions import DAY, HOUR, RandomPartition
-from conformance.kafka import run_java
+from conformance.kafka import Client, run_java
+from conformance.test_boot import listeners, served
 
 import kafkalog
 from kafkalog.records.batch_table import COLUMNS
@@ -195,3 +197,55 @@ def test_compact_leaves_what_kafkas_cleaner_leaves_of_many(tmp_path):
 def test_compact_leaves_what_kafkas_cleaner_leaves(tmp_path):
     seen = check(16, SEED, tmp_path, n_rounds=1)
     assert min(seen["equal"], seen["cleaned"], seen["removed"], seen[".index"]) > 5, seen
+
+
+@pytest.mark.slow
+def test_a_broker_serves_what_compact_leaves(tmp_path):
+    names = [f"t{number}" for number in range(20)]
+    rng = random.Random(SEED)
+    now = time.time_ns() // 10**6
+    for number, name in enumerate(names):
+        directory = tmp_path / "data" / f"{name}-0"
+        directory.mkdir(parents=True)
+        kind = KINDS[[*KINDS][number % len(KINDS)]]
+        partition = RandomPartition(rng.getrandbits(60), now, ends_transactions=rng.random() < 0.7, **kind)
+        partition.append(directory, 5, is_first=True)
+    in_place = {"in_place": True, "now": now}
+    report = kafkalog.compact(tmp_path / "data", topics=names, **in_place)
+    assert all(row.error is None for row in report.partitions)
+    assert report.n_records_removed > 100
+    # of a cluster with its own metadata: what brokers compact there, among it the groups' offsets
+    cluster = golden_sets.unpack(tmp_path / "k44")
+    groups = {one.name: one.offsets for one in kafkalog.groups(cluster)}
+    assert "__consumer_offsets" in {
+        row.topic_partition.topic for row in kafkalog.compact(cluster, **in_place).partitions
+    }
+    wanted = {
+        level: [
+            (name, row["offset"], row["key"], row["value"], row["timestamp"])
+            for name in names
+            for row in table_rows(tmp_path / "data" / f"{name}-0", level)
+        ]
+        for level in ("read_uncommitted", "read_committed")
+    }
+    boot = kafkalog.boot([tmp_path / "data", cluster], tmp_path / "out", listeners=listeners())
+    with Client(tmp_path) as client, served(client, boot, complains=True):
+        for level, rows in wanted.items():
+            found = client.consume(tmp_path / "read.jsonl", names, isolation=level).records
+            fields = ("offset", "key", "value", "timestamp")
+            assert [(name, *(one[field] for field in fields)) for name in names for one in found[name]] == rows
+        served_groups = {one["group"]: one["offsets"] for one in client.ask("groups")["groups"]}
+        for name, offsets in groups.items():
+            if name in served_groups:
+                assert {(topic, number): offset for topic, number, offset, *_ in served_groups[name]} == {
+                    (one.topic, one.partition): one.offset for one in offsets
+                }
+        assert len({*groups} & {*served_groups}) > 2
+
+
+def table_rows(directory, level):
+    """Records of a partition, as a consumer gets them."""
+    columns = ["offset", "key", "value", "timestamp"]
+    table = kafkalog.scan(directory, columns=columns, isolation_level=level).to_table()
+    stamps = table["timestamp"].cast("int64").fill_null(-1)
+    return table.set_column(table.schema.get_field_index("timestamp"), "timestamp", stamps).to_pylist()

@@ -1,11 +1,15 @@
 """`kafkalog.report`: its numbers are those of other commands; its outlook on retention and cleaning."""
 
 import json
+import random
+import shutil
+import struct
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import thinned
 from golden_sets import shared_log_dir, unpack, unpacked
 from writing import TOPIC_ID, columns_of, draw, write
 
@@ -90,6 +94,83 @@ def test_its_numbers_are_those_of_the_other_commands(name, damaged_root):
         assert sum(row["n_bytes"] for row in rows(report, table)) == report.summary["n_bytes"]
 
 
+def flipped(directory, rng):
+    """A bit of a record."""
+    path = rng.choice([one for one in directory.glob("*.log") if one.stat().st_size > 100])
+    planted_log(path)
+    return path
+
+
+def moved_entry(directory, rng):
+    path = rng.choice([one for one in directory.glob("*.index") if one.stat().st_size >= 8])
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 4, struct.unpack_from(">i", data, 4)[0] + 1)
+    path.write_bytes(data)
+    return path
+
+
+def wrong_time(directory, rng):
+    path = rng.choice([one for one in directory.glob("*.timeindex") if one.stat().st_size >= 12])
+    path.write_bytes(struct.pack(">qi", 5, 0) + path.read_bytes()[12:])
+    return path
+
+
+def wrong_snapshot(directory, rng):
+    path = rng.choice(sorted(directory.glob("*.snapshot")))
+    path.write_bytes(path.read_bytes()[:5] + b"\xff" + path.read_bytes()[6:])
+    return path
+
+
+def wrong_epochs(directory, rng):
+    path = directory / "leader-epoch-checkpoint"
+    path.write_text("0\n1\nnothing\n")
+    return path
+
+
+def no_segment(directory, rng):
+    """A segment in the middle is gone, with its indexes."""
+    stem = sorted(directory.glob("*.log"))[1].stem
+    for path in directory.glob(f"{stem}.*"):
+        path.unlink()
+    return directory
+
+
+def not_an_offset(directory, rng):
+    path = directory / "copy.log"
+    path.write_bytes(b"")
+    return path
+
+
+FAULTS = (*(flipped, moved_entry, wrong_time, wrong_snapshot, wrong_epochs, no_segment, not_an_offset),)
+WRITTEN = "written-0"
+PARTITIONS = (WRITTEN, "p-txn-0", "p-multi-0", "p-compact-0", "p-headers-0", "p-zstd-java-0", "p-multi-1")
+
+
+@pytest.mark.parametrize("seed", thinned(range(60), 4))
+def test_what_is_planted_is_in_the_report_and_nothing_else(seed, tmp_path):
+    rng = random.Random(seed)
+    root = tmp_path / "data"
+    root.mkdir()
+    names = rng.sample(PARTITIONS, 3)
+    for name in names:
+        if name == WRITTEN:
+            write(root / name)
+        else:
+            shutil.copytree(shared_log_dir() / name, root / name)
+    planted = set()
+    # two files of one partition may bear on each other: one fault a partition
+    for name in names[: rng.randrange(4)]:
+        fault = rng.choice([one for one in FAULTS if one is not no_segment or name == WRITTEN])
+        planted.add(str(fault(root / name, rng)))
+    report = kafkalog.report(root, now=NOW)
+    assert {row["path"] for row in rows(report, "findings") if row["damage"]} == planted
+    assert (report.findings.n_damage > 0) == bool(planted)
+    damaged = {row["path"] for row in rows(report, "partitions") if row["n_damage"]}
+    assert damaged == {one if Path(one).is_dir() else str(Path(one).parent) for one in planted}
+    markdown = report.to_markdown()
+    assert f"State: {'no damage' if not planted else ''}" in markdown
+
+
 def test_records_that_do_not_decode(tmp_path):
     table = {"value": [b'{"a": 1}', b"{", b"2", b"\xff", None]}
     kafkalog.write_table(table, tmp_path / "log", topic="t")
@@ -124,7 +205,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["report", str(root), "-o", str(page), "--now", NOW]) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert main(["report", str(root), "-o", str(page)]) == 6
-    planted_log(next((root / "t-0").glob("*.log")))
+    flipped(root / "t-0", random.Random(1))
     assert main(["report", str(root), "-o", str(ticket)]) == 1
     assert "crc\\_mismatch" in ticket.read_text()
     assert main(["report", str(root), "-o", str(tmp_path / "x.pdf")]) == 2

@@ -69,16 +69,17 @@ facts that the directories lack:
                                    JSON object such as {"orders": {"cleanup.policy": "compact"}}
   --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable
   --topic-id:topic_ids TOPIC=ID*      the id of a topic; repeatable
-  --retention {keep,as-was}    keep: off for each topic (default); as-was: carried over
+  --retention keep|as-was|TOPIC=MS    keep: off for each topic (default); as-was: carried over; or retention.ms of
+                                      topics, separated by commas; others keep all
   --groups keep|none|FILE    committed offsets: those of __consumer_offsets (default), none, or those of a file of
                              kafkalog groups -o
-  --missing {continue,refuse}    partitions that no DIR has: continue at the highest known offset (default), or are
-                                 refused
+  --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
+                                       begin at 0, or are refused
   --best            where copies differ, take the one with the latest epoch, then the longest
   --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
 how:
-  --copy {auto,hardlink}    auto shares blocks with the source where the file system can (default); hardlink shares
-                            sealed segments
+  --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);
+                                         hardlink shares sealed segments
   @threads segments to read at a time (default: one per CPU, up to 4)
 """,
     paths=_PATHS,
@@ -97,6 +98,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.booting.boot import boot
 
     options = {name: value for name, value in chosen(args, boot).items() if value is not None}
+    if args.retention not in (None, "keep", "as-was"):
+        options["retention"] = dict(_milliseconds(part) for part in args.retention.split(","))
     if args.settings:
         options["settings"] = _settings(args.settings)
     if args.topic_ids:
@@ -155,6 +158,13 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     if not separator or not name:
         raise UsageError(f"{option} takes NAME=VALUE, not {text!r}")
     return name, value
+
+
+def _milliseconds(text: str) -> tuple[str, int]:
+    topic, value = _pair("--retention", text)
+    if not value.removeprefix("-").isdecimal():
+        raise UsageError(f"--retention takes milliseconds, not {value!r}")
+    return topic, int(value)
 
 
 def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:

@@ -66,14 +66,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
-    from kafkalog.booting.coordinators import commits_of, encode_commits
+    from kafkalog.booting.coordinators import commits_of, encode_commits, is_csv
     from kafkalog.storage.output_paths import check_outside
     from kafkalog.storage.staging import staged_file
 
     check_outside(args.output, args.paths, is_new=True)
     commits = commits_of(found)
     with staged_file(args.output) as file:
-        file.write(encode_commits(commits))
+        file.write(encode_commits(commits, as_csv=is_csv(args.output)))
     n_groups = len({one.group for one in commits})
     console.note(f"{counted(len(commits), 'committed offset')} of {counted(n_groups, 'group')} in {args.output}")
 
