@@ -36,6 +36,8 @@ from kafkalog.storage.source import ByteSource
 _WINDOW_AHEAD: Final = 2**20
 OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
 """Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
+MOST_EARLIER: Final = 4
+"""Segments in which the originals of copied batches are looked for."""
 
 
 @dataclass(slots=True)
@@ -110,6 +112,8 @@ class PlannedPart:
     """Offsets that the plan is for, half-open; others are not read."""
     outcomes: TransactionOutcomes | None
     """How the transactions of the segments ended."""
+    earlier: tuple[Segment, ...]
+    """The last segments before these, which other readers read: originals of copied batches may be there."""
     next_base_offset: int | None
     """Base offset of the segment after these, which another reader reads."""
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None]
@@ -147,14 +151,17 @@ class SegmentReader:
         start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
+        once: bool = True,
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order. The caller checks the contents of the batches.
 
         Headers that cannot be walked, and files that cannot be read, are handled according to `on_corruption`.
         ``start_at`` returns the position of a batch of a segment before which nothing is wanted. ``reader_for`` returns
-        the reader of the good batches of a segment (see `walk_with`); None for windows alone.
+        the reader of the good batches of a segment (see `walk_with`); None for windows alone. `once` leaves out batches
+        after skipped damage if an earlier segment also has them.
         """
         counts, planned = ScanStatistics() if statistics is None else statistics, self._planned
+        earlier = () if planned is None else planned.earlier
         counts.n_segments += len(self._segments)
         start, stop = selection.start_offset, selection.end_offset
         last_offset = -1
@@ -208,6 +215,7 @@ class SegmentReader:
                         report=noted,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
+                        earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
                     )
                     for window in stream.windows(position):
                         run = window.run
@@ -277,8 +285,11 @@ class SegmentReader:
         on_corruption: OnCorruption = "raise",
         check_crcs: bool = True,
         report: Callable[[Finding], None] = lambda finding: None,
+        window_bytes: int = WINDOW_BYTES,
+        wanted: Callable[[Segment], bool] = lambda segment: True,
+        start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
-        **options: Any,
+        statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
@@ -300,10 +311,12 @@ class SegmentReader:
             return reader
 
         selector = self.read_committed(on_corruption, check_crcs)
+        options: dict[str, Any] = {"wanted": wanted, "start_at": start_at, "statistics": statistics}
         windows = self.windows(
             selection,
             on_corruption=on_corruption,
             report=report_and_keep,
+            window_bytes=window_bytes,
             reader_for=new_reader,
             **options,
         )

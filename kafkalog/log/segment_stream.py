@@ -6,7 +6,7 @@ To skip damage, `searching.resume` looks for the next intact batch. Records are 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -89,6 +89,7 @@ class SegmentFile(Protocol):
     def witnesses(self) -> Witnesses: ...
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool: ...
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
+    def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> SegmentFile: ...
 
 
@@ -100,6 +101,7 @@ class SegmentStream:
     bytes if all are correct (`walk_checked`). `reader` reads the good batches (`walk_with`). `follows` is the position
     of the batch before the one where reading starts, if it was read and `previous` is its last offset. `goes_on` is
     False if the reader ends at damage and this stream only looks ahead; then findings lack the number of skipped bytes.
+    A batch that one of the `earlier` segments also has is not returned again.
 
     Afterwards `previous` is the last offset seen, `end_offset` the offset after the last batch (None if damage hides
     it), and `stopped` says that damage ended the reading of the segment and the partition.
@@ -119,6 +121,7 @@ class SegmentStream:
         reader: BatchReader | None = None,
         follows: int | None = None,
         goes_on: bool = True,
+        earlier: Sequence[SegmentFile] = (),
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
         self._on_corruption = on_corruption
@@ -131,8 +134,8 @@ class SegmentStream:
         self.stopped = False
         self._last_position = follows
         self._start = 0
-        self._follows, self._goes_on = follows, goes_on
-        self._next_original: int | None = None
+        self._earlier, self._follows, self._goes_on = earlier, follows, goes_on
+        self._next_original: tuple[SegmentFile, int] | None = None
         self._n_searches, self._gone_back_at = 0, -1
 
     def windows(self, start: int = 0) -> Iterator[Window]:
@@ -307,10 +310,12 @@ class SegmentStream:
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = batch.first_offset, int(batch.last_offset[0])
         if original is not None:
-            self._next_original = original + behind - where
+            segment, position = original
+            self._next_original = segment, position + behind - where
             # exactly its number of offsets is missing here: it is not a copy, but its offset may be damaged
             if not following or following[0] - self.previous - 1 != last - first + 1:
-                detail = f"a copy of the batch at position {original}; it is returned once"
+                place = "" if segment is self.segment else f" of {segment.path.name}"
+                detail = f"a copy of the batch at position {position}{place}; it is returned once"
                 self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
                 return behind
         # report a batch once, although each later batch that goes back would report it again
@@ -338,26 +343,32 @@ class SegmentStream:
         self.report(lost)
         return behind
 
-    def _original_of(self, copy: Window) -> int | None:
-        """The position of an earlier batch of the segment with the same bytes."""
-        positions = [one for one in (self._last_position, self._next_original) if one is not None]
+    def _original_of(self, copy: Window) -> tuple[SegmentFile, int] | None:
+        """The segment and the position of an earlier batch with the same bytes."""
+        places = [] if self._last_position is None else [(self.segment, self._last_position)]
+        places += [] if self._next_original is None else [self._next_original]
         # each comparison may cost a lookup: after this many, compare only neighbours
         if self._n_searches < _MOST_SEARCHES:
             self._n_searches += 1
             last = int(copy.batches.last_offset[0])
-            with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-                # a part would lack the batches before it
-                positions.append(int(self.segment.reopened().find_offsets([last])["position"][0]))
-        return next((position for position in positions if self._is_same(position, copy)), None)
+            before = [one for one in self._earlier if one.base_offset <= last]
+            for segment in (self.segment, *reversed(before)):
+                with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
+                    whole = segment.reopened()  # a part would lack the batches before it
+                    places.append((segment, int(whole.find_offsets([last])["position"][0])))
+        return next((place for place in places if self._is_same(*place, copy)), None)
 
-    def _is_same(self, position: int, copy: Window) -> bool:
-        """Whether the batch at a position that was read before has the bytes of another."""
-        if not 0 <= position < copy.start:
+    def _is_same(self, segment: SegmentFile, position: int, copy: Window) -> bool:
+        """Whether a batch that was read before has the bytes of another."""
+        is_here = segment is self.segment
+        if position < 0 or (is_here and position >= copy.start):
             return False
-        with contextlib.suppress(KafkalogError):
-            data = self.source.window(position, min(position + copy.data.size, self.source.size))
+        with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
+            source = self.source if is_here else stack.enter_context(segment.open())
+            end = position + copy.data.size
+            data = source.window(position, min(end, source.size))
             is_same = np.array_equal(data, copy.data)
-            self.source.release(data, position)
+            source.release(data, position)
             return is_same
         return False
 

@@ -31,6 +31,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, join_outside, log_position_of, missing_behind, range_of
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import MOST_EARLIER
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.read_methods import Offsets
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
@@ -287,14 +288,8 @@ class _Planner:
                     begin = log_position_of(number, piece.start)
                     if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
-                    part = replace(
-                        whole,
-                        segments=(piece,),
-                        start_offset=low,
-                        end_offset=high,
-                        following=following,
-                        unread_offset=unread,
-                    )
+                    part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
+                    part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number], unread_offset=unread)
                     yield _Part(part, number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:

@@ -125,6 +125,23 @@ def test_deleted_records_are_left_out_unless_asked_for(log_dir):
     assert everything == list(range(everything[0], 500))
 
 
+@pytest.mark.parametrize("base", [5, 10])
+def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path, base):
+    batches = [builder.batch_v2([builder.record_v2(0, 0, b"k")], base_offset=offset) for offset in range(12)]
+    (tmp_path / "t-0").mkdir()
+    for first, part in ((0, batches[:10]), (base, batches[5:])):
+        (tmp_path / "t-0" / f"{first:020d}.log").write_bytes(b"".join(part))
+    with pytest.raises(kafkalog.CorruptionError):
+        kafkalog.scan(tmp_path / "t-0").count_rows()
+    scan = kafkalog.scan(tmp_path / "t-0", on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match=f"a copy of the batch at position .* of {0:020d}.log"):
+        assert scan.to_numpy().offset.tolist() == list(range(12))
+    assert sum(finding.n_records or 0 for finding in scan.findings) == 0
+    with pytest.warns(kafkalog.CorruptionWarning):
+        kafkalog.convert(tmp_path / "t-0", tmp_path / "u-0", on_corruption="skip")
+    assert kafkalog.scan(tmp_path / "u-0").to_numpy().offset.tolist() == list(range(12))
+
+
 def retire(path):
     """What a broker does first with a segment that it deletes."""
     path.rename(path.with_name(f"{path.name}.deleted"))

@@ -135,7 +135,10 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            windows = partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding)
+            # a batch that reaches into the next segment is left out below, so that its copy there is wanted
+            windows = partition.reader.windows(
+                selection, on_corruption=self._on_corruption, report=on_finding, once=False
+            )
             for piece in windows:
                 while found:
                     yield found.pop(0)
