@@ -6,10 +6,12 @@ A condition that is always or never true is refused by DataFusion itself where i
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import pickle
 import random
 import shutil
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import NamedTuple
 
 import builder
@@ -355,3 +357,52 @@ def test_damage_is_told_through_an_engine(hours, tmp_path):
         damaged.to_table()
     with pytest.raises(Exception, match="checksum"):
         duckdb.sql("select count(*) from damaged").fetchall()
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["pyarrow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("deltalake", "pyiceberg", "lance"))],
+)
+def test_lakes_take_the_records(library, hours, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where a process that is spawned finds this module
+    wanted = (pc.field("topic") == "orders") & (pc.field("offset") < 900)
+    names = ["topic", "partition", "offset", "timestamp", "key"]
+    scan = kafkalog.scan(hours, columns=names, filters=wanted)
+    written = str(tmp_path / "table")
+    if library == "pyarrow":
+        ds.write_dataset(kafkalog.dataset(hours, columns=names).filter(wanted), written, format="parquet")
+        found = ds.dataset(written).to_table()
+    elif library == "deltalake":
+        deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+        deltalake.write_deltalake(written, scan)
+        found = deltalake.DeltaTable(written).to_pyarrow_table()
+    elif library == "lance":
+        if importlib.util.find_spec("lance") is None:
+            pytest.skip("not tested here: pylance is not installed")
+        # in a process of its own: once imported, it warns of every fork that other tests make
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found = pool.apply(through_lance, (scan, written))
+    else:
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="not tested here: pyiceberg is not installed")
+        warehouse = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+        catalog = catalogs.SqlCatalog("logs", **warehouse)
+        catalog.create_namespace("kafka")
+        records = scan.to_table().cast(iceberg_schema(scan.schema))
+        made = catalog.create_table("kafka.orders", schema=records.schema)
+        made.append(records)
+        found = made.scan().to_arrow()
+    assert found.num_rows == 900
+    assert sorted(found["offset"].to_pylist()) == list(range(900))
+
+
+def through_lance(scan, path):
+    import lance
+
+    lance.write_dataset(scan.to_reader(), path)
+    return lance.dataset(path).to_table()
+
+
+def iceberg_schema(schema):
+    """Iceberg's timestamps are of microseconds."""
+    at = schema.get_field_index("timestamp")
+    return schema.set(at, pa.field("timestamp", pa.timestamp("us", "UTC")))

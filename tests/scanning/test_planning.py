@@ -273,3 +273,93 @@ def test_a_partition_that_is_gone_ends_a_plan_or_is_a_finding(log_dir_copy):
     tasks = plan(opened, topics="p-multi", on_corruption="skip")
     assert [Path(str(finding.path)).name for finding in tasks.findings] == ["p-multi-1"]
     assert set(read(tasks)["partition"].to_pylist()) == {0, 2}
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_path):
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(100)]})
+    (path,) = log.glob("*.log")
+    data = bytearray(path.read_bytes())
+    start, stop = builder.batch_positions(bytes(data))[5]
+    data[start + 23] ^= 1  # its last offset delta, under a checksum that is right
+    data[start:stop] = builder.fix_crc(bytes(data[start:stop]))
+    path.write_bytes(data)
+    for level in LEVELS:
+        options = {"isolation_level": level, "columns": ["offset"], "end_offset": 100}
+        scan = kafkalog.scan(log, on_corruption="skip", **options)
+        (part,) = scan.plan(target_bytes=2**20)
+        assert part.to_table()["offset"].to_pylist() == [*range(100)]
+        assert scan.to_table()["offset"].to_pylist() == [*range(100)]
+        assert [(one.reason, one.base_offset) for one in scan.findings] == [(Reason.OFFSET_ORDER, 24)]
+        with pytest.raises(CorruptionError, match="offset_order"):
+            kafkalog.scan(log, **options).to_table()
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("base_offset", [130, 160])
+def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path, with_index, base_offset):
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(20)], 80: [batch(80 + 4 * i) for i in range(20)]})
+    for path in log.glob(f"{0:020d}.*"):
+        if with_index or path.suffix == ".log":
+            shutil.copy(path, path.with_name(f"{base_offset:020d}{path.suffix}"))
+    scan = kafkalog.scan(log, on_corruption="skip", columns=["offset"])
+    whole = scan.to_table()["offset"].to_pylist()
+    said = {one.base_offset for one in scan.findings if "returned once" in one.detail}
+    for target in (700, 3000, 2**20):
+        parts = scan.plan(target_bytes=target)
+        assert list(itertools.chain(*(part.to_table()["offset"].to_pylist() for part in parts))) == whole
+        assert {one.base_offset for part in parts for one in part.findings if "returned once" in one.detail} == said
+    assert said
+    assert whole[:100] == [*range(100)]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("mode", ["skip", "stop"])
+def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path, mode, level):
+    log = make(tmp_path, {0: [batch(0)], 4: [batch(4), batch(8)], 12: [batch(12), batch(16)]})
+    (log / kf.segment_file_name(0)).unlink()
+    (log / kf.segment_file_name(0)).mkdir()
+    for start in (4, 9, 12, 13):
+        scan = kafkalog.scan(log, columns=["offset"], on_corruption=mode, isolation_level=level, start_offset=start)
+        for target in (100, 2**20):
+            parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
+            assert list(itertools.chain(*parts)) == scan.to_table()["offset"].to_pylist() == [*range(start, 20)]
+
+
+@pytest.mark.parametrize("check_crcs", [False, True])
+def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path, check_crcs):
+    begun = batch(4, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    abort = builder.control_batch(builder.ABORT, base_offset=8, producer_id=7)
+    log = make(tmp_path, {0: [batch(0), begun], 8: [abort, batch(9)]})
+    file = log / kf.segment_file_name(0)
+    damaged = bytearray(file.read_bytes())
+    damaged[-3] ^= 1  # in a value of the second batch
+    file.write_bytes(damaged)
+    for start in (0, 4):
+        options = {"isolation_level": "read_committed", "on_corruption": "skip", "check_crcs": check_crcs}
+        scan = kafkalog.scan(log, columns=["offset"], start_offset=start, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+            for target in (100, 2**20):
+                parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
+                expected = [*range(start, 4), 9, 10, 11, 12]
+                assert list(itertools.chain(*parts)) == scan.to_table()["offset"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("wound", ["length", "magic"])
+def test_damaged_headers_read_the_same_in_parts(log, wound):
+    path = log / kf.segment_file_name(400)
+    data = bytearray(path.read_bytes())
+    (position, _) = builder.batch_positions(bytes(data))[50]
+    data[position + {"length": 9, "magic": 16}[wound]] ^= 0x40
+    path.write_bytes(data)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        whole = kafkalog.read_table(log, on_corruption="skip")
+    for task_bytes in (2**12, 2**13, 2**14):
+        with pytest.warns(kafkalog.CorruptionWarning):
+            assert read(plan(log, task_bytes=task_bytes, on_corruption="skip")).equals(whole)
+        with pytest.raises(CorruptionError) as raised:
+            read(plan(log, task_bytes=task_bytes))
+        assert (raised.value.path, raised.value.position) == (str(path), position)

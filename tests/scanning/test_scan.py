@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from builder import message, wrapper
 from damaged_partitions import damaged_partition
 from files import flip
 
@@ -273,3 +274,12 @@ def test_numpy_columns_hold_the_same_as_arrow(log_dir):
     assert not any(column.flags.writeable for column in (*of_one.values(), records.topic, records.partition))
     with pytest.raises(AttributeError):
         _ = kafkalog.read_numpy(log_dir, columns=["offset"]).key
+
+
+def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_path):
+    # a wrapper of offset 0, as librdkafka sends it, holds the offsets from 0 on; the log ends at 1
+    inside = [message(number, b"k", b"v%d" % number) for number in range(10)]
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(wrapper(inside, offset=0))
+    assert kafkalog.scan(log.parent).tail(3)["offset"].to_pylist() == [7, 8, 9]

@@ -1,8 +1,11 @@
 """A scan divided into parts: other processes read them, together what the scan reads, or say that files changed."""
 
+import importlib.util
 import multiprocessing
+import os
 import pickle
 import shutil
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from effort import thinned
+from needs import missing
 
 import kafkalog
 from kafkalog import format as kf
@@ -179,3 +183,50 @@ def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log):
     second.unlink()
     with pytest.raises((ReadError, FileChangedError)):
         [part.to_table() for part in parts]
+
+
+def _by_joblib(parts):
+    import joblib
+
+    return list(joblib.Parallel(n_jobs=2)(joblib.delayed(_sum)(part) for part in parts))
+
+
+def _by_dask(parts):
+    import dask
+
+    return list(dask.compute(*[dask.delayed(_sum)(part) for part in parts], scheduler="processes", num_workers=2))
+
+
+def _by_ray(parts):
+    import ray
+
+    # its workers begin in a directory of their own, and do not have this process's path
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    try:
+        read = ray.remote(_sum)
+        return list(ray.get([read.remote(part) for part in parts]))
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_processes_find_this_module")
+@pytest.mark.filterwarnings("ignore")  # those of the libraries
+@pytest.mark.parametrize("read", [_by_joblib, _by_dask, _by_ray])
+def test_libraries_that_spread_work_read_the_parts_and_say_which_file_changed(read, log):
+    library = read.__name__.removeprefix("_by_")
+    if importlib.util.find_spec(library) is None:
+        # Ray is large, and has no wheels for some versions of Python
+        (pytest.skip if library == "ray" else missing)(f"not tested here: {library} is not installed")
+    parts = kafkalog.scan(log).plan(target_bytes=2**18)
+    second = log / kf.segment_file_name(400)
+    whole = second.read_bytes()
+    assert len(parts) > 1
+    second.write_bytes(whole[:-1000])
+    changed = kafkalog.scan(log).plan(target_bytes=2**18)
+    second.write_bytes(whole)
+    found = read([*parts, *changed])
+    done = found[: len(parts)]
+    assert [sum(one) for one in zip(*done, strict=True)] == [1200, sum(range(1200))]
+    assert any(isinstance(one, str) and second.name in one and "plan again" in one for one in found[len(parts) :])

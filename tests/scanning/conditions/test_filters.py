@@ -31,8 +31,9 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS
+from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Term
 
 pytestmark = pytest.mark.kernels
 
@@ -507,3 +508,49 @@ def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path):
     listed = [between, EPOCH + timedelta(milliseconds=1002), None]
     assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
     assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
+
+
+def headers_of_every_kind():
+    """A table of headers: format, codec, first and last offset (-1 is not known), largest timestamp."""
+    kinds = list(itertools.product((0, 1, 2), (0, 1), (0, 5), (0, 5, 9), (-1, 100)))
+    rows = [
+        (magic, codec, -1 if codec and magic < 2 else first, last, stamp) for magic, codec, first, last, stamp in kinds
+    ]
+    rows = [row for row in rows if row[2] <= row[3]]
+    table = BatchTable.empty(len(rows))
+    for row, (magic, codec, first, last, stamp) in enumerate(rows):
+        table.magic[row], table.attributes[row] = magic, codec
+        table.base_offset[row], table.last_offset[row], table.max_timestamp[row] = first, last, stamp
+    return table, rows
+
+
+@pytest.mark.parametrize("operation", ["<", "<=", "==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation):
+    table, rows = headers_of_every_kind()
+    for value in (1, 4, 5, 6, 8, 9, 10):
+        expected = []
+        for magic, codec, first, last, _ in rows:
+            # a wrapper that librdkafka wrote says 0, whatever it holds
+            stop = 20 if magic == 1 and codec and last == 0 else last
+            may_hold = range(max(first, 0), stop + 1)
+            expected.append(any(COMPARISONS[operation](offset, value) for offset in may_hold))
+        mask = Term.of("offset", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+
+
+@pytest.mark.parametrize("operation", ["==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation):
+    table, rows = headers_of_every_kind()
+    for value in (99, 100, 101):
+        expected = []
+        for magic, codec, _, _, stamp in rows:
+            largest = 200 if magic == 0 and codec else stamp
+            expected.append(any(COMPARISONS[operation](one, value) for one in range(-1, largest + 1)))
+        mask = Term.of("timestamp", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+    for column, other in (("timestamp", "<"), ("timestamp", "!="), ("offset", "!="), ("offset", "in"), ("key", "==")):
+        assert (
+            Term.of(column, other, (1,) if other == "in" else b"" if column == "key" else 1).batch_mask(table) is None
+        )
