@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import Finding, Reason
-from kafkalog.indexes.spacing import LARGEST_APPEND, Gaps, Spacing
+from kafkalog.indexes.spacing import LARGEST_APPEND, Gaps
 from kafkalog.text import iso_milliseconds
 
 if TYPE_CHECKING:
@@ -173,11 +173,6 @@ class OffsetIndexCheck:
                 Finding(Reason.INDEX_SPARSE, sparse, path=self._index.path, base_offset=self._index.base_offset)
             )
         return findings
-
-    @property
-    def spacing(self) -> Spacing:
-        """The distances between the entries; valid after `finish`."""
-        return self._gaps.spacing()
 
     def _why_sparse(self) -> str:
         if self._before is not None and self._before[2]:

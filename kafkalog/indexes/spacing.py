@@ -6,7 +6,7 @@ the last append never exceed the interval, and with that append they do. That bo
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,36 +16,9 @@ from kafkalog import format as kf
 LARGEST_APPEND: Final = 2 * 2**20
 """A plausible size of one append. No entry points inside an append."""
 
-_TOO_SPARSE: Final = (
-    8  # times the interval: a broker counts from 0 again after each restart, and there may be several in a row
-)
+# times the interval: a broker counts from 0 again after each restart, and there may be several in a row
+_TOO_SPARSE: Final = 8
 _LEAST_INTERVAL: Final = 512
-
-
-class Spacing(NamedTuple):
-    """Distances between entries of an offset index, measured only where an append was one batch."""
-
-    n: int
-    """Number of gaps."""
-    passed_bytes: int
-    """Mean bytes from an entry to the last batch before the next one; each is at most the topic's interval."""
-    least_gap_bytes: int
-    """Smallest gap between two entries; always more than the interval."""
-    is_usual: bool
-    """Whether all gaps agree with one usual interval (a power of two or of ten)."""
-
-    def contradicts(self, other: Spacing) -> bool:
-        """Whether entries are far fewer than in `other`, a segment of the same topic, and no usual setting fits."""
-        return (
-            self.n > 0
-            and other.n >= _ENOUGH
-            and not self.is_usual
-            and self.passed_bytes > _TOO_SPARSE * max(other.least_gap_bytes, _LEAST_INTERVAL)
-        )
-
-
-_ENOUGH: Final = 4
-"""Gaps needed to infer a topic's interval."""
 
 
 class Gaps:
@@ -55,7 +28,7 @@ class Gaps:
         self._interval_bytes = interval_bytes
         interval = kf.INDEX_INTERVAL_BYTES if interval_bytes is None else max(interval_bytes, _LEAST_INTERVAL)
         self._limit = _TOO_SPARSE * interval
-        self._n = self._n_wide = self._widest = self._widest_short = self._short = 0
+        self._n = self._n_wide = self._widest = self._widest_short = 0
         self._at_least, self._below = -1, 2**62
 
     def add(self, gap: npt.NDArray[np.int64], last_size: npt.NDArray[np.int64], *, is_open: bool = False) -> None:
@@ -71,14 +44,9 @@ class Gaps:
         self._n_wide += int((short > self._limit).sum())
         self._widest = max(self._widest, int(gap.max()))
         self._widest_short = max(self._widest_short, int(short.max()))
-        self._short += int(short.sum())
         self._at_least = max(self._at_least, int(short.max()))
         if not is_open:
             self._below = min(self._below, int(gap.min()))
-
-    def spacing(self) -> Spacing:
-        """The distances, summed up."""
-        return Spacing(self._n, self._short // max(self._n, 1), self._below, self._is_usual())
 
     def finding(self) -> str:
         """The reason why the index is too sparse; empty if it is not."""

@@ -46,7 +46,6 @@ _CHECKPOINTS: Final = (
     kf.RECOVERY_POINT_CHECKPOINT,
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
-_NEAR: Final = 8
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
 _RAFT_SNAPSHOT: Final = ".checkpoint"
@@ -65,7 +64,6 @@ def check_partition(
     Findings about an index go to its segment, those about overlapping segments and other files to `add`. With
     `indexes_only`, other files are skipped.
     """
-    _compare_spacings(segments)
     _check_transactions(partition, segments, around)
     _check_producer_epochs(segments, add)
     names = None if indexes_only else _names(partition.path)
@@ -166,24 +164,6 @@ def _settled(read: Callable[[], Found], around: LogDirState) -> Found:
             return found
         time.sleep(_PAUSE)
     return read()
-
-
-def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
-    """Report offset indexes with far fewer entries than most of their neighbours: entries were lost."""
-    known = [(segment, segment.spacing) for segment in segments if segment.spacing is not None and segment.spacing.n]
-    # index.interval.bytes may have been changed over time, so only nearby segments are compared; this also keeps the
-    # work linear in the number of segments
-    for number, (segment, spacing) in enumerate(known):
-        near = [*known[max(number - _NEAR, 0) : number], *known[number + 1 : number + 1 + _NEAR]]
-        at_odds = [(other, its) for other, its in near if spacing.contradicts(its)]
-        if at_odds and 2 * len(at_odds) >= len(near):
-            other, its = at_odds[0]
-            detail = (
-                f"gaps of at least {spacing.passed_bytes} bytes between entries, but {its.least_gap_bytes} in"
-                f" {os.path.basename(other.path)}: entries are missing, and every lookup scans more"
-            )
-            path = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
-            segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
 
 
 def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState) -> None:

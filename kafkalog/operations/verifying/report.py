@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss
-from kafkalog.indexes.spacing import Spacing
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
@@ -28,8 +27,6 @@ class VerifiedSegment(SegmentContents):
     """Whether there is an abort marker, or a control batch whose type cannot be read."""
     transaction_epochs: TransactionEpochs = field(default_factory=TransactionEpochs, repr=False, compare=False)
     """Producer epochs of the transactions, to be joined with those of the next segment."""
-    spacing: Spacing | None = None
-    """Distances between the entries of the offset index, in bytes of the `.log`; None if not measured."""
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """int64[n, 2]. Leader epoch and first offset, one row for each change of the epoch."""
 

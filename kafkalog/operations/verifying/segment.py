@@ -173,8 +173,6 @@ class SegmentCheck:
             )
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
-            # what a wrong index looks like must not be held against its neighbours
-            result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
         elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             what = "a broker rebuilds all indexes of the segment"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
