@@ -103,7 +103,7 @@ from kafkalog.reporting.space import Space as Space
 from kafkalog.reporting.space import space as space
 from kafkalog.scanning.batch_scan import BatchScan as BatchScan
 from kafkalog.scanning.batch_scan import batches as batches
-from kafkalog.scanning.explain import Explanation as Explanation
+from kafkalog.scanning.query import Explanation as Explanation
 from kafkalog.scanning.read import dataset as dataset
 from kafkalog.scanning.read import read_numpy as read_numpy
 from kafkalog.scanning.read import read_pandas as read_pandas

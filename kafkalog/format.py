@@ -198,17 +198,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """Parse the name of a directory in a log dir; None if it is not a partition's.
-
-    Parameters
-    ----------
-    name : str
-        Last component of the path, such as ``orders-0`` or ``orders-0.<32 hex>-delete``.
-
-    Returns
-    -------
-    PartitionDirectory or None
-    """
+    """Parse a name in a log dir, such as ``orders-0`` or ``orders-0.<32 hex>-delete``; None if it is no partition's."""
     kind = None
     # the suffix begins at the last dot: names of topics may contain dots
     if suffixed := _SUFFIXED.fullmatch(name):

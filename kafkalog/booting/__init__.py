@@ -5,8 +5,7 @@
     `coordinators`  reads committed offsets and transactional ids, or offsets from a file
     `staging`       verifies and copies partitions, and rebuilds their derived files
     `topics`        plans ids, partition counts and settings of topics, with the origin of each fact
-    `new_cluster`   makes the records of the new metadata log
-    `metadata_log`  writes them as a snapshot, with the state of the quorum
+    `metadata_log`  makes the records of the new metadata log; writes a snapshot, and the state of the quorum
     `report`        the result, and the next commands
     `boot`          the public function
     `quorum`        rescues a quorum of controllers of which one survives

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import Commit, CoordinatorState, by_partition, read_commits_file, write_commits
-from kafkalog.booting.metadata_log import encode_snapshot, quorum_state, snapshot_name
-from kafkalog.booting.new_cluster import NewCluster, Node
+from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
 from kafkalog.booting.sources import Copy, Sources, furthest, one_copy_each
 from kafkalog.booting.staging import (

@@ -1,4 +1,7 @@
-"""Writes what a controller's metadata log needs for a first start: a snapshot of all records, and the state of raft.
+"""The metadata log of a new cluster: its records, a snapshot of them for a first start, and the state of raft.
+
+`NewCluster` makes the records that a controller would have written over time: features, settings and ACLs of the old
+cluster, topics, producer ids.
 
 Every version replays a snapshot at an offset above 0, as after a crash that followed a fetched snapshot. 4.3 does not
 replay one at offset 0: its topics would be unknown, and their directories set aside as strays.
@@ -8,33 +11,170 @@ Mirrors `RecordsSnapshotWriter` and `FileQuorumStateStore`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from kafkalog import format as kf
+from kafkalog.booting.staging import StagedPartition
+from kafkalog.booting.targets import Target
+from kafkalog.booting.topics import TopicPlan
+from kafkalog.errors import Finding, Reason
 from kafkalog.format import ControlRecordType
-from kafkalog.protocol.encoder import encode_message
+from kafkalog.protocol.encoder import encode_message, encode_metadata_record
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 
 EPOCH: Final = 1
 """Leader epoch of the snapshot; the first election makes it 2."""
 _BATCH_BYTES, _BATCH_RECORDS = 500_000, 1000
+_NEVER_CARRIED: Final = ("listener", "advertised.listeners", "ssl.")
+"""Settings of single brokers that are about their old addresses and keys."""
 
 
-def voter(node_id: int, directory_id: str, host: str, port: int) -> dict[str, Any]:
-    """The fields of a voter in Kafka's record.
+@dataclass(slots=True)
+class Node:
+    """A node of the new cluster."""
 
-    `directory_id` must be the `directory.id` of its metadata log dir, or it never elects.
-    """
-    return {
-        "voterId": node_id,
-        "voterDirectoryId": directory_id,
-        "endpoints": [{"name": "CONTROLLER", "host": host, "port": port}],
-        "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
-    }
+    node_id: int
+    folder: str
+    """Where it is in the output, such as ``""`` or ``"node-1/"``."""
+    host: str
+    port: int
+    controller_port: int
+    directory_id: str
+
+    def voter(self) -> dict[str, Any]:
+        """The fields of its controller in Kafka's record.
+
+        `directory_id` must be the `directory.id` of its metadata log dir, or it never elects.
+        """
+        return {
+            "voterId": self.node_id,
+            "voterDirectoryId": self.directory_id,
+            "endpoints": [{"name": "CONTROLLER", "host": self.host, "port": self.controller_port}],
+            "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+        }
+
+
+@dataclass(slots=True)
+class NewCluster:
+    """The facts from which the records are made."""
+
+    nodes: Sequence[Node]
+    target: Target
+    topics: Sequence[TopicPlan]
+    placed: Mapping[kf.TopicPartition, Sequence[StagedPartition]]
+    """All copies; the first leader comes first."""
+    metadata: ClusterMetadata | None
+    """Of the old cluster."""
+    note: Callable[[Finding], object]
+    carried: dict[str, int] = field(default_factory=dict)
+    """Number of records from the old cluster, by kind."""
+    next_producer_id: int = 0
+
+    def epoch(self, key: kf.TopicPartition) -> int:
+        """The latest leader epoch of a partition that is known; the next leader gets a later one."""
+        known = None if self.metadata is None else self.metadata.partition(key)
+        epochs = [one.leader_epoch for one in self.placed.get(key, ())]
+        return max([0, *epochs, -1 if known is None else known.leader_epoch])
+
+    def level_records(self) -> list[bytes]:
+        """The levels of features, as `kafka-storage format` writes them."""
+        levels = self.target.levels.items()
+        return [encode_metadata_record("FeatureLevel", 0, name=name, featureLevel=level) for name, level in levels]
+
+    def records(self) -> list[bytes]:
+        """The records of the metadata log, in an order in which each refers to earlier ones only."""
+        records = self.level_records() + self._carried()
+        for plan in self.topics:
+            records.append(encode_metadata_record("Topic", 0, name=plan.name, topicId=plan.topic_id))
+            for number in range(plan.n_partitions):
+                records.append(self._partition_record(plan, number))
+            for name, value in sorted(plan.settings.items()):
+                records.append(_config(TOPIC, plan.name, name, value))
+        if self.next_producer_id:
+            fields = {"brokerId": self.nodes[0].node_id, "brokerEpoch": 0}
+            next_id = self.next_producer_id
+            records.append(encode_metadata_record("ProducerIds", 0, **fields, nextProducerId=next_id))
+        return records
+
+    def _partition_record(self, plan: TopicPlan, number: int) -> bytes:
+        """A partition without a leader, as after a clean stop: a controller elects its in-sync replica later."""
+        key = kf.TopicPartition(plan.name, number)
+        ids = [node.node_id for node in self.nodes]
+        replicas = [one.node_id for one in self.placed.get(key, ())]
+        if not replicas:
+            # its directory is on the first node if it is made here, else a broker makes it
+            replicas = [ids[0] if number in {*plan.missing, *plan.committed} else ids[number % len(ids)]]
+        wanted = min(len(ids), max(plan.replication_factor, 3 if plan.is_internal else 1))
+        at = ids.index(replicas[0])
+        others = [one for one in ids[at:] + ids[:at] if one not in replicas]
+        replicas += others[: max(wanted - len(replicas), 0)]
+        directories = {node.node_id: node.directory_id for node in self.nodes}
+        return encode_metadata_record(
+            "Partition",
+            1,
+            partitionId=number,
+            topicId=plan.topic_id,
+            replicas=replicas,
+            # a shorter copy among them could be elected, and records would be lost
+            isr=replicas[:1],
+            leader=-1,
+            leaderEpoch=self.epoch(key),
+            partitionEpoch=0,
+            directories=[directories[one] for one in replicas],
+        )
+
+    def _carried(self) -> list[bytes]:
+        """Settings, ACLs, SCRAM credentials, quotas and tokens of the old cluster."""
+        if self.metadata is None:
+            return []
+        old, counts = self.metadata, self.carried
+        records, left_out = [], []
+        own = {str(node.node_id) for node in self.nodes}
+        for (kind, resource), settings in sorted(old.settings.items()):
+            for name, value in sorted(settings.items()) if kind != TOPIC else ():
+                is_own = kind != BROKER or not resource or resource in own
+                if not is_own or (kind == BROKER and resource and name.startswith(_NEVER_CARRIED)):
+                    left_out.append(f"{name} of broker {resource}")
+                    continue
+                records.append(_config(kind, resource, name, value))
+        counts["settings of brokers, groups and clients"] = len(records)
+        if left_out:
+            detail = f"settings of single brokers are left out: {', '.join(left_out[:8])}"
+            self.note(Finding(Reason.LEFT_OUT, detail, damage=False))
+        parts = {
+            "ACLs": [encode_metadata_record("AccessControlEntry", 0, **one) for one in old.acls.values()],
+            "SCRAM credentials": [
+                encode_metadata_record("UserScramCredential", 0, **one) for one in (old.credentials or {}).values()
+            ],
+            "quotas": [
+                encode_metadata_record(
+                    "ClientQuota",
+                    0,
+                    entity=[{"entityType": one, "entityName": name} for one, name in entity],
+                    key=key,
+                    value=value,
+                    remove=False,
+                )
+                for entity, quotas in old.quotas.items()
+                for key, value in quotas.items()
+            ],
+            "delegation tokens": [encode_metadata_record("DelegationToken", 0, **one) for one in old.tokens.values()],
+        }
+        for kind_name, some in parts.items():
+            records += some
+            counts[kind_name] = len(some)
+        return records
+
+
+def _config(kind: int, resource: str, name: str, value: str) -> bytes:
+    return encode_metadata_record("Config", 0, resourceType=kind, resourceName=resource, name=name, value=value)
 
 
 def snapshot_name(n_records: int) -> str:

@@ -8,7 +8,6 @@
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
     `batch_columns` columns of records, joined by those with one value per batch
-    `record_run`    runs of windows that return records without their batches
     `readers`       fast path: reads batches of a file and fills columns in one call
     `decode`        batches of a window to columns, in one call or by spans
     `compress`      compression in the frames that Kafka writes

@@ -244,15 +244,7 @@ def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) ->
 
 
 def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, leader_end: int) -> int:
-    """The offset at which a follower's log ends once it has truncated to what the leader has, too.
-
-    Parameters
-    ----------
-    end : int
-        Log end offset of the follower.
-    leader_end : int
-        Log end offset of the leader.
-    """
+    """The offset at which a follower's log (up to `end`) ends once it has truncated to what the leader has, too."""
     while True:
         known = [(epoch, start) for epoch, start in follower if start < end]
         if not known:

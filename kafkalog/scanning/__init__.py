@@ -8,10 +8,9 @@
     `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `decoded`         `decode=`: which conditions wait for decoded values, and the schemas beside a log
-    `query`           `Query`: the checked options of a scan
+    `query`           `Query`: the checked options of a scan; what a scan rules out at each level
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order
-    `explain`         what a pass rules out at which level, and how much it read
     `planning`        divides what a scan reads into tasks for other processes
     `following`       scans of what a running broker appends
     `tasks`           reads one task of a plan, as Spark's jobs do

@@ -22,8 +22,7 @@ from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.explain import html_of
-from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, check_columns, offset_of
+from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, check_columns, html_of, offset_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -36,7 +36,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.batch_table import BatchTable, hidden_records, valid_crcs
+from kafkalog.records.batch_table import BatchTable, RecordRun, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -44,7 +44,6 @@ from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
-from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares

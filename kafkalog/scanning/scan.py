@@ -42,9 +42,8 @@ from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
 from kafkalog.scanning.execution import Pass
-from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
-from kafkalog.scanning.query import Opened, Query, Target, check_columns, offset_of
+from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.values.conditions import ArrowCondition, Conditions
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat

@@ -164,13 +164,7 @@ class ClusterMetadata:
                 return LogConfig()
 
     def apply(self, value: bytes | None) -> None:
-        """Apply the value of a metadata record.
-
-        Raises
-        ------
-        ValueError
-            The record cannot be decoded, or is not valid.
-        """
+        """Apply the value of a metadata record; raises ValueError if it cannot be decoded, or is not valid."""
         record = decode_record(kf.METADATA_TOPIC, None, value)
         fields = record.value or {}
         if record.type == "BeginTransaction":

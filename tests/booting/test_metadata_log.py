@@ -2,8 +2,7 @@
 
 import pytest
 
-from kafkalog.booting.metadata_log import control, control_batch, encode_snapshot, snapshot_name, voter
-from kafkalog.booting.new_cluster import NewCluster, Node
+from kafkalog.booting.metadata_log import NewCluster, Node, control, control_batch, encode_snapshot, snapshot_name
 from kafkalog.booting.staging import highest_producer_id
 from kafkalog.booting.targets import TARGETS
 from kafkalog.booting.topics import TopicPlan, new_id
@@ -13,7 +12,7 @@ from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.survey.startup_root import root_problems
 
-VOTER = voter(1, "abcdefghijklmnopqrstuw", "127.0.0.1", 9093)
+VOTER = Node(1, "", "127.0.0.1", 9092, 9093, "abcdefghijklmnopqrstuw").voter()
 
 
 def test_the_first_batch_is_as_long_as_that_of_kafkas_format_command():

@@ -53,15 +53,9 @@ class VerifiedValues:
 
 
 def verify_values(path: Any, progress: Callable[[int], object] | None = None, **options: Any) -> list[VerifiedValues]:
-    """Decode all keys or values of the topics.
+    """Decode all keys or values of the topics; `progress` gets numbers of bytes of `.log` files.
 
-    Parameters
-    ----------
-    path : LogDir, Partition or Segment
-    progress : callable, optional
-        Called with the number of further bytes of `.log` files that are done.
-    **options
-        `decode`, and others of `kafkalog.scan`. The topic with schemas is left out unless `topics` names it.
+    `options` are `decode`, and others of `kafkalog.scan`. The topic with schemas is left out unless `topics` names it.
     """
     columns = sorted(parse_decode(options["decode"]), reverse=True)
     options = {"on_corruption": "skip", **options}

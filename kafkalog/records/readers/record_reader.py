@@ -14,10 +14,9 @@ import numpy.typing as npt
 import kafkalog._kernels.header_walk as kernels
 from kafkalog._kernels.record_windows import RecordWindow, RecordWindows
 from kafkalog.errors import KafkalogError
-from kafkalog.records.batch_table import Window
+from kafkalog.records.batch_table import RecordRun, Window
 from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.readers.record_windows import WindowOptions
-from kafkalog.records.record_run import RecordRun
 from kafkalog.records.spans import thread_codecs, uses_kernels
 from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
