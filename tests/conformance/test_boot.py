@@ -19,6 +19,7 @@ from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
 import kafkalog
+from kafkalog.booting import boot as booting
 from kafkalog.booting.coordinators import coordinator_partition
 from kafkalog.cli.app import main
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -470,3 +471,25 @@ def test_a_missing_partition_goes_on_where_it_was(own_client, tmp_path):
     report = kafkalog.boot(tmp_path / "log", tmp_path / "out", listeners=listeners())
     with served(own_client, report):
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [70, 71]
+
+
+@pytest.mark.slow
+def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(own_client, tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    monkeypatch.setattr(booting._Boot, "_next_producer_id", lambda boot: 0)
+    report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", listeners=listeners())
+    with served(own_client, report):
+        assert own_client.ask("send", topic="collide", records=7)["offsets"] == [*range(7)]
+    assert kafkalog.open(tmp_path / "out" / "data")["collide", 0].log_end_offset == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["k44", "k28"])
+def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_path, name):
+    report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
+    before = logs(tmp_path / "out" / "data")
+    for _ in range(2):
+        with served(own_client, report, **QUICK):
+            time.sleep(5)
+            check_records(own_client, name, tmp_path)
+        check_logs(before, tmp_path / "out" / "data")

@@ -1,10 +1,12 @@
 """Parts of a partition, read by themselves: what lies at their borders, and files that changed."""
 
+import itertools
 import os
 import shutil
 
 import builder
 import pytest
+from effort import thinned
 from plans import batch, make, offsets, read
 from refusals import fails_with
 
@@ -142,3 +144,63 @@ def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log):
     os.utime(log / "partition.metadata", ns=(1, 1))  # a test is quicker than the clock of a file system
     with fails_with("partition_removed"):
         read(plan(opened))
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("n_rest", [0, 10])
+def test_no_part_begins_at_a_large_batch_before_a_copy(tmp_path, n_rest):
+    # alone with the copy, the batch would be the one whose offset is wrong
+    batches = [batch(4 * i, size=400) for i in range(20)]
+    large, rest = batch(80, size=100_000), [batch(84 + 4 * i, size=400) for i in range(n_rest)]
+    log = make(tmp_path, {0: [*batches, large]})
+    with (log / kf.segment_file_name(0)).open("ab") as file:
+        file.write(b"".join([batches[5], *rest]))
+    expected = kafkalog.read_table(log, on_corruption="skip")["offset"].to_pylist()
+    assert expected == list(range(84 + 4 * n_rest))
+    tasks = plan(log, task_bytes=2**12, on_corruption="skip")
+    assert len(tasks.tasks) > 2
+    assert offsets(tasks) == expected
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("number", [1, 7, 18])
+def test_no_plan_ends_at_a_wrong_offset(tmp_path, number, index):
+    # no checksum covers it, and it lies behind the end that is asked for
+    batches = [batch(4 * i) for i in range(20)]
+    log = make(tmp_path, {0: batches})
+    batches[number] = (10**6).to_bytes(8, "big") + batches[number][8:]
+    (log / kf.segment_file_name(0)).write_bytes(b"".join(batches))
+    if not index:
+        (log / kf.segment_file_name(0, ".index")).unlink()
+    wanted = {"on_corruption": "skip", "end_offset": 500}
+    expected = kafkalog.read_table(log, **wanted)["offset"].to_pylist()
+    assert expected == [i for i in range(80) if i // 4 != number]
+    assert offsets(plan(log, task_bytes=1000, **wanted)) == expected
+
+
+@pytest.mark.parametrize(("shift", "side"), thinned(itertools.product([1000, 40, -3, -40, -(2**20)], [-1, 0]), 3))
+def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log, side, shift):
+    borders = [
+        (one.name, one.start)
+        for task in plan(log, task_bytes=2**14).tasks
+        for part in task.parts
+        for one in part.segments
+        if one.start
+    ]
+    assert len(borders) > 3
+    name, start = borders[2]
+    data = bytearray((log / name).read_bytes())
+    positions = [position for position, _ in builder.batch_positions(bytes(data))]
+    row = positions.index(start) + side
+    offset = int.from_bytes(data[positions[row] : positions[row] + 8], "big")
+    data[positions[row] : positions[row] + 8] = max(offset + shift, 0).to_bytes(8, "big")
+    (log / name).write_bytes(data)
+    with pytest.raises(CorruptionError) as raised:
+        read(plan(log, task_bytes=2**14))
+    assert (raised.value.path, raised.value.position) == (str(log / name), positions[row])
+    found = []
+    with pytest.warns(kafkalog.CorruptionWarning):
+        left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
+    assert left == [one for one in range(1200) if not offset <= one < offset + 4]
+    assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import builder
 import pyarrow as pa
@@ -158,3 +159,40 @@ def test_what_is_written_can_be_read_again(tmp_path):
     batches = kafkalog.batches(tmp_path).to_table()
     assert sum(batches["records_count"].to_pylist()) == n
     assert kafkalog.scan(tmp_path, columns=["offset"]).count_rows() == n
+
+
+PEAK = """
+import sys, pyarrow
+import kafkalog
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+try:
+    {call}
+except kafkalog.KafkalogError as error:
+    assert "too_many_records" in str(error)
+print(before, peak())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "for _ in kafkalog.scan(sys.argv[1], threads=1).to_batches(): pass",
+        "assert not kafkalog.verify(sys.argv[1], deep=True, threads=1).ok",
+    ],
+)
+def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_limits(call, tmp_path):
+    partition = tiny_records(tmp_path / "t-0", 35_000_000, 2)
+    assert (partition / segment_file_name(0)).stat().st_size < 25_000
+    command = [sys.executable, "-c", PEAK.format(call=call), str(partition)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, peak = map(int, run.stdout.split())
+    limits = Limits()
+    bound = 64 * MIB + 2 * limits.max_decompressed_bytes + 80 * limits.max_records_per_batch
+    assert (peak - before) * MIB < bound, f"{peak} MiB, {before} of them imports"

@@ -224,3 +224,13 @@ def test_a_condition_that_does_not_fit_is_wrong_usage(orders, capsys):
     for condition in ("value.id == x", "value == 3", "value.id like 'a%'"):
         assert main(["cat", str(orders), "--value-format", "json", "--filter", condition]) == 2
         assert "value" in capsys.readouterr().err
+
+
+def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path):
+    with kafkalog.PartitionWriter(tmp_path / "t-0", batch_size=500) as writer:
+        stamps = [1_700_000_000_000 + 60_000 * i for i in range(600)]
+        writer.append({"value": [b'{"n": %d}' % i for i in range(600)], "timestamp": stamps})
+    dataset = kafkalog.dataset(tmp_path / "t-0", decode={"value": "json"}, columns=["offset", "timestamp", "value.n"])
+    moment = pa.scalar(1_700_000_000_000 + 60_000 * 590, pa.timestamp("ms", "UTC"))
+    narrowed = dataset._scan.without_ruled_out((pc.field("timestamp") >= moment) & (pc.field("value.n") > 0))
+    assert narrowed.explain(analyze=True).statistics.n_records < 60

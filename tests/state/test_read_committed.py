@@ -15,6 +15,7 @@ import strategies
 from effort import THOROUGH, thinned
 from hypothesis import given
 from hypothesis import strategies as st
+from ways import seams
 
 import kafkalog
 from kafkalog import format as kf
@@ -536,3 +537,116 @@ def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_o
     (path / f"{0:020d}.txnindex").write_bytes(index_of((9, 2, 5), (8, 3, 6)))
     assert notes_of(path) == ([0, 7], [])
     assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
+
+
+def test_damage_where_nothing_is_open_leaves_no_outcome_open():
+    content = data(0, 5) + commit(1, 5) + flipped(abort(2, 5)) + data(3, -1) + data(4, 6) + commit(5, 6)
+    with partition_of([(0, content)]) as partition:
+        for mode, read in (("stop", [0]), ("skip", [0, 3, 4])):
+            offsets_read, findings = skipped(partition, mode)
+            assert offsets_read == read
+            assert [(found.reason, found.base_offset) for found in findings] == [("crc_mismatch", 2)]
+        # a consumer stops there, too: it compares the checksums of markers like all others
+        with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch") as caught:
+            offsets(partition)
+        assert caught.value.base_offset == 2
+
+
+def test_a_damaged_batch_larger_than_any_marker_leaves_no_doubt():
+    content = data(0, 5) + flipped(data(1, 5), 120) + data(2, -1) + commit(3, 5)
+    with partition_of([(0, content)]) as partition:
+        read, findings = skipped(partition)
+        assert read == [0, 2]
+        assert [found.reason for found in findings] == ["crc_mismatch"]
+        # a broker's recovery would cut the log here, and the transaction would be open
+        read, findings = skipped(partition, "stop")
+        assert read == []
+        assert [found.reason for found in findings] == ["crc_mismatch", "transaction_outcome"]
+        with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch: "):
+            offsets(partition)
+
+
+def test_a_made_up_producer_id_of_a_damaged_batch_holds_nothing_back():
+    batch = bytearray(data(1, 5))
+    batch[50] ^= 0xFF  # the last byte of the producer id
+    content = data(0, 5) + bytes(batch) + commit(2, 5) + data(3, -1)
+    with partition_of([(0, content)]) as partition:
+        read, findings = skipped(partition)
+        assert read == [0, 3]
+        assert [found.reason for found in findings] == ["crc_mismatch"]
+
+
+def test_bytes_that_are_passed_over_may_have_held_a_marker():
+    lost = commit(1, 5) + data(2, -1)
+    content = data(0, 5) + b"\xee" * len(lost) + data(3, 5) + abort(4, 5) + data(5, -1)
+    with partition_of([(0, content), (6, data(6, -1))]) as partition:
+        (partition.path / "00000000000000000000.index").write_bytes(
+            (3).to_bytes(4, "big") + (len(data(0, 5)) + len(lost)).to_bytes(4, "big")
+        )
+        read, findings = skipped(kafkalog.Partition(partition.path))
+        assert read == [5, 6]
+        assert sorted(found.reason for found in findings) == ["size_negative", "transaction_outcome"]
+        read, findings = skipped(kafkalog.Partition(partition.path), "stop")
+        assert read == []
+        assert {found.reason for found in findings} == {"size_negative", "transaction_outcome"}
+
+
+@pytest.mark.parametrize("n_segments", [1, 2])
+def test_bytes_that_are_passed_over_at_the_end_of_the_log_may_have_held_a_marker(n_segments):
+    content, lost = data(0, -1) + data(1, 5) + data(2, -1), b"\xee" * 500
+    segments = [(0, content + lost)] if n_segments == 1 else [(0, content), (3, lost)]
+    with partition_of(segments) as partition:
+        with pytest.raises(kafkalog.CorruptionError, match=r"size field is negative.*producer 5"):
+            offsets(partition)
+        read, findings = skipped(partition)
+        assert read == [0, 2]
+        assert sorted(found.reason for found in findings) == ["size_negative", "transaction_outcome"]
+        read, findings = skipped(partition, "stop")
+        assert read == [0]
+        assert {found.reason for found in findings} == {"size_negative", "transaction_outcome"}
+        with pytest.raises(kafkalog.CorruptionError):
+            partition.aborted_transactions()
+    # a torn tail is no damage: a broker cuts it off, and the transaction is open
+    with partition_of([(0, content + commit(3, 5)[:60])]) as partition:
+        assert offsets(partition) == [0]
+        assert [found.reason for found in skipped(partition)[1]] == ["open_transaction"]
+
+
+def test_bytes_that_are_passed_over_without_a_gap_in_the_offsets_held_none():
+    content = data(0, 5)
+    with partition_of([(0, content + b"\xee" * 300), (1, data(1, 5) + commit(2, 5))]) as partition:
+        read, findings = skipped(partition)
+        assert read == [0, 1]
+        assert [found.reason for found in findings] == ["size_negative"]
+
+
+def test_a_marker_that_says_neither_is_of_unknown_outcome():
+    odd = builder.control_batch(9, base_offset=2, producer_id=5)
+    content = data(0, 5) + data(1, 6) + odd + commit(3, 6) + data(4, -1)
+    with partition_of([(0, content)]) as partition:
+        read, findings = skipped(partition)
+        assert read == [1, 4]
+        assert [found.reason for found in findings] == ["transaction_outcome"]
+        assert "neither a commit nor an abort" in findings[0].detail
+        with pytest.raises(kafkalog.CorruptionError, match="neither a commit nor an abort"):
+            offsets(partition)
+        assert skipped(partition, "stop")[0] == []
+
+
+@pytest.mark.parametrize("size", [None, 300, 700, 2000])
+def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_markers_are(size):
+    log = b"".join(
+        [
+            data(6, 7, 3),
+            data(9, -1),
+            commit(10, 7),
+            data(11, 8, 2),
+            data(13, -1, 5),
+            abort(18, 8),
+            data(19, 7),
+            commit(20, 7),
+        ]
+    )
+    with partition_of([(0, data(0, -1, 6)), (1000, log)]) as partition, seams(size), warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        assert offsets(partition, on_corruption="skip", threads=1) == [*range(10), *range(13, 18), 19]

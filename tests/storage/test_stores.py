@@ -646,3 +646,19 @@ def test_a_server_that_fails_is_one_error_in_time(web, fault):
     with pytest.raises(ReadError):
         segment.to_table()
     assert time.monotonic() - begun < 15
+
+
+def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory, tmp_path):
+    memory, opened = fsspec.filesystem("memory"), []
+    options = {"cache_storage": str(tmp_path), "check_files": "true", "skip_instance_cache": True}
+
+    def n_rows():
+        return kafkalog.scan(f"filecache::{in_memory}/p-multi-0", storage_options=options).count_rows()
+
+    with pytest.MonkeyPatch.context() as patch:
+        real = type(memory)._open
+        patch.setattr(type(memory), "_open", lambda *args, **how: (opened.append(args[1]), real(*args, **how))[1])
+        assert n_rows() == 122
+        assert sum(path.endswith(".log") for path in opened) == 2
+        opened.clear()
+        assert (n_rows(), opened) == (122, [])

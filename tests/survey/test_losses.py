@@ -440,3 +440,50 @@ def test_losses_that_touch_are_one():
         Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=17, last_offset=19, n_records=1, certainty="exact"),
     ]
     assert [(one.first_offset, one.end_offset, one.n_records) for one in losses_of(found)] == [(15, 20, 3)]
+
+
+def test_a_snapshot_behind_the_end_proves_it_too(partition):
+    copy = partition.parent.parent / "copy" / "orders-0"
+    shutil.copytree(partition, copy)
+    last = bases(copy)[-1]
+    end = int(sorted(copy.glob("*.snapshot"))[-1].stem)
+    remove(copy, last)
+    assert damage(copy) == [("log_end_missing", last, end - 1)]
+
+
+@pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
+def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(root, partition, left, begin, capsys):
+    start = lose_first(root, partition, left)
+    assert damage(root) == [("segment_missing", begin, start - 1)]
+    assert main(["verify", str(root)]) == 1
+    assert left in capsys.readouterr().out
+    assert notes(root) == []
+
+
+@pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
+def test_after_a_crash_it_may_have_been_retention_and_is_a_note(root, partition, left, begin, capsys):
+    start = lose_first(root, partition, left)
+    (root / ".kafka_cleanshutdown").unlink()
+    assert damage(root) == []
+    assert notes(root) == [("offset_gap", begin, start - 1)]
+    assert main(["verify", str(root)]) == 0
+    assert "retention" in capsys.readouterr().out
+
+
+def test_what_retention_has_just_deleted_is_not_missing(root, partition):
+    first, *_ = bases(partition)
+    for suffix in (".log", ".index", ".timeindex"):
+        path = partition / f"{first:020d}{suffix}"
+        path.rename(path.with_name(f"{path.name}.deleted"))
+    assert [*kafkalog.verify(root).all_findings()] == []
+
+
+def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
+    (tmp_path / "logs").mkdir()
+    write_partition(tmp_path / "logs" / "orders-0")
+    for path in (tmp_path / "logs" / "orders-0").glob("*.log"):
+        path.unlink()
+    assert [reason for reason, *_ in damage(tmp_path / "logs")] == ["segment_missing"]
+    scan = kafkalog.scan(tmp_path / "logs")
+    assert scan.count_rows() == 0
+    assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]

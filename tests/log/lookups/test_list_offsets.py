@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builder import batch_v2, record_v2
-from effort import examples, thinned
+from effort import THOROUGH, examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, BruteForce
@@ -23,6 +24,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.lookups.timestamp_search import TimestampSearch, parse_timestamps
+from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import header_reader
 from kafkalog.storage.source import BufferSource
@@ -326,3 +328,115 @@ def test_batches_that_no_answer_needs_are_not_decoded():
     assert search.position.tolist() == [0, 0, len(good + bad), len(good + bad)]
     with fails_with("crc_mismatch"):
         searched(good + bad, [15])
+
+
+def backwards(path):
+    width = 12 if path.suffix == ".timeindex" else 8
+    return np.frombuffer(path.read_bytes(), f"V{width}")[::-1].tobytes()
+
+
+def far_ahead(path):
+    """Each entry with the offset of the last one: all point behind what is asked for."""
+    entry = np.dtype(
+        [("key", "V8"), ("offset", "V4")] if path.suffix == ".timeindex" else [("offset", "V4"), ("position", "V4")]
+    )
+    rows = np.frombuffer(path.read_bytes(), entry).copy()
+    for column in entry.names or ():
+        if rows.size and column != "key":
+            rows[column] = rows[column][-1]
+    return rows.tobytes()
+
+
+def zeroed(path):
+    return bytes(path.stat().st_size)
+
+
+DAMAGE = {
+    "missing": lambda path: None,
+    "empty": lambda path: b"",
+    "zeroed": zeroed,
+    "random": lambda path: np.random.default_rng(5).bytes(1200),
+    "backwards": backwards,
+    "far_ahead": far_ahead,
+    "cut_in_half": lambda path: path.read_bytes()[: path.stat().st_size // 2],
+}
+
+
+def swap_among(paths):
+    """Each index gets the content of the next one."""
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "suffixes"),
+    thinned(itertools.product([*DAMAGE, "swapped"], [(".timeindex",), (".index",), (".timeindex", ".index")]), 5),
+    ids=lambda value: value if isinstance(value, str) else "+".join(value),
+)
+def test_answers_stay_the_same_whatever_becomes_of_the_indexes(log_dir_copy, damage, suffixes):
+    directories = sorted(path for path in log_dir_copy.iterdir() if path.is_dir())
+    questions = {}
+    before = {}
+    for directory in directories:
+        partition = kafkalog.Partition(directory)
+        stamps = np.concatenate([segment.batches.max_timestamp for segment in partition.segments])
+        questions[directory] = around(np.unique(stamps[stamps >= 0]).tolist(), random.Random(3))
+        before[directory] = partition.find_timestamps(named(questions[directory])).tolist()
+    n_changed = 0
+    for directory in directories:
+        for suffix in suffixes:
+            paths = sorted(directory.glob(f"*{suffix}"))
+            old = [path.read_bytes() for path in paths]
+            if damage == "swapped":
+                swap_among(paths)
+            else:
+                for path in paths:
+                    content = DAMAGE[damage](path)
+                    path.unlink() if content is None else path.write_bytes(content)
+            n_changed += sum(
+                not path.exists() or path.read_bytes() != was for path, was in zip(paths, old, strict=True)
+            )
+    assert n_changed > 8
+    for directory in directories:
+        partition = kafkalog.Partition(directory)
+        assert partition.find_timestamps(named(questions[directory])).tolist() == before[directory]
+
+
+@pytest.mark.parametrize("name", ["p-multi-1", "p-txn-0", "p-v0v1v2-mixed-0", "p-v1-lz4-0", "p-zstd-java-0"])
+def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy, name):
+    """Any byte of a log or an index may be anything; in a log those of headers, as few others are looked at."""
+    directory = log_dir_copy / name
+    files = [path for path in sorted(directory.iterdir()) if path.suffix in (".log", ".index", ".timeindex")]
+    draw = random.Random(name)
+    looks = [
+        lambda partition: partition.offset_for_timestamp([0, 1_700_000_200_000, 2**63 - 1]),
+        lambda partition: trace_timestamp(partition, "max-timestamp"),
+        lambda partition: trace_timestamp(partition, 1_700_000_200_000),
+        lambda partition: trace_timestamp(partition, "latest"),
+        lambda partition: trace_offset(partition, draw.randrange(500)),
+    ]
+    n_answers = n_errors = 0
+    n_trials = 60 if THOROUGH else 20
+    for _ in range(n_trials):
+        path = draw.choice([path for path in files if path.stat().st_size])
+        good = path.read_bytes()
+        damaged = bytearray(good)
+        for _ in range(draw.choice([1, 1, 4])):
+            start = draw.randrange(len(damaged))
+            if path.suffix == ".log":
+                start = draw.choice(builder.batch_positions(good))[0] + draw.randrange(40)
+            n = draw.choice([1, 4, 8])
+            damaged[start : start + n] = draw.choice([draw.randbytes(n), bytes(n), b"\xff" * n])
+        path.write_bytes(damaged[: len(good)])
+        partition = kafkalog.Partition(directory)
+        for look in looks:
+            try:
+                look(partition)
+                n_answers += 1
+            except kafkalog.KafkalogError as error:
+                n_errors += error.path is not None
+        path.write_bytes(good)
+    assert n_answers > n_trials / 2
+    assert n_errors
+    assert n_answers + n_errors == 5 * n_trials, "every error says where"

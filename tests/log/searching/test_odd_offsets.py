@@ -128,3 +128,41 @@ def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path):
     assert partition.segments[0].find_offsets([end - 1])["base_offset"].tolist() == [end - N_RECORDS]
     table = kafkalog.read_table(path, start_offset=end - 1, columns=["offset"])
     assert table.column(0).to_pylist() == [end - 1]
+
+
+def test_several_flips_far_apart_and_at_the_border_of_a_window(tmp_path):
+    batches = [batch(row * N_RECORDS) for row in range(4000)]
+    odd = [500, 501 + 1800, 3000]
+    for row in odd:
+        batches[row] = moved(batches[row], row * N_RECORDS + 2**40)
+    path = make(tmp_path / "t-0", batches)
+    segment = kafkalog.Segment(path / LOG)
+    with segment.open() as source:
+        # windows that end with the batch in question
+        bytes_before = sum(map(len, batches[: odd[0] + 1]))
+        seen = [
+            int(window.batches.last_offset[-1])
+            for window in _until_damage(segment.iter_windows(source, window_bytes=bytes_before))
+        ]
+    assert max(seen) < odd[0] * N_RECORDS
+    assert skip(path)[0] == [offset for offset in range(40_000) if offset // N_RECORDS not in odd]
+
+
+def test_a_far_offset_between_two_damaged_batches_is_not_read(tmp_path):
+    batches = [batch(3 * n, 3) for n in range(9)]
+    for number in (3, 5):
+        batches[number] = batches[number][:-2] + b"\xff" + batches[number][-1:]
+    batches[4] = moved(batches[4], 2**40)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / LOG).write_bytes(b"".join(batches))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = kafkalog.scan(tmp_path / "t-0", columns=["offset"], on_corruption="skip").to_table()
+    assert table["offset"].to_pylist() == [*range(9), *range(18, 27)]
+
+
+def _until_damage(windows):
+    try:
+        yield from windows
+    except kafkalog.CorruptionError:
+        return

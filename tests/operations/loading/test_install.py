@@ -298,3 +298,37 @@ def test_a_load_takes_the_topics_settings_from_the_cluster_unless_they_are_given
     result = kafkalog.load(path, log_dir, install=True, replace=True, partitions=1, config=given)
     assert not any("taken from" in note for note in result.notes)
     assert len(list((log_dir / "p-compact-gzip-0").glob("*.log"))) == 1
+
+
+@pytest.mark.slow
+def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir, root):
+    names = [f"p-multi-{number}" for number in range(3)]
+    for name in names:
+        shutil.copytree(golden_sets.unpacked("k44") / name, log_dir / name)
+    table = "".join(f"{i},{i % 3}\n" for i in range(30))
+    (root / "x.csv").write_text(f"value,partition\n{table}")
+    (root / "old").mkdir()
+    shutil.copytree(log_dir, root / "old" / "logs")
+    old = state(log_dir)
+    left = sorted(os.listdir(root))
+
+    def fault(call):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    n = n_told = 0
+    for n in range(1, 1000, 4):
+        faulty = Faulty(n, fault)
+        try:
+            with faulty.installed():
+                kafkalog.load([root / "x.csv"], log_dir, topic="p-multi", encoding="utf8", install=True, replace=True)
+        except WriteError:
+            n_told += 1
+            assert state(log_dir) == old, n
+        else:
+            assert [kafkalog.scan(log_dir / name).count_rows() for name in names] == [10, 10, 10]
+            shutil.rmtree(log_dir)
+            shutil.copytree(root / "old" / "logs", log_dir)
+        assert sorted(os.listdir(root)) == left
+        if faulty.n_calls < n:
+            break
+    assert n_told > 15

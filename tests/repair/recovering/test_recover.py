@@ -7,14 +7,14 @@ from pathlib import Path
 import golden_sets
 import pytest
 from effort import THOROUGH, thinned
-from faults import is_killed_at
+from faults import Faulty, is_killed_at
 from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, small_log_dir
 from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.repair.recovering.recover import recover
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
@@ -286,3 +286,24 @@ def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tm
         shutil.rmtree(root)
         n += step
     assert n > 60
+
+
+def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path):
+    log_dir = crash_dir(tmp_path)
+    before = content(log_dir)
+
+    def fail(name):
+        raise OSError(28, "No space left on device")
+
+    n = 1
+    while True:
+        with Faulty(n, fail).installed():
+            try:
+                recover(log_dir, output=tmp_path / "out", threads=1)
+                break
+            except WriteError:
+                pass
+        assert content(log_dir) == before
+        n += 5
+    assert n > 40
+    assert not list(tmp_path.glob(".*"))
