@@ -48,3 +48,17 @@ def iso_milliseconds(timestamp: int) -> str:
     """Format milliseconds as UTC with three decimals; ``-`` for none."""
     whole = iso_seconds(timestamp)
     return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole
+
+
+def human_bytes(n: int) -> str:
+    """Format a size in binary units.
+
+    >>> human_bytes(512), human_bytes(1536), human_bytes(2**30)
+    ('512 B', '1.5 KiB', '1.0 GiB')
+    """
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"

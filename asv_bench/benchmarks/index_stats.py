@@ -12,7 +12,7 @@ WHAT_IF = (512, 4096, 65536)
 
 
 class IndexStatistics(CpuTimed):
-    """`Segment.index_statistics`, against the walk that it cannot do without.
+    """`kafkalog.index_stats` of a segment, against the walk that it cannot do without.
 
     V1 has a row a message, and so most rows and most entries a byte. The segments come to 256 MiB together with
     ``KAFKALOG_BENCH_MIB=128``.
@@ -28,7 +28,7 @@ class IndexStatistics(CpuTimed):
 
     def _measure(self, segments: Segments, name: str, what: str) -> tuple[int, int]:
         segment = kafkalog.Segment(segments[name].path)
-        statistics = segment.index_statistics(what_if=WHAT_IF if what == "what-if" else ())
+        (statistics,) = kafkalog.index_stats(segment, what_if=WHAT_IF if what == "what-if" else ())
         if statistics.n_batches != segments[name].n_batches or statistics.index is None:
             raise AssertionError(f"{name}: {statistics}")
         if what == "what-if" and statistics.what_if[1].n_entries != statistics.index.n_entries:

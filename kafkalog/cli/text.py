@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkalog.text import counted as counted
+from kafkalog.text import human_bytes as human_bytes
 from kafkalog.text import iso_milliseconds as iso_milliseconds
 from kafkalog.text import iso_seconds as iso_seconds
 
@@ -100,20 +101,6 @@ def damaged_line(names: Sequence[str]) -> list[str]:
         return []
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     return [f"damaged: {', '.join(map(escape_line, names[:_MOST_NAMES]))}{more}"]
-
-
-def human_bytes(n: int) -> str:
-    """Format a size in binary units.
-
-    >>> human_bytes(512), human_bytes(1536), human_bytes(2**30)
-    ('512 B', '1.5 KiB', '1.0 GiB')
-    """
-    size = float(n)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def parse_bytes(text: str) -> int:

@@ -13,9 +13,6 @@ from kafkalog.html import JsonFields
 EXACT_BITS: Final = 7
 """Leading bits of a number that are kept; the relative error is below 1/64."""
 
-_HALF: Final = 1 << EXACT_BITS - 1
-_N_BUCKETS: Final = (64 - EXACT_BITS) * _HALF + 2 * _HALF
-
 Numbers = npt.NDArray[np.int64]
 
 
@@ -33,38 +30,38 @@ class Spread(JsonFields):
 
 
 class Distribution:
-    """Counts numbers from 0 to 2**63 - 1 in logarithmic buckets."""
-
-    __slots__ = ("_counts", "_sum", "largest", "n", "smallest")
+    """Counts numbers from 0 to 2**63 - 1, rounded down to `EXACT_BITS` bits."""
 
     def __init__(self) -> None:
         self.n = self.largest = 0
         self.smallest = 2**63 - 1
         self._sum = 0.0
-        self._counts: Numbers = np.zeros(0, np.int64)  # made when it is needed: many indexes have no entry
+        self._sizes = self._counts = np.zeros(0, np.int64)
 
     def add(self, values: Numbers) -> None:
         """Count numbers, none negative."""
         if values.size:
-            counts = np.bincount(bucket_numbers(values), minlength=_N_BUCKETS).astype(np.int64)
-            total = float(values.sum(dtype=np.float64))
-            self._combine(values.size, total, int(values.min()), int(values.max()), counts)
+            self._combine(rounded(values), np.ones(values.size, np.int64))
+            self.n += values.size
+            self._sum += float(values.sum(dtype=np.float64))
+            self.smallest, self.largest = min(self.smallest, int(values.min())), max(self.largest, int(values.max()))
 
     def merge(self, other: Distribution) -> None:
         """Add the numbers of another distribution."""
-        if other.n:
-            self._combine(other.n, other._sum, other.smallest, other.largest, other._counts)
+        self._combine(other._sizes, other._counts)
+        self.n += other.n
+        self._sum += other._sum
+        self.smallest, self.largest = min(self.smallest, other.smallest), max(self.largest, other.largest)
 
-    def _combine(self, n: int, total: float, smallest: int, largest: int, counts: Numbers) -> None:
-        self._counts = self._counts + counts if self.n else counts
-        self.n += n
-        self._sum += total
-        self.smallest, self.largest = min(self.smallest, smallest), max(self.largest, largest)
+    def _combine(self, sizes: Numbers, counts: Numbers) -> None:
+        self._sizes, row = np.unique(np.concatenate([self._sizes, sizes]), return_inverse=True)
+        added = np.concatenate([self._counts, counts])
+        self._counts = np.zeros(self._sizes.size, np.int64)
+        np.add.at(self._counts, row, added)
 
     def histogram(self) -> tuple[Numbers, Numbers]:
         """Sizes in rising order, rounded down, and how many numbers have each."""
-        used = np.flatnonzero(self._counts)
-        return bucket_starts(used), self._counts[used]
+        return self._sizes, self._counts
 
     def spread(self) -> Spread:
         """The summary; percentiles are nearest-rank."""
@@ -83,29 +80,10 @@ def nearest_rank(sizes: Numbers, counts: Numbers, percent: int) -> int:
 
 def rounded(values: Numbers) -> Numbers:
     """Numbers rounded down to `EXACT_BITS` bits."""
-    shift = _shifts(values)
+    # The bit length comes from the exponent of the float. A number of more than 53 bits may be rounded up to the next
+    # power of two, which the third line corrects.
+    exponents = (values.astype(np.float64).view(np.int64) >> 52) - 1022
+    shift = np.maximum(exponents - EXACT_BITS, 0)
+    shift -= (values >> shift < 1 << EXACT_BITS - 1) & (shift > 0)
     down: Numbers = (values >> shift) << shift
     return down
-
-
-def bucket_numbers(values: Numbers) -> Numbers:
-    """The bucket of each number."""
-    shift = _shifts(values)
-    numbers: Numbers = shift * _HALF + (values >> shift)
-    return numbers
-
-
-def bucket_starts(numbers: Numbers) -> Numbers:
-    """The smallest number of each bucket."""
-    shift = np.maximum(numbers // _HALF - 1, 0)
-    starts: Numbers = (numbers - shift * _HALF) << shift
-    return starts
-
-
-def _shifts(values: Numbers) -> Numbers:
-    """How many low bits of each number are dropped."""
-    # The bit length comes from the exponent of the float. A number of more than 53 bits may be rounded up to the next
-    # power of two, which the last line corrects.
-    exponents = (values.astype(np.float64).view(np.int64) >> 52) - 1022
-    shifts: Numbers = np.maximum(exponents - EXACT_BITS, 0)
-    return shifts - ((values >> shifts < _HALF) & (shifts > 0))

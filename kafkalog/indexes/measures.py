@@ -8,7 +8,7 @@ for another index grows with its entries.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ _TIME_ENTRY: Final = kf.TIME_INDEX_DTYPE.itemsize
 @dataclass(frozen=True, slots=True)
 class IndexMeasures(JsonFields):
     """The size of an offset index, and the cost of lookups through it."""
+
+    _json_properties: ClassVar[tuple[str, ...]] = ("index_bytes", "index_bytes_per_log_byte", "entries_per_mib")
+    _json_without: ClassVar[tuple[str, ...]] = ("gaps",)
 
     index_interval_bytes: int | None
     """The setting that the index was made with; None for an index as it is on disk."""
@@ -67,15 +70,6 @@ class IndexMeasures(JsonFields):
     def entries_per_mib(self) -> float | None:
         """Entries of the offset index per MiB of log; None for an empty log."""
         return self.n_entries * _MIB / self.size_in_bytes if self.size_in_bytes else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields and properties, for JSON."""
-        values = JsonFields.as_dict(self)
-        del values["gaps"]
-        values["index_bytes"] = self.index_bytes
-        values["index_bytes_per_log_byte"] = self.index_bytes_per_log_byte
-        values["entries_per_mib"] = self.entries_per_mib
-        return values
 
 
 class EntryRule:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
-from kafkalog.html import PublicNames
+from kafkalog.html import JsonFields
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexStatistics(PublicNames):
+class IndexStatistics(JsonFields):
     """Measures of the indexes of a segment, or of all segments of a partition."""
+
+    _json_without: ClassVar[tuple[str, ...]] = ("segments",)
 
     path: str
     """Path of the `.log`, or of the partition's directory."""
@@ -46,19 +48,6 @@ class IndexStatistics(PublicNames):
     """The indexes that a rebuild with other values of `index.interval.bytes` would give, in the order requested."""
     segments: tuple[IndexStatistics, ...] = field(default=(), repr=False)
     """The segments of a partition."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON, without `segments`; each segment has its own `as_dict`."""
-        topic, partition = self.topic_partition or (None, None)
-        names = ("segment", "size_in_bytes", "n_batches", "n_segments", "n_unindexed")
-        return {
-            "path": self.path,
-            "topic": topic,
-            "partition": partition,
-            **{name: getattr(self, name) for name in names},
-            "index": None if self.index is None else self.index.as_dict(),
-            "what_if": [measures.as_dict() for measures in self.what_if],
-        }
 
 
 class SegmentMeter:

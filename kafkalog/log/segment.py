@@ -28,7 +28,7 @@ from kafkalog.errors import (
     SidecarError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
-from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
+from kafkalog.indexes.statistics import SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.searching.odd_offsets import Witnesses
@@ -312,21 +312,6 @@ class Segment(ReadMethods):
             return self.offset_index
         except KafkalogError:
             return None
-
-    def index_statistics(self, *, what_if: Sequence[int] = ()) -> IndexStatistics:
-        """How well the indexes serve lookups; see `Partition.index_statistics`.
-
-        Raises
-        ------
-        KafkalogError
-            The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
-        """
-        meter = self.index_meter(what_if)
-        for batches in self.iter_batches():
-            meter.feed(batches)
-        meter.finish()
-        self.findings += meter.findings
-        return meter.statistics()
 
     def index_meter(self, what_if: Sequence[int] = ()) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""

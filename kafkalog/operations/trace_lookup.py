@@ -8,7 +8,7 @@ returns another answer. This module only explains: it does not compute the answe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -320,16 +320,9 @@ def _misleads(trace: Trace, segment: Segment, index: IndexEntries, detail: str) 
 
 
 def _batch_step(batches: BatchTable, row: int) -> BatchStep:
-    return BatchStep(
-        position=int(batches.position[row]),
-        size_in_bytes=int(batches.size_in_bytes[row]),
-        base_offset=int(batches.base_offset[row]),
-        last_offset=int(batches.last_offset[row]),
-        magic=int(batches.magic[row]),
-        codec=kf.codec_name(int(batches.attributes[row])),
-        max_timestamp=int(batches.max_timestamp[row]),
-        records_count=int(batches.records_count[row]),
-    )
+    names = (one.name for one in fields(BatchStep) if one.name != "codec")
+    numbers = {name: int(getattr(batches, name)[row]) for name in names}
+    return BatchStep(codec=kf.codec_name(int(batches.attributes[row])), **numbers)
 
 
 def _why_none(partition: Partition, visit: Visit, asked: int) -> str:

@@ -264,6 +264,7 @@ def groups(
     end_timestamp : int (ms), str or aware datetime, optional
         The state right before this time instead of the latest. Records that compaction has removed are missing then.
     limits : Limits, optional
+        Of the log dir, if `path` is not opened yet.
 
     Returns
     -------

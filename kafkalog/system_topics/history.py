@@ -104,13 +104,10 @@ def history(
     topics : str or sequence of str
         Of ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata``,
         ``__remote_log_metadata`` and ``_schemas``. One that is not there has no records.
-    end_offset : int, optional
-        Only records below this offset of their partition.
-    end_timestamp : int (ms), str or aware datetime, optional
-        Only records before this time.
+    end_offset, end_timestamp, limits
+        See `groups`.
     registry_topic : str
         A schema registry's `kafkastore.topic`, which may be among `topics`.
-    limits : Limits, optional
 
     Returns
     -------

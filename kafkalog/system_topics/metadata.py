@@ -328,11 +328,8 @@ def metadata(
         A log dir with `__cluster_metadata-0`, or that directory; of several the one that knows most.
     topics : str or sequence of str, optional
         Only these: names or globs such as ``orders-*``. Entries other than topics are always included.
-    end_offset : int, optional
-        The state right before this offset.
-    end_timestamp : int (ms), str or aware datetime, optional
-        The state right before this time.
-    limits : Limits, optional
+    end_offset, end_timestamp, limits
+        See `groups`.
 
     Returns
     -------

@@ -145,11 +145,8 @@ def remote_log(
         Log dirs with the partitions of ``__remote_log_metadata``.
     topics : str or sequence of str, optional
         Only these: names or globs such as ``orders-*``.
-    end_offset : int, optional
-        The state right before this offset of each partition.
-    end_timestamp : int (ms), str or aware datetime, optional
-        The state right before this time.
-    limits : Limits, optional
+    end_offset, end_timestamp, limits
+        See `groups`.
 
     Returns
     -------

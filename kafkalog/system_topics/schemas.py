@@ -268,11 +268,8 @@ def schemas(
         Also deleted ones that are still in the files.
     topic : str
         The registry's `kafkastore.topic`.
-    end_offset : int, optional
-        The state right before this offset.
-    end_timestamp : int (ms), str or aware datetime, optional
-        The state right before this time.
-    limits : Limits, optional
+    end_offset, end_timestamp, limits
+        See `groups`.
 
     Returns
     -------

@@ -190,15 +190,12 @@ def transactions(
     read_partitions : bool or collection of TopicPartition
         Whether to look for open transactions in partitions, or in these alone. It reads the headers of all their
         batches, and is not done for a state of the past.
-    end_offset : int, optional
-        What coordinators knew right before this offset of their partition.
-    end_timestamp : int (ms), str or aware datetime, optional
-        What coordinators knew right before this time.
+    end_offset, end_timestamp, limits
+        See `groups`.
     now : int (ms), str or aware datetime, optional
         The time from which it is told how long a transaction has been idle; default: the system clock.
     transaction_max_timeout_ms : int
         The brokers' `transaction.max.timeout.ms`.
-    limits : Limits, optional
     progress : callable
         Called with the number of further bytes of partitions that are read.
 

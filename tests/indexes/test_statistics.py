@@ -303,10 +303,10 @@ def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path):
 def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir, tmp_path):
     for suffix in ("log", "index", "timeindex"):
         shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
-    segment = kafkalog.Segment(tmp_path / "copy.log")
-    statistics = segment.index_statistics(what_if=[1024])
-    assert (statistics.index, segment.findings) == (None, [])
-    named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(what_if=[1024])
+    (statistics,) = kafkalog.index_stats(kafkalog.Segment(tmp_path / "copy.log"), what_if=[1024])
+    assert statistics.index is None
+    segment = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log")
+    (named,) = kafkalog.index_stats(segment, what_if=[1024])
     assert statistics.what_if == named.what_if
 
 

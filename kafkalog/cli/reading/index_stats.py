@@ -147,7 +147,7 @@ def _write_picture(args: argparse.Namespace, statistics: IndexStatistics, name: 
     from kafkalog.storage.staging import staged_file
 
     with usage_errors():
-        picture = draw(statistics, escape_line(name), format=os.path.splitext(args.plot)[1].lower())
+        picture = draw(statistics, escape_line(name), os.path.splitext(args.plot)[1].lower())
     with staged_file(args.plot, overwrite=args.overwrite) as file:
         file.write(picture)
 
@@ -164,19 +164,18 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
     if not rows:
         return
     names = ["PARTITION", "SEGMENT"] if args.segments else ["PARTITION"]
+    is_right = [False] * len(names) + [True] * (len(_HEADER) + 1)
     lines = [[*_names(row, args), *_cells(row, row.index)] for row in rows]
-    yield from table([[*names, *_HEADER], *lines], [*[False] * len(names), *[True] * len(_HEADER)])
+    yield from table([[*names, *_HEADER], *lines], is_right[:-1])
     yield _sentence(total, len(shown))
     if args.what_if:
         yield ""
         lines = [
             [*_names(row, args), _number(measures.index_interval_bytes, none="as it is"), *_cells(row, measures)]
             for row in rows
-            for measures in (*([] if row.index is None else [row.index]), *row.what_if)
+            for measures in filter(None, (row.index, *row.what_if))
         ]
-        yield from table(
-            [[*names, "INTERVAL", *_HEADER], *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 1)]
-        )
+        yield from table([[*names, "INTERVAL", *_HEADER], *lines], is_right)
 
 
 def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:
