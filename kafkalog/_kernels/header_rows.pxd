@@ -37,6 +37,4 @@ cdef class HeaderRows:
     cdef readonly int64_t last_offset
     cdef readonly int64_t last_position
     cdef readonly int64_t end_position
-    cdef readonly bint has_empty
-    cdef readonly bint has_hidden
     cdef readonly object next_offset

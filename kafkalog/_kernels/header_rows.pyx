@@ -16,8 +16,7 @@ cdef class HeaderRows:
     alignment. The last column is the number of records filled in from each batch, as int32. `n` is the number of rows.
     `magics` has bit m for each magic m, `attribute_bits` the bits of any batch, and `common_bits` those of all. A
     compressed v0 or v1 message has only a last offset. `last_position` and `end_position` are those of the last batch,
-    and `next_offset` is the offset field after it; None if it was not read. `has_empty` says whether any batch header
-    has a record count of 0, and `has_hidden` whether bytes follow such a header.
+    and `next_offset` is the offset field after it; None if it was not read.
     """
 
     def __cinit__(self, int64_t capacity):

@@ -99,8 +99,6 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
     cdef Py_ssize_t capacity = rows.capacity
     cdef Rows to = rows.at
     cdef int32_t* n_filled = rows.n_filled
-    cdef bint has_empty = False
-    cdef bint has_hidden = False
     cdef Py_ssize_t row
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t filled = 0
@@ -208,9 +206,6 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                         magics |= 1 << (to.magic[row] & 7)
                         bits |= to.attributes[row]
                         common_bits &= to.attributes[row]
-                        if to.records_count[row] == 0:
-                            has_empty = True
-                            has_hidden = has_hidden or total > V2_OVERHEAD
                         if total > largest:
                             largest = total
                     else:
@@ -228,8 +223,6 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
     rows.attribute_bits = bits
     rows.largest = largest
     rows.common_bits = common_bits
-    rows.has_empty = has_empty
-    rows.has_hidden = has_hidden
     rows.next_offset = next_offset if has_next else None
     if n_rows:
         rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]

@@ -585,7 +585,6 @@ cdef class RecordWindows:
             before = rows.at.last_offset[n - 2] if n > 1 else previous_offset
             base = rows.at.base_offset[n - 1] if rows.at.base_offset[n - 1] >= 0 else rows.at.last_offset[n - 1]
             window.is_plain = base <= before + 1
-        window.is_plain = window.is_plain and not rows.has_hidden
         # decide before the columns move
         makes_batch = c.n_records and window.is_plain and self.import_batch is not None and self.can_be_arrow()
         self.adapt(rows.end_position - start, n)

@@ -149,11 +149,6 @@ class BatchTable(PublicNames):
         return int(np.bitwise_or.reduce(self.attributes))
 
     @property
-    def has_empty(self) -> bool:
-        """Whether any batch header has a record count of 0."""
-        return not self.records_count.all()
-
-    @property
     def codec(self) -> npt.NDArray[np.int8]:
         """int8[n]: compression codec id."""
         return (self.attributes & kf.CODEC_MASK).astype(np.int8)
@@ -200,7 +195,7 @@ class ReadTable(BatchTable):
     """The table of batches that a kernel read, with columns created on first use; `rows` must not be filled again."""
 
     __slots__ = (
-        *("_rows", "attribute_bits", "has_empty"),
+        *("_rows", "attribute_bits"),
         *("end_offset", "end_position", "first_offset", "last_position"),
     )
 
@@ -212,7 +207,6 @@ class ReadTable(BatchTable):
         put(self, "end_position", rows.end_position)
         put(self, "end_offset", rows.last_offset + 1)
         put(self, "attribute_bits", rows.attribute_bits)
-        put(self, "has_empty", rows.has_empty)
 
     def __getattr__(self, name: str) -> Any:
         # called only for attributes that are not set
@@ -263,7 +257,7 @@ class RecordRun:
     `read_next` returns the next window of the run; None if another reader must continue.
     """
 
-    attribute_bits, has_empty = 0, False
+    attribute_bits = 0
 
     def __init__(self, start: int, first: RecordWindow, read_next: Callable[[RecordRun], RecordWindow | None]) -> None:
         self.start, self.first_offset = start, first.first_offset
@@ -360,41 +354,6 @@ def lost_batch(
     else:
         count = last - base + 1
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
-
-
-def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
-    """Findings about v2 batches with a record count of 0, but bytes after the header.
-
-    Readers return no records of such a batch, as Kafka's consumers. Consumers fail only if it is compressed and the
-    bytes are not a valid stream.
-    """
-    if not batches.has_empty:
-        return []
-    empty = batches.records_count == 0
-    n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
-    empty &= (batches.magic >= 2) & (n_bytes > np.where(batches.codec == 0, 0, _MOST_BYTES_OF_NOTHING))
-    found = []
-    for row in np.flatnonzero(empty).tolist():
-        base, last = int(batches.base_offset[row]), int(batches.last_offset[row])
-        what = f"{n_bytes[row]} bytes of records follow; no reader returns them"
-        found.append(
-            Finding(
-                Reason.RECORD_TRAILING_BYTES,
-                f"the batch header has a record count of 0, but {what}",
-                path=path,
-                position=int(batches.position[row]),
-                length=int(batches.size_in_bytes[row]),
-                base_offset=base,
-                last_offset=last,
-                n_records=last - base + 1,
-                certainty="at_most",
-            )
-        )
-    return found
-
-
-_MOST_BYTES_OF_NOTHING: Final = 64
-"""Larger than any codec's frame of empty content."""
 
 
 _ALL_VALID: Final = np.ones(2**13, np.bool_)

@@ -36,7 +36,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.batch_table import BatchTable, RecordRun, hidden_records, valid_crcs
+from kafkalog.records.batch_table import BatchTable, RecordRun
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.header_walk import WINDOW_BYTES
@@ -270,8 +270,6 @@ class Pass:
                     n_records = int(batches.records_count[mask].sum())
             n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
             counts.n_batches_decoded += n_wanted
-            for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
-                yield _Found(partition, finding, ends_reading=False)
             if n_wanted and records is not None:
                 done = DoneTask(Decoded(records if records.n_records else None, len(batches), None, n_records))
                 yield Task(window, partition, done, True, latest)
@@ -531,18 +529,6 @@ class _SilentPass(Pass):
     def report(self, finding: Finding) -> None:
         """Keep a finding."""
         self.findings.add(finding)
-
-
-def hidden_records_in(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None, *, check_crcs: bool) -> list[Finding]:
-    """Findings about batches that hold records of which no reader gives any; `mask` has those that are wanted."""
-    batches = window.batches
-    if not batches.has_empty:
-        return []
-    empty = batches.records_count == 0
-    batches = batches[empty if mask is None else empty & mask]
-    if check_crcs:
-        batches = batches[valid_crcs(window.window, batches)]  # of the others decoding tells
-    return hidden_records(batches, str(window.segment.path))
 
 
 def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> RecordColumns | None:

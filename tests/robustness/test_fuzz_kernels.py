@@ -187,12 +187,12 @@ def _read_intact(a, n):
     if rows.n:
         batches = ReadTable(rows)
         facts = batches.first_offset, batches.end_offset, batches.last_position, batches.end_position
-        facts += batches.attribute_bits, batches.has_empty
+        facts += (batches.attribute_bits,)
         columns = BatchTable(*columns_of(rows))
         assert len(batches) == len(columns) == rows.n
         assert facts == (
             *(columns.first_offset, columns.end_offset, columns.last_position, columns.end_position),
-            *(columns.attribute_bits, columns.has_empty),
+            columns.attribute_bits,
         )
 
 

@@ -140,25 +140,3 @@ def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path):
         lost += [(finding.base_offset, finding.n_records) for finding in scan.findings]
     assert len(lost) == 2
     assert lost[0] == lost[1]
-
-
-@pytest.mark.parametrize("options", _WAYS_TO_READ.values(), ids=_WAYS_TO_READ)
-def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path, options):
-    first, last = (builder.batch_v2([builder.record_v2(0, 0, None, value)], base_offset=offset)
-                   for offset, value in ((0, b"a"), (2, b"c")))  # fmt: skip
-    hidden = builder.batch_v2([builder.record_v2(0, 0, None, b"b")], base_offset=1, records_count=0)
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(first + hidden + last)
-    for policy in ("raise", "stop", "skip"):
-        scan = kafkalog.scan(path, columns=["offset"], on_corruption=policy, **options)
-        with pytest.warns(kafkalog.CorruptionWarning):
-            assert scan.to_table()["offset"].to_pylist() == [0, 2]
-        (finding,) = scan.findings
-        assert (finding.reason, finding.position, finding.n_records) == ("record_trailing_bytes", len(first), 1)
-    assert kafkalog.read_table(path, start_offset=2, **options).num_rows == 1
-    # where the checksum is wrong, too, it is the count that may be damaged
-    path.write_bytes(first + hidden[:-1] + b"?" + last)
-    scan = kafkalog.scan(path, columns=["offset"], on_corruption="skip", **options)
-    with pytest.warns(kafkalog.CorruptionWarning):
-        assert scan.to_table()["offset"].to_pylist() == [0, 2]
-    assert [finding.reason for finding in scan.findings] == ["crc_mismatch"]

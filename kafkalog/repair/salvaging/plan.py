@@ -21,7 +21,7 @@ from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
-from kafkalog.records.batch_table import BatchTable, Window, hidden_records, lost_batch, valid_crcs, whole_batches
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
 from kafkalog.records.decode import decode_all
 from kafkalog.records.header_walk import LINKED
 from kafkalog.records.selection import Selection
@@ -263,7 +263,7 @@ def undecodable(
     than the limits allow is no damage.
     """
     everything = Selection(include_control=True)
-    found = hidden_records(window.batches, path)
+    found: list[Finding] = []
     window = window._replace(batches=window.batches[~_is_opaque(window.batches)], valid=None)
     batches = window.batches
     for decoded in decode_all(window, COLUMNS, selection=everything, check_crcs=False, limits=limits, path=path):

@@ -76,7 +76,6 @@ def good(offset):
 BAD = {
     "a record that is none": ("varint_overlong", {"payload": b"\xff" * 30, "records_count": 1}),
     "a stream that is none": ("codec_stream", {"payload": b"nothing of gzip", "codec": 1, "records_count": 1}),
-    "records that are denied": ("record_trailing_bytes", {"payload": b"\0" * 30, "records_count": 0}),
     "a codec that is none": ("unknown_codec", {"payload": b"\0" * 30, "attributes": 7, "records_count": 1}),
 }
 
