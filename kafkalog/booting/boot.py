@@ -529,7 +529,10 @@ class _Boot:
                 found = preflight(data, config=staged.path / node.folder / "server.properties", limits=self._limits)
             # offsets that were missing in the sources are no fault of the result
             rows = [row for row in found.partitions if row.problem or row.stray or row.n_bytes_lost]
-            problems = [*(one.detail for one in found.problems), *(_why(row) for row in rows)]
+            problems = [
+                *(one.detail for one in found.problems),
+                *(f"{Path(row.path).name}: {row.stray or row.error or row.verdict}" for row in rows),
+            ]
             if problems or not found.is_clean:
                 detail = (
                     f"a broker would not start on the result: {problems[:1]}. Nothing is written; please report this"
@@ -541,10 +544,6 @@ class _Boot:
                 n = counted(len(expiring), "partition")
                 detail = f"retention deletes old segments of {n} soon after the start: {names}"
                 self._report.findings.add(Finding(Reason.OFFSET_GAP, detail, damage=False))
-
-
-def _why(row: Any) -> str:
-    return f"{Path(row.path).name}: {row.stray or row.error or row.verdict}"
 
 
 def _progress(one: StagedPartition) -> tuple[int, int, int]:

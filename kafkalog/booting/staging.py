@@ -53,8 +53,6 @@ class StagedPartition:
     """The highest one."""
     open_transactions: list[tuple[int, int]] = field(default_factory=list)
     """Producer id and first offset of each."""
-    n_linked: int = 0
-    """Segments that share their bytes with the source."""
 
 
 def stage(
@@ -171,7 +169,6 @@ class _Output(PartitionOutput):
         """Fill in the facts from the files."""
         found.log_start_offset, found.log_end_offset = row.log_start_offset, row.log_end_offset
         found.n_bytes, found.n_segments = row.n_bytes, sum(one.action != "deleted" for one in row.segments)
-        found.n_linked = self._inner.n_linked if isinstance(self._inner, _PartitionCopy) else 0
         found.leader_epoch = max(self._epochs(findings), default=kf.NO_EPOCH)
         for name in {*self._plan.files.names, *self._written}:
             if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
@@ -214,15 +211,12 @@ class _PartitionCopy(Copied):
         self._mode = mode
         # a broker appends to the last one, and would do so in the source
         self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}
-        self.n_linked = 0
 
     def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
         is_log = name.endswith(kf.LOG_SUFFIX)
         if self._mode != "hardlink" or not is_log or size is not None or source.name not in self._sealed:
             super()._copy(source, name, size, self._mode if is_log and self._mode != "hardlink" else how)
-        elif link_file(source, self._staged, self._prefix + name):
-            self.n_linked += 1
-        else:
+        elif not link_file(source, self._staged, self._prefix + name):
             detail = "it cannot be linked: the output is on another file system; use --copy auto"
             raise WriteError(Reason.WRITE_FAILED, detail, path=source)
 

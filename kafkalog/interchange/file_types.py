@@ -31,8 +31,6 @@ _PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz
 def file_type(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     """Format and compression of a file, from its suffixes; None for each that the suffixes do not give.
 
-    Examples
-    --------
     >>> file_type("orders.csv.gz"), file_type("orders.pq"), file_type("orders")
     (('csv', 'gzip'), ('parquet', None), (None, None))
     """

@@ -43,8 +43,6 @@ _FORMULA_STARTS: Final = tuple("=+-@\t\r\uff0b\uff0d\uff1d\uff20")
 def encode_json(value: Any) -> str:
     r"""A value as readable JSON on one line, without characters that a terminal or an editor would interpret.
 
-    Examples
-    --------
     >>> print(encode_json(["caf\u00e9", "\u202egnp", "\x9b31m"]))
     ["café", "\u202egnp", "\u009b31m"]
     """

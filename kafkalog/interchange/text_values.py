@@ -160,8 +160,6 @@ def milliseconds(
     Null and empty text become null. The number -1 stays -1 (no timestamp). Text without Z or an offset is in
     `naive_timezone`, and rejected without one. Text finer than a millisecond is rejected unless `truncate`.
 
-    Examples
-    --------
     >>> texts = pa.array(["1700000000000", "2023-11-14T22:13:20Z", "2300-01-01 00:00:00+01", None])
     >>> milliseconds(texts, SourceColumn("timestamp", lambda row: f"line {row + 2}")).to_pylist()
     [1700000000000, 1700000000000, 10413788400000, None]

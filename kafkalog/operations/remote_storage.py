@@ -177,13 +177,14 @@ def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
     deleted: Mapping[str, RemoteSegment] = {}
     if joined.is_certain and store.metadata is not None:
         segments, deleted = {one.segment_id: one for one in store.metadata}, store.metadata.deleted
+    needed = {hole.segment.segment_id for hole in joined.holes if hole.segment is not None}
     for copy in joined.copies:
         segment = segments.get(copy.segment_id)
         if joined.is_certain and segment is None:
             why = "deleted by the broker" if copy.segment_id in deleted else "not in the metadata topic"
             yield _fault("orphan", why, copy)
         elif copy.missing:
-            lost = segment is not None and _is_needed(segment, joined)
+            lost = segment is not None and segment.segment_id in needed
             detail = f"it lacks {', '.join(copy.missing)}"
             yield _fault("torn", detail, copy, None if segment is None else segment.end_offset, damage=lost)
         elif segment is not None and segment.state == "COPY_SEGMENT_STARTED":
@@ -201,10 +202,6 @@ def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
         of, segment = joined.of, hole.segment
         detail = "no copy has them" if segment is None else f"the objects of {segment.segment_id} are missing"
         yield StorageFault("hole", detail, of.topic, of.partition, None, hole.first, hole.last, damage=True)
-
-
-def _is_needed(segment: RemoteSegment, joined: Joined) -> bool:
-    return any(hole.segment is not None and hole.segment.segment_id == segment.segment_id for hole in joined.holes)
 
 
 def _superfluous(copy: Copy, segment: RemoteSegment | None, joined: Joined) -> Iterator[StorageFault]:

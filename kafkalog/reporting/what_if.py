@@ -49,8 +49,6 @@ class Change:
     def parse(cls, text: str) -> Change:
         """Parse ``CODEC:LEVEL:BATCH_SIZE``; each part may be empty, and those at the end may be left out.
 
-        Examples
-        --------
         >>> Change.parse("zstd:6"), Change.parse("::65536").batch_size
         (Change(compression='zstd', level=6, batch_size=None), 65536)
         """

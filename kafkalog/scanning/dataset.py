@@ -221,12 +221,6 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. There is no
     `take`, since rows have no numbers, and no join or sort: an engine or a table does that.
 
-    Parameters
-    ----------
-    scan : Scan
-
-    Notes
-    -----
     Arrow's compiled code bypasses these methods. For it the object is a dataset of one file that does not exist, so
     that it reports an error instead of using memory that is not there.
     """
@@ -268,15 +262,8 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     ) -> pa.dataset.Scanner | ScanScanner:
         """A `pyarrow.dataset.Scanner`, or what has its methods. It may be read once only.
 
-        Parameters
-        ----------
-        columns : sequence of str, or mapping of str to Expression, optional
-            It may be empty. Columns that are not needed are not decoded.
-        filter : pyarrow.compute.Expression, optional
-        batch_size : int, optional
-            Maximum number of rows in a record batch.
-        **options
-            Those that only speed up the reading of files have no effect.
+        `columns` may be empty; those that are not needed are not decoded. `batch_size` is the maximum number of rows in
+        a record batch. `options` that only speed up the reading of files have no effect.
         """
         return scanner_of(self._scan, columns, filter, batch_size)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -351,7 +351,7 @@ class Pass:
         )
         records = RecordReader(
             options,
-            submit=partial(_submit, pool) if n_ahead else None,
+            submit=(lambda call: pool.submit(call).result) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
             find_end=None if selection.end_offset is None else partial(_end_position, segment, selection.end_offset),
@@ -549,11 +549,6 @@ def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:
 def _is_done(event: _Event) -> bool:
     """Whether the records of an event were decoded when it was planned."""
     return isinstance(event, Task) and (isinstance(event.work, RecordRun) or event.work.is_done)
-
-
-def _submit(pool: OrderedPool, call: Callable[[], Any]) -> Callable[[], Any]:
-    """Hand a call to the pool, and return the function that waits for its result."""
-    return pool.submit(call).result
 
 
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:

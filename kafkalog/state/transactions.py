@@ -223,7 +223,7 @@ class TransactionReplay:
         # compare across segments
         seen = set(np.unique(row_ids).tolist()) if self._open else set()
         before = [producer_id for producer_id in self._open if producer_id in seen]
-        earliest_other = self._earliest_but(set(before))
+        earliest_other = next((self._open[one][0] for one in self._open if one not in seen), None)
         begun = np.array([self._open[one] for one in before], np.int64).reshape(-1, 2)
         ids = np.concatenate([np.array(before, np.int64), row_ids])
         offset = np.concatenate([begun[:, 0], batches.base_offset[rows]])
@@ -287,10 +287,6 @@ class TransactionReplay:
             ended["end_position"] = log_position
             self._open = {}
         return ended
-
-    def _earliest_but(self, these: set[int]) -> int | None:
-        """First offset of the earliest open transaction of any other producer; None if there is none."""
-        return next((begun[0] for producer_id, begun in self._open.items() if producer_id not in these), None)
 
     def _replace(
         self,

@@ -83,7 +83,8 @@ def file_names(directory: Path) -> FileNames:
     there = found.after()
     for name in names:
         new = found.renamed.get(name, name)
-        if new.endswith(INDEX_SUFFIXES) and name not in found.removed and _stem(new) + kf.LOG_SUFFIX not in there:
+        log = new.rpartition(".")[0] + kf.LOG_SUFFIX
+        if new.endswith(INDEX_SUFFIXES) and name not in found.removed and log not in there:
             found.renamed.pop(name, None)
             found.removed[name] = ORPHAN
     return found
@@ -159,10 +160,6 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None
 
 def _offsets(names: Iterable[str]) -> list[int]:
     return [offset for offset in map(kf.parse_base_offset, names) if offset is not None]
-
-
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0]
 
 
 def epochs_problem(directory: Path) -> Finding | None:

@@ -24,8 +24,6 @@ def murmur2(key: bytes) -> int:
 
     Source: Utils.murmur2, Kafka 4.3.
 
-    Examples
-    --------
     >>> murmur2(b"foobar")
     -790332482
     """
@@ -52,8 +50,6 @@ class Partitioner:
 
     Source: BuiltInPartitioner.partitionForKey, BuiltInPartitioner.updatePartitionInfo, Kafka 4.3.
 
-    Examples
-    --------
     >>> from kafkalog.interchange.arrow_input import record_slices
     >>> (columns,) = record_slices({"key": ["a", "b", None], "value": ["", "", ""]})
     >>> Partitioner(6).assign(columns).tolist()

@@ -34,8 +34,6 @@ class SegmentRoll:
 
     Source: LogSegment.shouldRoll, LogSegment.timeWaitedForRoll, Kafka 4.3.
 
-    Examples
-    --------
     >>> roll = SegmentRoll(0, LogConfig(segment_bytes=250))
     >>> batches = BatchTable.empty(3)
     >>> batches.size_in_bytes[:] = 100

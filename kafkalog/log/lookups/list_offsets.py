@@ -210,7 +210,7 @@ class ListOffsets:
                 answers.position[done : done + n] = search.position[:n]
             modified = None
             if done + n < timestamps.size:
-                modified = _modified(segment) if walk.largest < 0 else None
+                modified = int(_status(segment).st_mtime_ns // 1_000_000) if walk.largest < 0 else None
                 # Like a broker: timestamps up to this segment's largest are done, even if no record matched.
                 largest = walk.largest if modified is None else modified
                 n = int(np.searchsorted(timestamps[done:], largest, side="right"))
@@ -281,11 +281,6 @@ def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, positi
     if answer[1] < 0:
         position = -1
     return Answers(found, np.full(n, segment, np.int64), np.full(n, position, np.int64))
-
-
-def _modified(segment: Segment) -> int:
-    """When the file was last written to, in milliseconds."""
-    return int(_status(segment).st_mtime_ns // 1_000_000)
 
 
 def _status(segment: Segment) -> Any:

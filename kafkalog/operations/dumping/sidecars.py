@@ -170,13 +170,10 @@ def read_transaction_index(path: str, key: str, options: DumpOptions, report: Re
 
 
 def _entries(kind: str, columns: dict[str, Numbers]) -> Iterator[Entry]:
-    template = " ".join(f"{first}{''.join(map(str.capitalize, others))}: {{}}" for first, *others in _words(columns))
+    words = [name.split("_") for name in columns]
+    template = " ".join(f"{first}{''.join(map(str.capitalize, others))}: {{}}" for first, *others in words)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield template.format(*values), {"kind": kind, **dict(zip(columns, values, strict=True))}
-
-
-def _words(columns: dict[str, Numbers]) -> list[list[str]]:
-    return [name.split("_") for name in columns]
 
 
 def _open(kind: type[_Index], path: str, options: DumpOptions) -> _Index:

@@ -27,7 +27,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.operations.verifying.segment import missing_marker, open_index
-from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
@@ -235,15 +235,12 @@ def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
                 check.skip_to(int(batches.last_offset[0]))
                 is_whole = False
             end = batches.end_position
-            check.feed(_until(batches, segment.size_in_bytes))
+            n = int(np.searchsorted(batches.next_position, segment.size_in_bytes, side="right"))
+            check.feed(batches[:n])
             del window, batches
         if end < source.size:
             is_whole = False
     return is_whole
-
-
-def _until(batches: BatchTable, size_in_bytes: int) -> BatchTable:
-    return batches[: int(np.searchsorted(batches.next_position, size_in_bytes, side="right"))]
 
 
 def _state_at(partition: Partition) -> ProducerState | None:

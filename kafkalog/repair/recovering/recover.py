@@ -35,7 +35,7 @@ from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, StartProblem, root_problems
+from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, root_problems
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
@@ -145,7 +145,9 @@ def recover(
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
-    report.problems = [one for one in root_problems([log_dir], limits=limits) if not _is_repaired(one)]
+    # recovery writes those files again, or counts them as a partition that it cannot recover
+    problems = root_problems([log_dir], limits=limits)
+    report.problems = [one for one in problems if Path(one.path).name not in OFFSET_CHECKPOINTS]
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
@@ -164,11 +166,6 @@ def recover(
         run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placement, report)
     return report
-
-
-def _is_repaired(problem: StartProblem) -> bool:
-    """Whether recovery writes the file again, or counts it as a partition that it cannot recover."""
-    return Path(problem.path).name in OFFSET_CHECKPOINTS
 
 
 def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:

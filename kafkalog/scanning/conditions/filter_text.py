@@ -49,8 +49,6 @@ _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a tuple as `parse_filters` takes it.
 
-    Examples
-    --------
     >>> parse_condition("key == abc"), parse_condition("offset in 1,2"), parse_condition("value is null")
     (('key', '==', 'abc'), ('offset', 'in', [1, 2]), ('value', 'is null'))
     """
@@ -95,8 +93,6 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
 def parse_filter(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> Groups:
     """Parse a text into groups of conditions; a record matches if all conditions of one group hold.
 
-    Examples
-    --------
     >>> parse_filter("offset between 5 and 9 and not (key == a or value is null)")
     [[('offset', '>=', 5), ('offset', '<=', 9), ('key', '!=', 'a'), ('value', 'is not null')]]
     """

@@ -81,7 +81,8 @@ class _Program:
             kind = pa.binary() if one.kind == "bytes" else pa.string()
             return self._node(one.kind, self.columns.add("text", kind, nullable))
         if one.kind == "enum":
-            return self._enum(one, self.columns.add("text", pa.string(), nullable))
+            column = self.columns.add("text", pa.string(), nullable)
+            return self._node("enum", column, a=self.columns.add_symbols(one.symbols), b=len(one.symbols))
         if one.kind == "record":
             return self._record(one, nullable, around, paths)
         return self._items(one, nullable, around)
@@ -153,9 +154,6 @@ class _Program:
         node = self.read(one.inner[0], nullable=False, around=around)
         self.columns.set_map(column, entries, key, child)
         return self._node("map", column, [keys, node], a=least + 1)
-
-    def _enum(self, one: AvroType, column: int) -> int:
-        return self._node("enum", column, a=self.columns.add_symbols(one.symbols), b=len(one.symbols))
 
     def _pass(self, one: AvroType) -> int:
         """Add a node that skips values; shared by all places that skip this type."""
