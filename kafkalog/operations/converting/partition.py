@@ -25,7 +25,6 @@ from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, 
 from kafkalog.operations.converting.rules import BoundRules, NeededBatches, Rules, find_needed_batches
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
-from kafkalog.scanning.execution import hidden_records_in
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.state.leader_epochs import UNDEFINED, falling_epoch
 from kafkalog.storage.file_locks import is_locked
@@ -151,8 +150,6 @@ class Conversion:
                 mask = selection.batch_mask(batches)
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
                 known = epochs.of(batches, str(piece.segment.path))
-                # they are copied like all batches without records, and said as `scan` says them
-                found += hidden_records_in(piece, mask, check_crcs=True)
                 if not wanted:
                     self._release(piece)
                     continue

@@ -167,7 +167,7 @@ class RemoteExport(Resumption):
         new = self.new or {"version": 1, "n_runs": 1, "partitions": {}}
         sizes = {name: file.n_bytes for name, file in staged.files.items()}
         manifest = {**new, "run": self._identity, "files": {**self.old.get("files", {}), **sizes}}
-        place, store = self.target / MANIFEST, self.target.store
+        place, store = self.target / MANIFEST, self._store
         try:
             store.put(place.key, (json.dumps(manifest, indent=1) + "\n").encode(), self._before)
         except (OutputExistsError, WriteError) as error:
@@ -180,6 +180,10 @@ class RemoteExport(Resumption):
         for name in self._replaced:
             with contextlib.suppress(KafkalogError):
                 store.delete((self.target / name).key)
+
+    @property
+    def _store(self) -> Any:
+        return self.target.store
 
     def _is_written(self) -> bool:
         try:

@@ -13,24 +13,29 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.records.batch_table import BatchTable, hidden_records
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.spans import batch_error
 from kafkalog.text import iso_milliseconds
 
 COLUMNS: Final = ("offset", "timestamp", "batch_position")
 """The record columns that `incoherent` needs."""
+_MOST_BYTES_OF_NOTHING: Final = 64
+"""Larger than any codec's frame of empty content."""
 
 
 def miscounted(batches: BatchTable, path: str, lost: Callable[[KafkalogError], Finding]) -> Iterator[Finding]:
-    """Yield findings about v2 batches that cannot hold as many records as their headers say; `lost` makes them."""
+    """Yield findings about v2 batches that cannot hold as many records as their headers say; `lost` makes them.
+
+    Of a batch with a record count of 0, Kafka's consumers and the readers here return nothing, whatever follows.
+    """
     n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
     most = np.where(batches.codec == 0, n_bytes // kf.MIN_RECORD_BYTES, np.iinfo(np.int32).max)
     n = batches.records_count
-    found = hidden_records(batches, path)
-    for row in np.flatnonzero((batches.magic >= 2) & ((n < 0) | (n > most))).tolist():
-        found.append(lost(batch_error(STATUS["RECORD_COUNT"], batches, row, path)))
-    yield from sorted(found, key=lambda finding: finding.position or 0)
+    hides = (n == 0) & (n_bytes > np.where(batches.codec == 0, 0, _MOST_BYTES_OF_NOTHING))
+    for row in np.flatnonzero((batches.magic >= 2) & ((n < 0) | (n > most) | hides)).tolist():
+        status = STATUS["RECORD_TRAILING_BYTES" if hides[row] else "RECORD_COUNT"]
+        yield lost(batch_error(status, batches, row, path))
 
 
 def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, Reason
@@ -268,9 +269,8 @@ class PartitionSalvage:
             batches = window.batches
             start, stop_at = runs.start[begin:end], runs.end[begin:end]
             position = file_positions(batches.position, start, stop_at)
-            if self._sink is not None:
-                self._sink.append(window, plan.segment)
-            for finding in undecodable(window, start, stop_at, row.path, self._limits, before=last):
+            self._keep(plan.segment, window, position)
+            for finding in self._undecodable(window, start, stop_at, row.path, last):
                 row.n_batches_undecodable += finding.reason is not Reason.OFFSET_ORDER
                 self._note(finding)
             last = int(batches.last_offset[-1])
@@ -281,6 +281,16 @@ class PartitionSalvage:
             self._gaps.feed(batches, position)
             contents = self._contents[plan.segment.base_offset]
             contents.last_offset, contents.has_gaps = int(batches.last_offset[-1]), self._gaps.has_gaps
+
+    def _keep(self, segment: Segment, window: Window, position: npt.NDArray[np.int64]) -> None:
+        """Write batches, which begin at these positions of the segment."""
+        if self._sink is not None:
+            self._sink.append(window, segment)
+
+    def _undecodable(
+        self, window: Window, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], path: str, before: int
+    ) -> list[Finding]:
+        return undecodable(window, start, end, path, self._limits, before=before)
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""

@@ -124,22 +124,6 @@ def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp
         ], name
 
 
-@pytest.mark.parametrize("mode", ["raise", "stop", "skip"])
-def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of_as_by_scan(tmp_path, mode):
-    batches = [
-        builder.batch_v2([builder.record_v2(0, 0, None, b"v")], base_offset=n, records_count=n != 1) for n in range(3)
-    ]
-    source = tmp_path / "t-0"
-    source.mkdir()
-    (source / kf.segment_file_name(0)).write_bytes(b"".join(batches))
-    with pytest.warns(kafkalog.CorruptionWarning):
-        report = kafkalog.convert(source, tmp_path / "u-0", on_corruption=mode)
-    scan = kafkalog.scan(source, on_corruption=mode)
-    with pytest.warns(kafkalog.CorruptionWarning):
-        assert scan.count_rows() == len(rows(tmp_path / "u-0")) == 2
-    assert report.findings.rows == scan.findings
-
-
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"config": kafkalog.LogConfig(segment_bytes=200)}])
 def test_a_batch_whose_offsets_reach_beyond_the_next_segment_is_damage(options, tmp_path):
     one = [builder.record_v2(0, 0, b"k", b"v")]

@@ -28,8 +28,8 @@ GOOD = batch(0, [0, 1, 2], [0, 9, 4])
         (0, -1, "record_count", None),
         (1, -(2**31), "record_count", None),
         (0, 2**31 - 1, "record_count", None),
-        (0, 0, "record_trailing_bytes", 3),
-        (1, 0, "record_trailing_bytes", 3),
+        (0, 0, "record_trailing_bytes", 0),
+        (1, 0, "record_trailing_bytes", 0),
         (0, 2, None, None),  # which only decoding shows
     ],
 )
