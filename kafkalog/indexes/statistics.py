@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
@@ -187,13 +186,8 @@ class PartitionMeter:
 def disorder(index: OffsetEntries) -> str:
     """The reason why the entries cannot be searched; "" if they can."""
     for name, values in (("offset", index.offset), ("position", index.position)):
-        if (row := _first_drop(values)) is not None:
-            return f"entry {row + 1} has {name} {values[row]} after {values[row - 1]}, which must increase"
+        for row in np.flatnonzero(values[1:] <= values[:-1])[:1].tolist():
+            return f"entry {row + 2} has {name} {values[row + 1]} after {values[row]}, which must increase"
     if len(index) and (index.offset[0] < index.base_offset or index.position[0] < 0):
         return "its first entry lies before the segment"
     return ""
-
-
-def _first_drop(values: npt.NDArray[np.int64]) -> int | None:
-    drops = values[1:] <= values[:-1]
-    return int(np.argmax(drops)) + 1 if drops.any() else None

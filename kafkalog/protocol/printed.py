@@ -171,7 +171,7 @@ def _printed_2_8(topic: str, key: bytes | None, value: bytes | None) -> tuple[st
         if record.type not in _TEXTS_2_8:
             raise UnknownTypeError(topic, int.from_bytes((key or b"")[:2], "big", signed=True))
         key_text, value_text = _TEXTS_2_8[record.type]
-        return key_text(record.key), DELETED if record.value is None else value_text(record.value)
+        return key_text.format_map(record.key), DELETED if record.value is None else value_text(record.value)
     except MessageError as error:
         raise CorruptionError(Reason.INTERNAL_RECORD, f"a record of {topic}: {error}") from error
 
@@ -264,21 +264,9 @@ def _java_hash(text: str) -> int:
     return value
 
 
-def _offset_key(key: Shown) -> str:
-    return f"offset_commit::group={key['group']},partition={key['topic']}-{key['partition']}"
-
-
-def _group_key(key: Shown) -> str:
-    return f"group_metadata::group={key['group']}"
-
-
-def _transaction_key(key: Shown) -> str:
-    return f"transaction_metadata::transactionalId={key['transactionalId']}"
-
-
-_TEXTS_2_8: Final[dict[str, tuple[Callable[[Shown], str], Callable[[Shown], str]]]] = {
-    "LegacyOffsetCommit": (_offset_key, _offset_value),
-    "OffsetCommit": (_offset_key, _offset_value),
-    "GroupMetadata": (_group_key, _group_value),
-    "TransactionLog": (_transaction_key, _transaction_value),
+_TEXTS_2_8: Final[dict[str, tuple[str, Callable[[Shown], str]]]] = {
+    "LegacyOffsetCommit": ("offset_commit::group={group},partition={topic}-{partition}", _offset_value),
+    "OffsetCommit": ("offset_commit::group={group},partition={topic}-{partition}", _offset_value),
+    "GroupMetadata": ("group_metadata::group={group}", _group_value),
+    "TransactionLog": ("transaction_metadata::transactionalId={transactionalId}", _transaction_value),
 }

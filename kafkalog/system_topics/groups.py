@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
-from kafkalog.html import PublicNames
+from kafkalog.html import JsonFields, PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -66,8 +66,11 @@ class GroupOffset:
 
 
 @dataclass(slots=True)
-class GroupMember:
+class GroupMember(JsonFields):
     """A member of a group."""
+
+    # the state of the group says whether all members are stable
+    _json_without: ClassVar[tuple[str, ...]] = ("is_stable",)
 
     member_id: str
     client_id: str | None = None
@@ -83,10 +86,6 @@ class GroupMember:
     """Server-side assignor that a member of a consumer group asks for."""
     is_stable: bool = True
     """False while partitions move to or from the member."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON; the state of the group says whether all members are stable."""
-        return {name: value for name, value in asdict(self).items() if name != "is_stable"}
 
 
 @dataclass

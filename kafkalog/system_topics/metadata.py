@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -250,6 +251,8 @@ class Metadata(PublicNames):
 
 _TEXT, _INT = pa.string(), pa.int32()
 _INTS, _TEXTS, _MAP = pa.list_(_INT), pa.list_(_TEXT), pa.map_(_TEXT, _TEXT)
+_ACL = ("id", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+_REPLICAS = ("replicas", "isr", "removing_replicas", "adding_replicas", "elr", "last_known_elr")
 TABLES: Final = {
     "topics": pa.schema(
         {"topic": _TEXT, "topic_id": _TEXT, "partitions": _INT, "replication_factor": _INT, "configs": _MAP}
@@ -262,12 +265,7 @@ TABLES: Final = {
             "leader": _INT,
             "leader_epoch": _INT,
             "partition_epoch": _INT,
-            "replicas": _INTS,
-            "isr": _INTS,
-            "removing_replicas": _INTS,
-            "adding_replicas": _INTS,
-            "elr": _INTS,
-            "last_known_elr": _INTS,
+            **dict.fromkeys(_REPLICAS, _INTS),
             "directories": _TEXTS,
         }
     ),
@@ -287,18 +285,7 @@ TABLES: Final = {
     ),
     "voters": pa.schema({"id": _INT, "directory_id": _TEXT, "endpoints": _TEXTS}),
     "features": pa.schema({"name": _TEXT, "level": pa.int16()}),
-    "acls": pa.schema(
-        {
-            "id": _TEXT,
-            "resource_type": _TEXT,
-            "resource_name": _TEXT,
-            "pattern_type": _TEXT,
-            "principal": _TEXT,
-            "host": _TEXT,
-            "operation": _TEXT,
-            "permission": _TEXT,
-        }
-    ),
+    "acls": pa.schema(dict.fromkeys(_ACL, _TEXT)),
     "quotas": pa.schema({"entity": _MAP, "key": _TEXT, "value": pa.float64()}),
     "scram": pa.schema({"user": _TEXT, "mechanism": _TEXT, "iterations": _INT}),
     "tokens": pa.schema(
@@ -357,6 +344,7 @@ def metadata(
     key = TopicPartition(METADATA_TOPIC, 0)
     roots = [*log_dir.paths, *([parent_of(log_dir.path_of(key).path)] if key in log_dir else [])]
     findings: list[Finding] = []
+    rank = attrgetter("is_complete", "end_offset")
     for root in dict.fromkeys(roots):
         image = read_cluster_metadata(
             root, end_offset=as_of.end_offset, end_timestamp=as_of.end_timestamp, limits=log_dir.limits
@@ -364,7 +352,7 @@ def metadata(
         if image is not None:
             findings += image.findings
             # controllers may lag: of complete states, the one that has most records counts
-            if found is None or _rank(image) > _rank(found[1]):
+            if found is None or rank(image) > rank(found[1]):
                 found = root, image
     if found is None:
         where = ", ".join(map(str, log_dir.paths))
@@ -382,10 +370,6 @@ def metadata(
 def _cells(row: Row) -> list[object]:
     texts = (", ".join(map(str, value)) if isinstance(value, (list, dict)) else value for value in row.values())
     return [*texts]
-
-
-def _rank(image: ClusterMetadata) -> tuple[bool, int]:
-    return image.is_complete, image.end_offset
 
 
 def _shown(settings: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -72,6 +72,8 @@ class OpenTransaction(JsonFields):
 class Transaction(JsonFields):
     """The transactions of a transactional id."""
 
+    _json_properties: ClassVar[tuple[str, ...]] = ("is_hanging",)
+
     transactional_id: str | None
     """None for a producer that no coordinator found here knows, but that has a transaction open in a partition."""
     state: str | None
@@ -102,10 +104,6 @@ class Transaction(JsonFields):
     def is_hanging(self) -> bool:
         """Whether it hangs in a partition."""
         return any(one.is_hanging for one in self.open)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**JsonFields.as_dict(self), "is_hanging": self.is_hanging}
 
 
 _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")

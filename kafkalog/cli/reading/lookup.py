@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -89,6 +89,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.cli.reading.record_text import TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
     from kafkalog.interchange.text_output import JsonLines
+    from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 
     record_format: RecordFormat
     if args.json:
@@ -100,16 +101,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(len(args.questions) * total, "headers")
     before = 0
     questions = [(kind, _to_end(value, partitions)) for kind, value in args.questions]
+    trace_of: dict[str, Callable[[Partition, Any], Trace]] = {"offset": trace_offset, "timestamp": trace_timestamp}
     for partition in partitions:
-        for question in questions:
+        for kind, value in questions:
             try:
-                trace = _trace(partition, question)
+                trace = trace_of[kind](partition, value)
                 record = _record(partition, trace, record_format)
             except KafkalogError as error:
                 report_error(error, log_dir, console)
             else:
                 console.findings(trace.findings)
-                fields = [_fields(trace, record)] if args.json else []
+                found = None if record is None or not args.json else json.loads(record)
+                fields = [{**trace.as_dict(), "record": found}] if args.json else []
                 console.rows(fields, _text(partition, trace, record), as_json=args.json)
             before += partition.size_in_bytes
             console.progress.reach(before)
@@ -121,13 +124,6 @@ def _to_end(value: Any, partitions: list[Partition]) -> Any:
     from kafkalog.parsing import is_to_end, parse_milliseconds
 
     return parse_milliseconds("a time", value, end_ms=lambda: latest_of(partitions)) if is_to_end(value) else value
-
-
-def _trace(partition: Partition, question: _Question) -> Trace:
-    from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
-
-    kind, value = question
-    return trace_offset(partition, value) if kind == "offset" else trace_timestamp(partition, value)
 
 
 def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> str | None:
@@ -148,12 +144,6 @@ def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> 
     )
     batches = scan.head(1).to_batches()
     return record_format.lines(batches[0]).rstrip("\n") if batches else None
-
-
-def _fields(trace: Trace, record: str | None) -> dict[str, Any]:
-    fields = trace.as_dict()
-    fields["record"] = None if record is None else json.loads(record)
-    return fields
 
 
 def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:
