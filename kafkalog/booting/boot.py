@@ -20,14 +20,7 @@ from kafkalog.booting.coordinators import Commit, CoordinatorState, by_partition
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
 from kafkalog.booting.sources import Copy, Sources, furthest, one_copy_each
-from kafkalog.booting.staging import (
-    COPY_MODES,
-    CopyMode,
-    StagedPartition,
-    highest_producer_id,
-    looks_compacted,
-    stage,
-)
+from kafkalog.booting.staging import COPY_MODES, CopyMode, StagedPartition, highest_producer_id, looks_compacted, stage
 from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.booting.topics import (
     MISSING,

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    chosen,
-    selected_keys,
-)
+from kafkalog.cli.options import chosen, selected_keys
 from kafkalog.errors import CorruptionError, KafkalogError
 
 if TYPE_CHECKING:

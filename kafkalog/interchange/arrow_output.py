@@ -19,15 +19,7 @@ from kafkalog import format as kf
 from kafkalog._kernels.record_windows import KINDS
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import may_lack_timestamps
-from kafkalog.records.columns import (
-    BinaryColumn,
-    HeadersColumn,
-    RecordColumns,
-    ViewColumn,
-    as_views,
-    is_masked,
-    zeros,
-)
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked, zeros
 from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    CorruptionError,
-    Finding,
-    KafkalogError,
-    Limits,
-    OnCorruption,
-    Reason,
-)
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, OnCorruption, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER, PlannedPart

@@ -20,13 +20,7 @@ import re
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kafkalog.format import (
-    CONSUMER_OFFSETS,
-    METADATA_TOPIC,
-    REMOTE_LOG_METADATA,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-)
+from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.protocol.decoder import MessageError, Reader, UnknownVersionError, decode_message
 from kafkalog.protocol.definitions import PREVIEW, messages
 

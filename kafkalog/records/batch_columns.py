@@ -8,16 +8,8 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.records.batch_table import (
-    BatchTable,
-    batch_column,
-    create_time_types,
-    sequences,
-)
-from kafkalog.records.columns import (
-    Column,
-    RecordColumns,
-)
+from kafkalog.records.batch_table import BatchTable, batch_column, create_time_types, sequences
+from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.records.spans import record_counts
 
 Form = Literal["numpy", "arrow", "views"]

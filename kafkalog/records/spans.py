@@ -25,14 +25,7 @@ import kafkalog._kernels.fill as fill_kernels
 import kafkalog._kernels.header_walk as batch_kernels
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import (
-    KafkalogError,
-    LimitExceededError,
-    Limits,
-    Reason,
-    UnsupportedError,
-    error_from_status,
-)
+from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, UnsupportedError, error_from_status
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.storage.buffer_pool import empty

@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    CorruptionError,
-    Finding,
-    KafkalogError,
-    Limits,
-    Reason,
-    TruncatedTailError,
-)
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, TruncatedTailError
 from kafkalog.protocol.decoder import MessageError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk

@@ -22,14 +22,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    CorruptionError,
-    Finding,
-    LimitExceededError,
-    Limits,
-    Reason,
-)
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, LimitExceededError, Limits, Reason
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes

@@ -22,13 +22,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
 from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import (
-    end_finding,
-    gap_finding,
-    offsets_finding,
-    snapshot_name,
-    start_finding,
-)
+from kafkalog.log.searching.missing import end_finding, gap_finding, offsets_finding, snapshot_name, start_finding
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs

@@ -19,13 +19,7 @@ from typing import Final, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
 from kafkalog.html import JsonFields
-from kafkalog.state.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
-    java_number,
-    node_id_of,
-    parse_topic_id,
-    read_checkpoint,
-)
+from kafkalog.state.checkpoints import MAX_CHECKPOINT_BYTES, java_number, node_id_of, parse_topic_id, read_checkpoint
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file

@@ -20,13 +20,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.state.producers import ProducerSnapshot
-from kafkalog.storage.atomic import (
-    fsync_directory,
-    identity,
-    rename_new,
-    take_back,
-    writing,
-)
+from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership

@@ -15,15 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    CorruptionError,
-    Finding,
-    Limits,
-    Reason,
-    SidecarError,
-    TruncatedTailError,
-)
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Limits, Reason, SidecarError, TruncatedTailError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-)
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import (
     ScanReporter,
     is_quarantine,

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    ENCODING_HELP,
-    Command,
-    chosen,
-)
+from kafkalog.cli.options import ENCODING_HELP, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import escape_controls
 from kafkalog.protocol.framing import TOPIC_DECODERS

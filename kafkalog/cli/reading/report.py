@@ -7,10 +7,7 @@ from typing import Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-)
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import decode_options, usage_errors
 from kafkalog.cli.text import counted
 

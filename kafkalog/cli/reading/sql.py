@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command
-from kafkalog.cli.scan_options import (
-    path_of,
-    scan_options,
-    usage_errors,
-)
+from kafkalog.cli.scan_options import path_of, scan_options, usage_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa

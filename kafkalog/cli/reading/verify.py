@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-    selected_keys,
-)
+from kafkalog.cli.options import Command, chosen, selected_keys
 from kafkalog.cli.scan_options import decode_options, usage_errors
 from kafkalog.cli.text import counted, damaged_line, human_bytes
 

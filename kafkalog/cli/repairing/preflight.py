@@ -7,10 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-)
+from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:

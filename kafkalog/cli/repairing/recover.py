@@ -6,11 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, UntilBroken
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-    timestamp,
-)
+from kafkalog.cli.options import Command, chosen, timestamp
 from kafkalog.cli.repairing.cutting import PATH, output_options
 from kafkalog.cli.text import counted
 

@@ -6,11 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-    selected_bytes,
-)
+from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import path_of
 
 if TYPE_CHECKING:

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    FILTER_HELP,
-    Command,
-    chosen,
-    selected_bytes,
-)
+from kafkalog.cli.options import FILTER_HELP, Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import check_names, hint_at_skip, path_of, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
 

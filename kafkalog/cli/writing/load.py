@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-    n_bytes,
-)
+from kafkalog.cli.options import Command, chosen, n_bytes
 from kafkalog.cli.scan_options import check_names, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
 

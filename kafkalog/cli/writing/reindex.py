@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, UntilBroken
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import (
-    Command,
-    chosen,
-    index_interval,
-    selected_bytes,
-    timestamp,
-)
+from kafkalog.cli.options import Command, chosen, index_interval, selected_bytes, timestamp
 from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
 

@@ -17,15 +17,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import (
-    FileChangedError,
-    Finding,
-    Findings,
-    KafkalogError,
-    Limits,
-    ReadError,
-    Reason,
-)
+from kafkalog.errors import FileChangedError, Finding, Findings, KafkalogError, Limits, ReadError, Reason
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.log.compaction import GapMeter

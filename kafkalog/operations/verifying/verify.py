@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import (
-    DEFAULT_LIMITS,
-    Finding,
-    Findings,
-    Limits,
-    ReadError,
-    Reason,
-)
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, is_partition_directory
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
