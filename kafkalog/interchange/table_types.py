@@ -294,11 +294,13 @@ def converted(
     *,
     as_text: Collection[Path] = (),
     target: str | None = None,
+    exact: bool = False,
 ) -> pa.Array:
     """An array in another type: what the type cannot hold is null, and reported.
 
     Fields that the array lacks are null; fields that it has and the type lacks are left out. Fields in `as_text` become
-    JSON text. A `target` may not hold each value of the type.
+    JSON text. A `target` may not hold each value of the type. With `exact`, times finer than the unit are null instead
+    of rounded.
     """
     kind = array.type
     if path in as_text:
@@ -311,8 +313,8 @@ def converted(
         return pa.nulls(len(array), to)
     if pt.is_dictionary(kind):
         array = array.dictionary_decode()
-        return converted(array, to, report, path, as_text=as_text, target=target)
-    how: dict[str, Any] = {"as_text": as_text, "target": target}
+        return converted(array, to, report, path, as_text=as_text, target=target, exact=exact)
+    how: dict[str, Any] = {"as_text": as_text, "target": target, "exact": exact}
     if pt.is_struct(kind) and pt.is_struct(to):
         return _struct(array, to, report, path, how)
     if _is_list(kind) and _is_list(to):
@@ -331,7 +333,7 @@ def converted(
         return _without(days, (numbers < _FIRST_DAY) | (numbers > _LAST_DAY), _FAR, report, path)
     if (pt.is_timestamp(kind) and pt.is_timestamp(to)) or (pt.is_time(kind) and pt.is_time(to)):
         is_near = target == "iceberg" and pt.is_timestamp(to)
-        return _moments(array, to, report, path, is_near=is_near)
+        return _moments(array, to, report, path, is_near=is_near, exact=exact)
     return _cast(array, to, report, path)
 
 
@@ -438,7 +440,21 @@ def _without(array: pa.Array, lost: Mask, what: str, report: Report, path: Path)
     return pa.Array.from_buffers(array.type, len(array), [kept, data])
 
 
-def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is_near: bool) -> pa.Array:
+def n_lost(array: pa.Array, unit: str) -> int:
+    """How many timestamps another unit cannot hold: those out of its range, or finer."""
+    if not pt.is_timestamp(array.type):
+        return 0
+    numbers, valid = numbers_of(array), validity(array)
+    have, want = _PER_SECOND[array.type.unit], _PER_SECOND[unit]
+    if want > have:
+        most = (2**63 - 1) // (want // have)
+        lost = (numbers > most) | (numbers < -most)
+    else:
+        lost = numbers % (have // want) != 0
+    return int(np.count_nonzero(lost if valid is None else lost & valid))
+
+
+def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is_near: bool, exact: bool) -> pa.Array:
     kind, n = array.type, len(array)
     numbers = numbers_of(array).astype(np.int64)
     valid = validity(array)
@@ -457,7 +473,9 @@ def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is
         days = numbers // (_DAY_SECONDS * want)
         lost, what = lost | (days < _FIRST_DAY) | (days > _LAST_DAY), _FAR
     cut &= ~lost if valid is None else valid & ~lost
-    if cut.any():
+    if cut.any() and exact:
+        lost, what = lost | cut, f"finer than {to.unit}"
+    elif cut.any():
         report(path, ROUNDED, cut.astype(np.int64))
     numbers = numbers.astype(f"i{to.bit_width // 8}")
     whole = pa.Array.from_buffers(to, n, [bitmap(valid), pa.py_buffer(numbers)])

@@ -177,6 +177,22 @@ class SchemaColumn(ColumnDecoder):
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
 
+    @property
+    def has_mixed_units(self) -> bool:
+        """Whether schemas have timestamps in several units, so that values decide; see `learn_units`."""
+        return bool(self._common.units)
+
+    def learn_units(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
+        """Learn the time units of values, in a second pass."""
+        for group in self._groups(payloads, headers)[0]:
+            reader = self._reader(group, topic)
+            if not isinstance(reader, str):
+                self._common.count_units(reader.decode(group.payloads).array)
+
+    def choose_units(self) -> None:
+        """Choose the units, after all values have been learned."""
+        self._common.choose_units()
+
     def declare(self, kind: pa.DataType) -> None:
         if not self.has_type:
             self._common.type, self.has_type = kind, True

@@ -26,7 +26,7 @@ from kafkalog.interchange.arrow_output import (
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.parsing import field_column, field_path
 from kafkalog.text import near
-from kafkalog.values.columns import column_decoder
+from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads
@@ -167,7 +167,7 @@ class Decoding:
             self._decoders[name].declare(types[name])
 
     def learn(self, read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
-        """Learn types from all records, which `read` returns.
+        """Learn types from all records. Reads them twice if schemas have times in several units.
 
         Raises LimitExceededError if the values have too many different fields.
         """
@@ -179,6 +179,15 @@ class Decoding:
                 except TooWideError as error:
                     detail = f"{name}: {error}; read it as utf8, or not decoded"
                     raise LimitExceededError(Reason.VALUE_UNDECODED, detail) from None
+        mixed = {
+            name: one for name, one in self._decoders.items() if isinstance(one, SchemaColumn) and one.has_mixed_units
+        }
+        for batch in read() if mixed else ():
+            headers, topic = _place(batch)
+            for name, column in mixed.items():
+                column.learn_units(Payloads.of(batch.column(name)), headers, topic)
+        for column in mixed.values():
+            column.choose_units()
         self._settle()
 
     def _settle(self) -> dict[str, pa.DataType]:

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
-from kafkalog.interchange.table_types import Path, Report, converted
+from kafkalog.interchange.table_types import Path, Report, converted, n_lost
 
 MOST_FIELDS: Final = 4096
 """Maximum fields of a type, including nested ones. A short schema can define 2**64."""
@@ -38,12 +38,14 @@ class TooWideError(ValueError):
 class CommonType:
     """A type that can hold the values of several types; it starts as null.
 
-    Fields in `as_text` are JSON text because their types do not combine.
+    Fields in `as_text` are JSON text because their types do not combine. `units` has the timestamps in several units,
+    with the number of values that each unit would lose, coarsest first.
     """
 
     def __init__(self) -> None:
         self.type: pa.DataType = pa.null()
         self.as_text: set[Path] = set()
+        self.units: dict[Path, list[int]] = {}
 
     def add(self, other: pa.DataType) -> None:
         """Widen the type so that values of another one fit; raises TooWideError for too many fields."""
@@ -74,14 +76,30 @@ class CommonType:
         return wide
 
     def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
+        if pt.is_timestamp(one) and pt.is_timestamp(other) and one.unit != other.unit:
+            # use the finest unit for now: values are counted once all schemas are known
+            finest = max(map(_UNITS.index, (one.unit, other.unit)))
+            self.units[path] = [0] * (finest + 1)
         return wider(one, other)
+
+    def count_units(self, array: pa.Array) -> None:
+        """Count how many timestamps of an array each unit would lose."""
+        for path, counts in self.units.items():
+            for i in range(len(counts)):
+                counts[i] += n_lost(leaf_at(array, path), _UNITS[i])
+
+    def choose_units(self) -> None:
+        """Choose for each timestamp the unit that loses the fewest values; the finest of several."""
+        for path, counts in self.units.items():
+            unit = min(reversed(range(len(counts))), key=counts.__getitem__)
+            self.type = with_unit(self.type, path, _UNITS[unit])
 
     def fit(self, array: pa.Array, report: Report, to: pa.DataType | None = None) -> pa.Array:
         """Convert an array of an added type to the common type, or to a type with some of its fields.
 
         Values that do not fit become null and are reported: see `kafkalog.interchange.table_types.converted`.
         """
-        return converted(array, self.type if to is None else to, report, as_text=self.as_text)
+        return converted(array, self.type if to is None else to, report, as_text=self.as_text, exact=bool(self.units))
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -108,6 +126,32 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
         return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
     return None
+
+
+def leaf_at(array: pa.Array, path: Path) -> pa.Array:
+    """All values at a path, which may go through lists (``[]``) and maps (``{}``); empty if the path does not exist."""
+    for name in path:
+        if name == "[]" and pt.is_list(array.type):
+            array = array.flatten()
+        elif name == "{}" and pt.is_map(array.type):
+            array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten().field(1)
+        elif pt.is_struct(array.type) and array.type.get_field_index(name) >= 0:
+            array = field_at(array, [name])
+        else:
+            return pa.nulls(0)
+    return array
+
+
+def with_unit(kind: pa.DataType, path: Path, unit: str) -> pa.DataType:
+    """The type with a different unit for the timestamp at a path."""
+    if not path:
+        return pa.timestamp(unit, kind.tz) if pt.is_timestamp(kind) else kind
+    name, rest = path[0], path[1:]
+    if name == "[]":
+        return pa.list_(with_unit(kind.value_type, rest, unit))
+    if name == "{}":
+        return pa.map_(kind.key_type, with_unit(kind.item_type, rest, unit))
+    return pa.struct([one.with_type(with_unit(one.type, rest, unit)) if one.name == name else one for one in kind])
 
 
 def _whole_digits(kind: pa.DataType) -> int:
