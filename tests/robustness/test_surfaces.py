@@ -170,7 +170,7 @@ def _indexes(root):
         yield partial(segment.find_timestamps, np.array(TIMESTAMPS))
         yield partial(getattr, segment, "next_offset")
         yield partial(lambda segment: segment.batches.to_arrow(), segment)
-        yield partial(segment.index_statistics, what_if=[1000])
+        yield partial(kafkalog.index_stats, segment, what_if=[1000])
         for name in ("offset_index", "time_index", "transaction_index"):
             yield partial(_examine_index, segment, name)
 
