@@ -264,9 +264,7 @@ def _add_option(
     convert = own or _TYPES.get(spelt[-1]) or _TYPES.get(metavar, str)
     if is_list:
         options |= {"action": Distinct, "metavar": f"{metavar or 'NAME'},..."}
-        convert = (
-            types.get(spelt[-1]) or types.get(dest) or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
-        )
+        convert = own or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
     elif choices:
         options["choices"] = choices.split(",")
     else:

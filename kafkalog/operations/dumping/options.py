@@ -99,8 +99,3 @@ class DumpOptions:
     def is_2_8(self) -> bool:
         """Whether the dialect is that of 2.8."""
         return self.dialect == "2.8"
-
-    @property
-    def prints_metadata(self) -> bool:
-        """Whether the line of a record begins with its offset, timestamp and sizes."""
-        return not self.skip_record_metadata
