@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
-from kafkalog.errors import KafkalogError, Reason, TruncatedTailError, UnsupportedError
+from kafkalog.errors import CorruptionError, KafkalogError, Reason, TruncatedTailError, UnsupportedError
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode, fill_spans
 from kafkalog.records.header_walk import walk
@@ -157,15 +157,8 @@ class LogWalk:
     def report_shown(self, part: Part) -> None:
         """Report wrong checksums and gaps between offsets."""
         for row in np.flatnonzero(~part.is_valid).tolist():
-            batch = part.batches[row : row + 1]
-            self._report.add_finding(
-                Reason.CRC_MISMATCH,
-                "the checksum does not match the batch's bytes",
-                path=self._source.path or self.path,
-                position=batch.last_position,
-                base_offset=batch.first_offset,
-                length=int(batch.size_in_bytes[0]),
-            )
+            error = CorruptionError(Reason.CRC_MISMATCH, "the checksum does not match the batch's bytes")
+            self._report.findings.add(lost_batch(self.locate(error, part, row), part.batches))
         if part.records is None:
             return
         offset = part.records.offset

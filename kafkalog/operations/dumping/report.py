@@ -70,10 +70,9 @@ class Report:
         path: str,
         position: int | None = None,
         base_offset: int | None = None,
-        length: int | None = None,
     ) -> None:
         """Add a finding that is damage."""
-        self.findings.add(Finding(reason, detail, path, position, length, base_offset))
+        self.findings.add(Finding(reason, detail, path, position, base_offset=base_offset))
 
     def lines(self) -> Iterator[str]:
         """Yield the lists as Kafka's tool prints them at the end."""
