@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from conformance.jars import KAFKA_VERSION, class_path, java
-from conformance.kafka import Broker, Client, free_ports, lines_said, wait_until
+from conformance.kafka import TIMELESS, Broker, Client, free_ports, lines_said, wait_until
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
@@ -50,7 +50,7 @@ class BootedBroker(Broker):
 
     def _prepare(self):
         with (self.folder / "server.properties").open("a") as file:
-            file.writelines(f"{name}={value}\n" for name, value in self.properties.items())
+            file.writelines(f"{name}={value}\n" for name, value in (TIMELESS | self.properties).items())
 
     def _write_properties(self):
         pass
