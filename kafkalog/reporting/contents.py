@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, Limits
+from kafkalog.errors import Finding, Findings, KafkalogError, Limits
 from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
@@ -243,9 +243,14 @@ class Contents:
         cluster = Cluster(metadata, None, self.properties)
         for partition in found:
             key = partition.topic_partition
-            if key is not None and partition.path.exists():
+            if key is None or not partition.path.exists():
+                continue
+            try:
                 ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))
-                self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
+            except KafkalogError as error:
+                self.add_findings([error.to_finding()], is_secondary=True)
+                continue
+            self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
 
     def _measure(self, partition: Partition, verified: VerifiedPartition, clusters: Clusters) -> None:
         """Count the batches of a partition in one walk."""

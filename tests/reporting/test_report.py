@@ -7,6 +7,7 @@ import struct
 import tarfile
 from pathlib import Path
 
+import builder
 import numpy as np
 import pytest
 from effort import thinned
@@ -295,3 +296,33 @@ def test_a_partition_that_was_cleaned_counts_as_compacted(partition):
     (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 0\n")
     found = outlook(kafkalog.open_partition(partition), Cluster(None, None), START, None)
     assert (found.policy, found.settings) == (["compact"], "assumed")
+
+
+def compacted_root(root):
+    with PartitionWriter(root / "users-0", config=LogConfig(segment_bytes=3000), batch_size=500) as writer:
+        keys = [b"k%d" % (i % 7) for i in range(100)]
+        writer.append({"key": keys, "value": [b"v" * 40] * 100, "timestamp": list(range(1000, 1100))})
+    with PartitionWriter(root / "orders-0") as writer:
+        writer.append({"value": [b"v" * 40] * 10})
+    (root / "cleaner-offset-checkpoint").write_text("0\n1\nusers 0 0\n")
+    return root
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_in_a_compacted_topic_leaves_a_report_of_all_partitions(tmp_path, seed):
+    draw = random.Random(seed)
+    root = compacted_root(tmp_path)
+    log = draw.choice(sorted((root / "users-0").glob("*.log"))[-2:])
+    data = bytearray(log.read_bytes())
+    positions = builder.batch_positions(data)
+    at, _ = draw.choice(positions)
+    if draw.random() < 0.5:
+        data[at + 8 : at + 12] = draw.choice([b"\xff" * 4, bytes(4), b"\0\0\0\1"])
+    else:
+        n = draw.choice([1, 30, 61])
+        data[at : at + n] = bytes(n)
+    log.write_bytes(data)
+    report = kafkalog.report(root)
+    assert [row["partition"] for row in rows(report, "partitions")] == ["orders-0", "users-0"]
+    assert sorted(row["partition"] for row in rows(report, "outlook")) == ["orders-0", "users-0"]
+    assert report.summary["n_records_lost"] == sum(one.loss.n_records for one in kafkalog.verify(root).partitions)

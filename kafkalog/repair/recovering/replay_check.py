@@ -18,15 +18,15 @@ from kafkalog.survey.startup_load import LoadPlan
 
 
 class ReplayCheck:
-    """Looks for what makes a broker stop: a malformed marker, or a producer that is transactional only now and then.
+    """Looks for what makes a broker stop: a malformed marker, or a batch outside of its producer's open transaction.
 
     Source: ProducerAppendInfo.appendDataBatch, ControlRecordType.parse, EndTransactionMarker.deserialize, Kafka 4.3.
     """
 
     def __init__(self) -> None:
         self.problem: Finding | None = None
-        self._always: set[int] = set()
-        self._never: set[int] = set()
+        self._open: set[int] = set()
+        """Producers with an open transaction after the batches so far."""
 
     def add(self, path: Path, batches: BatchTable, coordinator_epoch: npt.NDArray[np.int32]) -> None:
         """Look at batches of producers of a segment, with the coordinator epochs of the markers among them."""
@@ -37,13 +37,31 @@ class ReplayCheck:
         for row in np.flatnonzero(is_marker & is_wrong)[:1].tolist():
             detail = "a control batch without a valid transaction marker: a broker that replays it fails"
             self._note(Reason.CONTROL_RECORD, detail, path, batches, row)
+        self._look_at_transactions(path, batches)
+
+    def _look_at_transactions(self, path: Path, batches: BatchTable) -> None:
+        """Follow the open transactions; a batch of such a producer outside of transactions is a problem."""
+        is_control, producers = batches.is_control, batches.producer_id
         is_transactional = (batches.attributes & kf.TRANSACTIONAL_BIT) != 0
-        self._always.update(np.unique(batches.producer_id[~is_control & is_transactional]).tolist())
-        self._never.update(np.unique(batches.producer_id[~is_control & ~is_transactional]).tolist())
-        for producer_id in sorted(self._always & self._never)[:1]:
-            detail = f"producer {producer_id} has batches in transactions and others outside of them: a broker that"
-            row = int(np.flatnonzero(batches.producer_id == producer_id)[0])
-            self._note(Reason.TRANSACTION_OUTCOME, f"{detail} replays them fails", path, batches, row)
+        is_plain = ~is_control & ~is_transactional & (producers >= 0)
+        begins = ~is_control & is_transactional
+        both = np.intersect1d(producers[is_plain], [*self._open, *np.unique(producers[begins]).tolist()])
+        for row in np.flatnonzero(np.isin(producers, both)).tolist() if both.size else ():
+            producer = int(producers[row])
+            if is_plain[row] and producer in self._open:
+                detail = (
+                    f"a batch outside of transactions while producer {producer} has one open: a broker that replays it"
+                    " fails"
+                )
+                self._note(Reason.TRANSACTION_OUTCOME, detail, path, batches, row)
+                return
+            (self._open.add if begins[row] else self._open.discard)(producer)
+        # the last batch of each producer that opens or ends a transaction
+        rows = np.flatnonzero(~is_plain)[::-1]
+        last, first = np.unique(producers[rows], return_index=True)
+        is_open = begins[rows[first]]
+        self._open.difference_update(last[~is_open].tolist())
+        self._open.update(last[is_open].tolist())
 
     def _note(self, reason: Reason, detail: str, path: Path, batches: BatchTable, row: int) -> None:
         position, base_offset = int(batches.position[row]), int(batches.base_offset[row])

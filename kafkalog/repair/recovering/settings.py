@@ -25,6 +25,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import file_status
 from kafkalog.survey.startup import Retention
+from kafkalog.survey.startup_end import end_before_start
 
 
 @dataclass(slots=True)
@@ -94,7 +95,9 @@ def first_dirty(partition: Partition) -> int:
     known = None if key is None else checkpointed_offset(path, key)
     if known is None or known < start:
         return start
-    end = max([partition.log_end_offset, *(one.base_offset for one in partition.segments[-1:])])
+    last = partition.segments[-1:]
+    # a damaged end hides nothing here: the cleaner has not been past it
+    end = max((max(end_before_start(one) or 0, one.base_offset) for one in last), default=start)
     return known if known <= end else start
 
 

@@ -1,5 +1,8 @@
 """Leader epochs that recovery leaves, and batches and epochs at which a broker stops."""
 
+import itertools
+import random
+
 import builder
 import numpy as np
 import pytest
@@ -78,35 +81,76 @@ def test_a_segment_that_cannot_be_read_costs_its_partition_alone(partition, monk
         assert row(report, "u-0").error is None
 
 
-def batch_replay_check(at, producer_id, *, transactional):
-    record = builder.record_v2(0, 0, b"k", b"v")
+def producer_batch(at, producer_id, kind):
+    if kind == "marker":
+        return builder.control_batch(1, base_offset=at, producer_id=producer_id, producer_epoch=0)
     return builder.batch_v2(
-        [record],
+        [builder.record_v2(0, 0, b"k", b"v")],
         base_offset=at,
-        transactional=transactional,
+        transactional=kind == "in",
         producer_id=producer_id,
         producer_epoch=0,
         base_sequence=at,
     )
 
 
+def broker_fails_at(kinds):
+    """The first batch at which a broker's replay fails, one by one: a twin of `ReplayCheck`."""
+    is_open = set()
+    for at, (producer, kind) in enumerate(kinds):
+        if kind == "out" and producer in is_open:
+            return at
+        if kind != "out":
+            (is_open.add if kind == "in" else is_open.discard)(producer)
+    return None
+
+
+def check_of(tmp_path, kinds, cuts=()):
+    check = ReplayCheck()
+    bounds = [0, *cuts, len(kinds)]
+    for start, stop in itertools.pairwise(bounds):
+        path = tmp_path / f"{start:020d}.log"
+        path.write_bytes(b"".join(producer_batch(at, *kinds[at]) for at in range(start, stop)))
+        batches = kafkalog.Segment(path).batches
+        check.add(path, batches, np.zeros(len(batches), np.int32))
+    return check.problem
+
+
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [
-        ([(7, True), (7, True)], None),
-        ([(7, False), (8, True)], None),
-        ([(7, True), (7, False)], Reason.TRANSACTION_OUTCOME),
+        ([(7, "in"), (7, "in")], None),
+        ([(7, "out"), (8, "in")], None),
+        ([(7, "out"), (7, "in")], None),
+        ([(7, "in"), (7, "marker"), (7, "out")], None),
+        ([(7, "in"), (7, "out")], Reason.TRANSACTION_OUTCOME),
     ],
 )
-def test_a_producer_is_transactional_always_or_never(tmp_path, kinds, expected):
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(
-        b"".join(batch_replay_check(at, producer, transactional=one) for at, (producer, one) in enumerate(kinds))
-    )
-    check = ReplayCheck()
-    batches = kafkalog.Segment(path).batches
-    check.add(path, batches, np.zeros(len(batches), np.int32))
-    assert (None if check.problem is None else check.problem.reason) == expected
+def test_a_producer_with_an_open_transaction_writes_nothing_outside_of_it(tmp_path, kinds, expected):
+    problem = check_of(tmp_path, kinds)
+    assert (None if problem is None else problem.reason) == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_batches_of_producers_in_any_order_and_in_several_segments(tmp_path, seed):
+    draw = random.Random(seed)
+    kinds = [
+        (draw.choice([5, 6, 7]), draw.choices(["in", "out", "marker"], [4, 1, 4])[0])
+        for _ in range(draw.randint(1, 12))
+    ]
+    cuts = sorted(draw.sample(range(1, len(kinds)), draw.randint(0, min(3, len(kinds) - 1)))) if kinds[1:] else []
+    problem = check_of(tmp_path, kinds, cuts)
+    assert (None if problem is None else problem.base_offset) == broker_fails_at(kinds)
+
+
+def test_a_mixed_producer_before_a_segment_without_it_fails_no_report(partition):
+    """Offsets of a producer in and outside of transactions, then a segment of another one."""
+    log = producer_batch(0, 5, "out") + producer_batch(1, 5, "in")
+    (partition / f"{0:020d}.log").write_bytes(log)
+    (partition / f"{2:020d}.log").write_bytes(producer_batch(2, 6, "out"))
+    assert kafkalog.preflight(partition, clean=False).verdict == "recovers"
+    assert recover(partition.parent, dry_run=True).ok
+    assert kafkalog.report(partition).ok
 
 
 def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path):
