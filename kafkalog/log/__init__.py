@@ -7,6 +7,7 @@
     `segment_files`     which files of a directory are segments
     `segment_reader`    the windows of all segments of a partition, in order
     `segment_stream`    the windows of one segment; damage is raised, or skipped
+    `ends`              where a segment once ended, by its indexes
     `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own
     `segment`           a `.log` with the indexes next to it, and lookups in it

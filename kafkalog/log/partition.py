@@ -20,7 +20,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadE
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.compaction import Density, GapMeter, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
-from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
+from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import PlannedPart, SegmentBatches, SegmentReader, overlapping
@@ -356,7 +356,12 @@ class Partition(ReadMethods):
 
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The finding about offsets missing between two segments; None if they were compacted."""
-        compacted = self.is_compacted(end) if self.is_whole else True
+        if not self.is_whole:
+            return None
+        before = next((segment for segment in reversed(self.segments) if segment.base_offset < end), None)
+        if before is not None and (proved := lost_end(before, start, end)) is not None:
+            return proved
+        compacted = self.is_compacted(end)
         return None if compacted else gap_finding(str(self.path), start, end, is_compacted=compacted)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:

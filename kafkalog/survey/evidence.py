@@ -16,6 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.compaction import Density
+from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
 from kafkalog.state.checkpoints import read_leader_epochs
@@ -161,6 +162,11 @@ class Evidence:
         ends = known_ends(partition.path, key, names)
         for base, found in orphans.items():
             ends |= {name: max(_last_indexed(partition.path / name, base), base) + 1 for name in found}
+        if segments:
+            ends |= {proof.name: proof.offset for proof in ends_of(partition, segments[-1])}
+        # after a crash the file may be older than the log: truncating a log writes it later
+        if state.was_closed and epochs is not None and epochs.size:
+            ends[kf.LEADER_EPOCH_CHECKPOINT] = int(epochs["start_offset"][-1])
         return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, first, ends)
 
     def has(self, *suffixes: str) -> bool:
@@ -183,10 +189,10 @@ def is_tiered(partition: Partition) -> bool:
     return settings.get("remote.storage.enable") == "true"
 
 
-def last_indexed(segment: SegmentContents) -> tuple[str, int]:
-    """Return the name of a segment's offset index, and the offset of its last entry; -1 for none."""
-    name = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
-    return os.path.basename(name), _last_indexed(Path(name), segment.base_offset)
+def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: int = 2**63 - 1) -> list[ProvedEnd]:
+    """The ends that the indexes of a segment prove past its last batch; see `proved_ends`."""
+    segment = next((one for one in partition.segments if str(one.path) == contents.path), None)
+    return [] if segment is None else proved_ends(segment, contents.end_offset, next_base_offset)
 
 
 def _last_indexed(path: Path, base_offset: int) -> int:

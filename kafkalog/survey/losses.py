@@ -21,13 +21,21 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
 from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.log.compaction import GapMeter
+from kafkalog.log.ends import ProvedEnd
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import end_finding, gap_finding, offsets_finding, snapshot_name, start_finding
+from kafkalog.log.searching.missing import (
+    end_finding,
+    gap_finding,
+    lost_end_finding,
+    offsets_finding,
+    snapshot_name,
+    start_finding,
+)
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed, tail_finding
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding
 
 _SHOWN: Final = 4
 _COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
@@ -231,9 +239,8 @@ def _about_gap(
     is_damaged: bool,
 ) -> Iterator[tuple[Finding, Sequence[str]]]:
     path = str(partition.path)
-    if not evidence.state.is_live and (proof := _proof_of_end(gap, segments)):
-        detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
-        yield offsets_finding(Reason.LOG_END_MISSING, detail, path, gap.start, gap.end), [proof]
+    if not evidence.state.is_live and (ends := _ends_in_gap(partition, gap, segments)):
+        yield lost_end_finding(path, gap.start, gap.end, ends), [end.name for end in ends]
         return
     proofs = [name for base, found in evidence.orphans.items() if gap.start <= base < gap.end for name in found]
     if not gap.is_compacted:
@@ -245,13 +252,12 @@ def _about_gap(
         yield gap_finding(path, gap.start, gap.end, is_compacted=gap.is_compacted), []
 
 
-def _proof_of_end(gap: OffsetGap, segments: Sequence[SegmentContents]) -> str:
-    """Name of the offset index that reaches into a gap, past the end of its `.log`; "" if there is none."""
-    if any(one.base_offset <= gap.start <= one.last_offset for one in segments):
-        return ""
-    before = next(one for one in reversed(segments) if one.last_offset + 1 == gap.start)
-    name, last = ("", -1) if before.hides_end else last_indexed(before)
-    return name if gap.start <= last < gap.end else ""
+def _ends_in_gap(partition: Partition, gap: OffsetGap, segments: Sequence[SegmentContents]) -> list[ProvedEnd]:
+    """The ends in a gap that the indexes of the segment before it prove; none if its damage reaches there."""
+    if any(segment.base_offset <= gap.start <= segment.last_offset for segment in segments):
+        return []
+    before = next(segment for segment in reversed(segments) if segment.last_offset + 1 == gap.start)
+    return [] if before.hides_end else ends_of(partition, before, gap.end)
 
 
 def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterator[tuple[Finding, Sequence[str]]]:

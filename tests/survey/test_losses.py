@@ -487,3 +487,66 @@ def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
     scan = kafkalog.scan(tmp_path / "logs")
     assert scan.count_rows() == 0
     assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]
+
+
+# ---------------------------------------------------------------------------------------------- what indexes prove
+
+
+def cut_at_a_batch(log, n=1):
+    """Remove the last batches of a log, and return the range of their offsets."""
+    batches = kafkalog.Segment(log).batches
+    with log.open("r+b") as file:
+        file.truncate(int(batches.position[-n]))
+    return int(batches.last_offset[-n - 1]) + 1, int(batches.last_offset[-1]) + 1
+
+
+@pytest.mark.parametrize("left", [".index", ".timeindex"])
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_either_index_of_a_cut_segment_proves_that_its_end_is_gone(tmp_path, left, is_compacted, is_last):
+    root, partition = tmp_path, tmp_path / "orders-0"
+    config = kafkalog.LogConfig(segment_bytes=2**12, index_interval_bytes=512)
+    with kafkalog.PartitionWriter(partition, config=config, max_records_per_batch=5) as writer:
+        writer.append({"value": [b"v" * 80] * 200, "timestamp": list(range(200))})
+    if is_compacted:
+        (root / "cleaner-offset-checkpoint").write_bytes(encode_offset_checkpoint({KEY: bases(partition)[-1]}))
+    for path in partition.glob("*.snapshot"):
+        path.unlink()
+    log = partition / f"{bases(partition)[-1 if is_last else 1]:020d}.log"
+    start, end = cut_at_a_batch(log, 2)
+    log.with_suffix({".index": ".timeindex", ".timeindex": ".index"}[left]).unlink()
+    proved = (kafkalog.OffsetIndex if left == ".index" else kafkalog.TimeIndex).open(
+        log.with_suffix(left), int(log.stem)
+    )
+    reached = int(proved.offset[-1]) + 1 if is_last else end
+    assert start < reached
+    for losses in (kafkalog.verify(root).losses, kafkalog.salvage(root, dry_run=True).losses):
+        assert [(one.first_offset, one.end_offset, one.certainty) for one in losses] == [(start, reached, "at_most")]
+    if is_last:
+        return  # readers do not look for the end
+    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match="the end of a .log is missing"):
+        scan.count_rows()
+    assert losses_of(scan.findings) == losses
+
+
+def test_a_damaged_entry_of_an_index_proves_nothing(root, partition):
+    first, last = bases(partition)[0], bases(partition)[-1]
+    for base in (first, last):
+        for suffix, at in ((".index", -7), (".timeindex", -3)):
+            path = partition / f"{base:020d}{suffix}"
+            data = bytearray(path.read_bytes())
+            data[at] ^= 0x40  # the offset of the last entry
+            path.write_bytes(data)
+    assert kafkalog.verify(root).losses == []
+    assert kafkalog.salvage(root, dry_run=True).ok
+
+
+def test_an_epoch_behind_the_end_proves_it_after_a_clean_shutdown(root, partition):
+    for path in [*partition.glob("*.snapshot"), *(root / name for name in CHECKPOINTS)]:
+        path.unlink()
+    end = kafkalog.open(partition).log_end_offset
+    (partition / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n3 {end + 5}\n")
+    assert damage(root) == [("log_end_missing", end, end + 4)]
+    (root / ".kafka_cleanshutdown").unlink()
+    assert damage(root) == []

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.file_locks import is_locked
@@ -57,6 +58,25 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -
         why = "normal in a compacted topic; otherwise a segment is missing"
     detail = f"no segment holds offsets {start}..{end}: {why}"
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
+
+
+def lost_end(segment: Segment, start: int, end: int) -> Finding | None:
+    """The finding about offsets before the next segment, if an index proves that the `.log` of a segment held some.
+
+    None while a broker runs: its cleaner replaces a `.log` and the indexes one after the other.
+    """
+    directory = segment.path.absolute().parent
+    proofs = proved_ends(segment, start, end)
+    if not proofs or is_locked(directory.parent):
+        return None
+    return lost_end_finding(str(segment.path.parent), start, end, proofs)
+
+
+def lost_end_finding(path: str, start: int, end: int, proofs: Sequence[ProvedEnd]) -> Finding:
+    """The finding about offsets from `start` to `end` (excluded), which files prove to be the lost end of a `.log`."""
+    said = " and ".join(proof.name for proof in proofs)
+    detail = f"offsets {start}..{end} are gone: the end of a .log is missing, as {said} proves"
+    return offsets_finding(Reason.LOG_END_MISSING, detail, path, start, end)
 
 
 def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True) -> Finding:
