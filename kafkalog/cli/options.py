@@ -42,7 +42,8 @@ FILTER_HELP: Final = """\
   value.customer.id == 7           a field, with --value-format or --key-format
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
-Write bytes as text, as 0x and hex digits, or as base64: and base64. A value in quotes is always text."""
+Write bytes as text, as 0x and hex digits, or as base64: and base64. A value in quotes is always text. If a field has
+values of several types, numbers compare with numbers and text with text."""
 
 ENCODING_HELP: Final = 'encoding of bytes in JSON (default: base64); with utf8, invalid bytes become {"base64": ...}'
 

@@ -307,7 +307,9 @@ def converted(
         return text_array([None if value is None else json_text(value) for value in plain_values(array)])
     has_limits = pt.is_date(to) or pt.is_nested(to) or (pt.is_timestamp(to) and target == "iceberg")
     is_limited = target in TABLES and has_limits
-    if kind == to and not is_limited:
+    # of the same type, but text in it may have to become JSON text
+    has_text = pt.is_nested(to) and any(one[: len(path)] == path for one in as_text)
+    if kind == to and not is_limited and not has_text:
         return array
     if pt.is_null(kind):
         return pa.nulls(len(array), to)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -44,9 +44,9 @@ class ColumnDecoder:
         """Set the type instead of learning it."""
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether some fields are JSON text because their values have no common type."""
-        return False
+    def mixed(self) -> Collection[Path]:
+        """The fields that are JSON text because their values have no common type."""
+        return ()
 
     def full_type(self) -> pa.DataType:
         """The type of the values learned so far, with all fields."""
@@ -119,8 +119,8 @@ class JsonColumn(ColumnDecoder):
         self.has_type = True
 
     @property
-    def is_mixed(self) -> bool:
-        return bool(self._values.common.as_text)
+    def mixed(self) -> Collection[Path]:
+        return self._values.common.as_text
 
     def full_type(self) -> pa.DataType:
         return self._values.common.type
@@ -198,8 +198,8 @@ class SchemaColumn(ColumnDecoder):
             self._common.type, self.has_type = kind, True
 
     @property
-    def is_mixed(self) -> bool:
-        return bool(self._common.as_text)
+    def mixed(self) -> Collection[Path]:
+        return self._common.as_text
 
     def full_type(self) -> pa.DataType:
         return self._common.type

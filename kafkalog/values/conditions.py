@@ -5,6 +5,8 @@ They are terms, as in `kafkalog.scan`, or an Arrow expression.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -16,13 +18,39 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog.errors import ConditionError
+from kafkalog.interchange.table_types import Path
 from kafkalog.parsing import field_path, parse_time
+from kafkalog.values.mixed_fields import holds_for_mixed, literal_of
 from kafkalog.values.types import field_at, with_field
 
 Term = tuple[Any, ...]
 """``(column, operation, value)``, without the value for ``is null`` and ``is not null``."""
 Groups = list[list[Term]]
 """All terms of a group must hold."""
+
+
+class Bare(str):
+    """A value without quotes in the text of a filter: the column's type decides its meaning."""
+
+    __slots__ = ()
+
+
+def bytes_literal(text: str) -> str | bytes:
+    """The bytes that ``0x`` and hex digits, or ``base64:`` and base64 write; otherwise the text.
+
+    Raises ValueError for other digits.
+    """
+    if text[:2] in ("0x", "0X"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise ValueError(f"{text!r} is not hex; in quotes it is text as it stands") from None
+    if text.startswith("base64:"):
+        try:
+            return base64.b64decode(text[7:], validate=True)
+        except binascii.Error:
+            raise ValueError(f"{text!r} is not base64; in quotes it is text as it stands") from None
+    return text
 
 
 class ArrowCondition(NamedTuple):
@@ -172,15 +200,18 @@ def columns_of(groups: Conditions | None) -> list[str]:
     return list(dict.fromkeys(term[0] for group in groups or () for term in group))
 
 
-def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
+def matching(
+    groups: Conditions, columns: Mapping[str, pa.Array], n: int, mixed: Collection[Path] = ()
+) -> npt.NDArray[np.bool_]:
     """bool[n]: rows for which all conditions of one group hold; a field ``a.b`` is looked up in column ``a``.
 
-    Raises ValueError or TypeError if a field does not exist, or cannot be compared with the value.
+    `mixed` are the paths of fields that are JSON text because their values have no common type. Raises ValueError or
+    TypeError if a field does not exist, or cannot be compared with the value.
     """
     if isinstance(groups, AllOf):
         found = np.ones(n, np.bool_)
         for part in groups.parts:
-            found &= matching(part, columns, n)
+            found &= matching(part, columns, n, mixed)
         return found
     if isinstance(groups, ArrowCondition):
         return _matching_rows(groups, columns, n)
@@ -188,7 +219,7 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
     for group in groups:
         mask = np.ones(n, np.bool_)
         for term in group:
-            mask &= _holds(term, columns)
+            mask &= _holds(term, columns, mixed)
         whole |= mask
     return whole
 
@@ -214,19 +245,40 @@ def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n
     return found
 
 
-def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
-    import pyarrow.compute as pc
-
+def _holds(term: Term, columns: Mapping[str, pa.Array], mixed: Collection[Path] = ()) -> npt.NDArray[np.bool_]:
     column, operation = term[0], term[1]
     name, *path = field_path(column)
     if name == "headers":
         return _holds_for_a_header(term, columns[name])
+    depth = next((i for i in range(1, len(path) + 2) if (name, *path)[:i] in mixed), 0)
+    if depth:
+        given = term[2:] if operation not in ("in", "not in") else _listed(operation, term[2])
+        literals = [None if one is None else literal_of(column, one, is_bare=isinstance(one, Bare)) for one in given]
+        if operation in _TEXT:
+            literals = [str(one) for one in given]
+        text = field_at(columns[name], path[: depth - 1])
+        return holds_for_mixed(text, path[depth - 1 :], operation, literals, matches_pattern)
     try:
         array = field_at(columns[name], path)
     except KeyError:  # no value of the selected records has it
         array = pa.nulls(len(columns[name]))
     if operation.startswith("is "):
         return _mask(array.is_null() if operation == "is null" else array.is_valid())
+    return _holds_for(term, array)
+
+
+def _listed(operation: str, values: Any) -> Sequence[Any]:
+    if isinstance(values, (str, bytes)):
+        raise ConditionError(f"{operation!r} needs a list of values, not {values!r}")
+    listed: Sequence[Any] = values
+    return listed
+
+
+def _holds_for(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n]: values of one type for which a condition with a value holds."""
+    import pyarrow.compute as pc
+
+    column, operation = term[0], term[1]
     if pt.is_null(array.type):
         found = np.full(len(array), operation in ("in", "not in") and None in term[2])
         return ~found if operation == "not in" else found
@@ -237,10 +289,11 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         array = array.cast(pa.float64())
         value = [*map(_of_single, term[2])] if isinstance(term[2], (list, tuple)) else _of_single(term[2])
         term = column, operation, value
+    if pt.is_fixed_size_binary(array.type):
+        # the value may have another size
+        array = array.cast(pa.binary())
     if operation in ("in", "not in"):
-        if isinstance(term[2], (str, bytes)):
-            raise ConditionError(f"{operation!r} needs a list of values, not {term[2]!r}")
-        known = [_scalar(column, one, array.type) for one in term[2] if one is not None]
+        known = [_scalar(column, one, array.type) for one in _listed(operation, term[2]) if one is not None]
         found = np.zeros(len(array), np.bool_)
         for one in known:
             found |= _mask(pc.equal(array, one))
@@ -318,8 +371,10 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
             raise TypeError("expected a number") from None
     if pt.is_string(kind):
         return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
-    if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
-        return pa.scalar(value if isinstance(value, bytes) else _text(value).encode(), pa.binary()).cast(kind)
+    if pt.is_binary(kind):
+        if isinstance(value, Bare):
+            value = bytes_literal(value)
+        return pa.scalar(value if isinstance(value, bytes) else _text(value).encode(), pa.binary())
     if pt.is_timestamp(kind):
         moment = parse_time("a time", value) if kind.tz else _moment(value)
         if isinstance(moment, int):

@@ -155,7 +155,11 @@ class Decoding:
     @property
     def mixed(self) -> frozenset[str]:
         """Columns with fields that are JSON text because their values have no common type."""
-        return frozenset(name for name, decoder in self._decoders.items() if decoder.is_mixed)
+        return frozenset(name for name, decoder in self._decoders.items() if decoder.mixed)
+
+    @property
+    def _mixed_paths(self) -> frozenset[Path]:
+        return frozenset((name, *path) for name, decoder in self._decoders.items() for path in decoder.mixed)
 
     def declare(self, types: Mapping[str, pa.DataType]) -> None:
         """Set the types of columns instead of learning them.
@@ -200,8 +204,12 @@ class Decoding:
                 first, *path = field_path(column)
                 if first != name or not path:
                     continue
-                kind = _field_type(name, path, whole, is_known=decoder.has_type)
-                if pa.types.is_null(kind) and not pa.types.is_null(whole):
+                kind = _field_type(name, path, whole, is_known=decoder.has_type and not decoder.mixed)
+                mixed = next((tuple(path[:i]) for i in range(len(path)) if tuple(path[:i]) in decoder.mixed), None)
+                if mixed is not None:  # conditions look into the text
+                    if column in self.columns:
+                        self._notes[_in_text(name, path, mixed)] = Reason.COLUMN_MISSING
+                elif pa.types.is_null(kind) and not pa.types.is_null(whole):
                     self._notes[_missing((name, *path), whole)] = Reason.COLUMN_MISSING
             decoder.narrow(paths)
             types[name] = narrow_type(whole, paths)
@@ -259,7 +267,7 @@ class Decoding:
         found = pa.RecordBatch.from_arrays(arrays, schema=schema)
         if self.conditions is None:
             return found
-        mask = matching(self.conditions, columns, n)
+        mask = matching(self.conditions, columns, n, self._mixed_paths)
         return found if mask.all() else found.filter(pa.array(mask))
 
     def _count(self, path: str, name: str, failures: Mapping[int, str], offsets: pa.Array) -> None:
@@ -331,6 +339,12 @@ def _missing(path: Path, kind: pa.DataType) -> str:
     close = near(path[1], known) if len(path) == 2 else None
     hint = f"; did you mean {path[0]}.{close}?" if close and close != path[1] else ""
     return f"no value of the chosen records has a field {field_column(path[0], path[1:])}, so it is null{hint}"
+
+
+def _in_text(name: str, path: Sequence[str], mixed: Path) -> str:
+    """A note on a field within a mixed one."""
+    whole = field_column(name, mixed)
+    return f"{whole} has values of several types, so it is JSON text, and {field_column(name, path)} is null"
 
 
 def _place(batch: pa.RecordBatch) -> tuple[pa.Array | None, str | None]:

@@ -6,8 +6,6 @@ condition follows ``and`` or ``or``, so ``key == rock and roll`` is one conditio
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +14,7 @@ import numpy as np
 
 from kafkalog.parsing import is_to_end, parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
-from kafkalog.values.conditions import Groups, all_of, any_of
+from kafkalog.values.conditions import Bare, Groups, all_of, any_of, bytes_literal
 
 _CONDITION: Final = re.compile(
     r"""\s*(?P<column>(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)
@@ -231,9 +229,9 @@ def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
     if quoted is not None:
         return quoted[2]
     if column.startswith(DECODED_FIELDS):
-        return text  # the type of the field decides what it means
+        return Bare(text)  # the type of the field decides what it means
     if column in BINARY_COLUMNS or column.startswith("headers."):
-        return _bytes(text)
+        return bytes_literal(text)
     if column == "timestamp":
         return text if is_to_end(text) else parse_time(column, text)
     if derived is None and (column == "compression" or column not in (*FIXED_COLUMNS, "partition")):
@@ -249,17 +247,3 @@ def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
         return int(text) if is_whole else float(text)
     except ValueError:
         raise ValueError(f"{column} must be a {'whole number' if is_whole else 'number'}, not {text!r}") from None
-
-
-def _bytes(text: str) -> str | bytes:
-    if text[:2] in ("0x", "0X"):
-        try:
-            return bytes.fromhex(text[2:])
-        except ValueError:
-            raise ValueError(f"{text!r} is not hex; in quotes it is text as it stands") from None
-    if text.startswith("base64:"):
-        try:
-            return base64.b64decode(text[7:], validate=True)
-        except binascii.Error:
-            raise ValueError(f"{text!r} is not base64; in quotes it is text as it stands") from None
-    return text
