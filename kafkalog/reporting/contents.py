@@ -243,7 +243,8 @@ class Contents:
         cluster = Cluster(metadata, None, self.properties)
         for partition in found:
             key = partition.topic_partition
-            if key is None or not partition.path.exists():
+            # raft deletes the segments of the metadata log itself, once a snapshot covers them
+            if key is None or key.topic == kf.METADATA_TOPIC or not partition.path.exists():
                 continue
             try:
                 ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))

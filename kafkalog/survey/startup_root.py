@@ -3,8 +3,8 @@
 These are `meta.properties`, `bootstrap.checkpoint`, the four offset checkpoints of a log dir, and in the metadata log
 `quorum-state` and the snapshots. Partition directories are compared by their names only. Nothing is written.
 
-Mirrors `MetaPropertiesEnsemble`, `CheckpointFile`, `QuorumStateDataJsonConverter`, `BootstrapDirectory` and
-`KafkaMetadataLog.recoverSnapshots`.
+Mirrors `MetaPropertiesEnsemble`, `KafkaRaftServer.initializeLogDirs`, `CheckpointFile`,
+`QuorumStateDataJsonConverter`, `BootstrapDirectory` and `KafkaMetadataLog.recoverSnapshots`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,21 @@ from typing import Final, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
 from kafkalog.html import JsonFields
-from kafkalog.state.checkpoints import MAX_CHECKPOINT_BYTES, java_number, node_id_of, parse_topic_id, read_checkpoint
+from kafkalog.state.checkpoints import (
+    MAX_CHECKPOINT_BYTES,
+    checkpoint_lines,
+    java_number,
+    node_id_of,
+    parse_topic_id,
+    read_checkpoint,
+    read_properties,
+)
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.location import exists, list_names
 from kafkalog.storage.source import read_file
+from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
@@ -62,18 +71,18 @@ class StartProblem(JsonFields):
 def root_problems(
     roots: Sequence[Path],
     *,
-    node_id: str | None = None,
+    config: BrokerConfig = NO_CONFIG,
     directories: Callable[[Path], Iterable[Path | Finding]] = partition_directories,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[StartProblem]:
     """Return why a broker does not start on its log dirs, in the order of its reads, partitions left out.
 
-    `node_id` is of its configuration, and `directories` lists a log dir.
+    `directories` lists a log dir.
     """
-    found = [*_identity_problems(roots, node_id)]
+    found = [*_identity_problems(roots, config), *_metadata_dir_problems(roots, config)]
     for root in roots:
         found += _attempt(root / BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
-        for name in OFFSET_CHECKPOINTS:
+        for name in OFFSET_CHECKPOINTS if config.roles != {"controller"} else ():
             found += _attempt(root / name, _offset_checkpoint_problem, "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
     listed = [one for root in roots for one in _listed(root, directories)]
@@ -82,13 +91,34 @@ def root_problems(
             found.append(StartProblem(one.reason, one.path or "", one.detail))
     found += _duplicates(Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
-    with_metadata = [str(root) for root in roots if (root / kf.METADATA_DIRECTORY).is_dir()]
+    with_metadata = [root for root in roots if _has_metadata_log(root)]
+    failed = {Path(one.path).parent for one in found if one.effect == "log dir offline"}
+    is_last = not set(roots) - failed and not (_is_second_disk(roots) and not config.log_dirs)
     return [
         replace(one, effect="does not start")
-        if one.effect == "log dir offline" and (len(roots) == 1 or str(Path(one.path).parent) in with_metadata)
+        if one.effect == "log dir offline" and (is_last or Path(one.path).parent in with_metadata)
         else one
         for one in found
     ]
+
+
+def _has_metadata_log(root: Path) -> bool:
+    return (root / kf.METADATA_DIRECTORY).is_dir()
+
+
+def _is_kraft(root: Path) -> bool:
+    """Whether a log dir is that of a broker without ZooKeeper."""
+    if _has_metadata_log(root):
+        return True
+    try:
+        return (read_properties(root / kf.META_PROPERTIES) or {}).get("version") == "1"
+    except KafkalogError:
+        return False
+
+
+def _is_second_disk(roots: Sequence[Path]) -> bool:
+    """Whether these cannot be all log dirs of their broker, whose metadata log is on another."""
+    return not any(map(_has_metadata_log, roots)) and any(map(_is_kraft, roots))
 
 
 def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
@@ -112,19 +142,72 @@ def _listed(root: Path, directories: Callable[[Path], Iterable[Path | Finding]])
         return []  # one that cannot be listed is an error of the partitions
 
 
-def _identity_problems(roots: Sequence[Path], node_id: str | None) -> Iterator[StartProblem]:
+def _metadata_dir_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[StartProblem]:
+    """Check where the metadata log is, and which start it allows.
+
+    Source: KafkaRaftServer.initializeLogDirs, KafkaRaftClient.initialize, Kafka 4.3.
+    """
+    where = config.metadata_log_dir
+    if where is None or not any(map(config.holds_metadata_log, roots)):
+        return
+    for root in roots:
+        if _has_metadata_log(root) and not config.holds_metadata_log(root):
+            detail = f"a metadata log outside of the metadata log dir {where} (metadata.log.dir, or first of log.dirs)"
+            yield StartProblem(Reason.UNKNOWN_FILE, str(root / kf.METADATA_DIRECTORY), detail)
+    if any(map(_has_metadata_log, roots)) or not config.is_controller or not exists(where / kf.META_PROPERTIES):
+        return
+    path = str(where / kf.METADATA_DIRECTORY)
+    if config.is_dynamic:
+        detail = "it is missing, and the voters of a dynamic quorum with it: the start hangs; copy it from a controller"
+        yield StartProblem(Reason.METADATA_INCOMPLETE, path, detail)
+    elif [*map(str, config.voters)] == [config.node_id]:
+        detail = "it is missing, and no other voter has it: the broker renames all partitions to -stray"
+        yield StartProblem(Reason.METADATA_INCOMPLETE, path, detail, effect="loses metadata")
+
+
+def voter_problem(
+    roots: Sequence[Path], voters: Iterable[Mapping[str, object]], node_id: int | None
+) -> StartProblem | None:
+    """The lone voter of a dynamic quorum has another directory id: nobody is elected, and the start hangs.
+
+    Source: KafkaRaftClient.initialize, VoterSet.isVoter, Kafka 4.3.
+    """
+    ids = {one["voterId"]: one.get("voterDirectoryId") for one in voters}
+    root = next(filter(_has_metadata_log, roots), None)
+    if root is None or [*ids] != [node_id]:
+        return None
+    path = root / kf.META_PROPERTIES
+    try:
+        mine = (read_properties(path) or {}).get("directory.id", "")
+    except KafkalogError:
+        return None
+    if mine == str(ids[node_id]):
+        return None
+    detail = (
+        f"directory.id is {mine!r}, but {ids[node_id]!r} for the only voter in the metadata log: the start hangs;"
+        " restore the old id"
+    )
+    return StartProblem(Reason.META_PROPERTIES, str(path), detail)
+
+
+def _identity_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
-    Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, Kafka 4.3.
+    Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs, Kafka 4.3.
     """
+    node_id = config.node_id
     first: dict[str, tuple[str, Path]] = {}
     directory_ids: dict[str, Path] = {}
+    is_kraft = bool(config.roles) or any(map(_is_kraft, roots))
     for root in roots:
         path = root / kf.META_PROPERTIES
         if not exists(path):
-            # without it, a broker formats a log dir, but for the one with its metadata log
-            if (root / kf.METADATA_DIRECTORY).is_dir():
+            # a broker with ZooKeeper formats it
+            if _has_metadata_log(root):
                 detail = f"{kf.METADATA_DIRECTORY} exists, but this file is missing"
+                yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
+            elif is_kraft:
+                detail = "this file is missing: mount the disk of this log dir, or format it with kafka-storage.sh"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             continue
         try:
@@ -182,8 +265,16 @@ def meta_properties_problem(properties: Mapping[str, str]) -> str:
 
 def _offset_checkpoint_problem(path: Path) -> str:
     # numbers are not parsed: a broker that fails at one goes on without the file
-    read_checkpoint(path, 3)
+    if not (path.name in OFFSET_CHECKPOINTS[:2] and _has_negative_count(path)):
+        read_checkpoint(path, 3)
     return ""
+
+
+def _has_negative_count(path: Path) -> bool:
+    """Whether a checkpoint claims less than no entries, for which a broker makes no list, and reads nothing."""
+    lines = checkpoint_lines(path)
+    n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
+    return n_entries is not None and n_entries < 0 and java_number(lines[0], 31) == 0
 
 
 def _bootstrap_problem(path: Path, limits: Limits) -> str:

@@ -51,8 +51,8 @@ how:
   | --clean      assume a clean shutdown
   | --unclean    assume a crash
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
-  --config FILE    the broker's server.properties, for retention, index settings and log.dirs (topic settings override
-                   it)
+  --config FILE    the broker's server.properties: all of its log.dirs are judged, with its retention and index settings
+                   (topic settings override it)
   @threads partitions to read at a time (default: up to 4)
 """,
     paths=_DIRS,

@@ -35,9 +35,10 @@ from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import StartProblem, root_problems
+from kafkalog.survey.startup_root import StartProblem, root_problems, voter_problem
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
@@ -74,7 +75,8 @@ def preflight(
     index_interval_bytes : int, optional
         See `reindex`; it decides whether an index outgrows `segment.index.bytes`.
     config : path-like, optional
-        The broker's `server.properties`: for the settings of indexes, for retention, and for its id.
+        The broker's `server.properties`: for the settings of indexes, for retention, for its id, and for its other log
+        dirs, which are judged, too, if one of them is named.
     now : int (ms) or aware datetime, optional
         The time from which retention counts. Default: now.
     threads : int, optional
@@ -128,9 +130,13 @@ def preflight(
     roots = list(dict.fromkeys(root_of))
     result = Preflight(findings=Findings(limits.max_findings))
     settings = None if config is None else read_properties_file(config)
-    node_id = node_id_of({name: str(value) for name, value in (settings or {}).items()}) or None
-    result.problems = root_problems(roots, node_id=node_id, directories=directories, limits=limits)
+    broker = NO_CONFIG if config is None else BrokerConfig.of(config, settings or {})
+    absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
+    result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
     cluster = _cluster(roots, settings, result.problems, limits)
+    if cluster.metadata is not None:
+        problem = voter_problem(roots, cluster.metadata.voters, cluster.node_id)
+        result.problems += [] if problem is None else [problem]
     now_ms = parse_milliseconds("now", "now" if now is None else now)
     for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
@@ -139,14 +145,16 @@ def preflight(
     result.is_clean = all(start.is_clean for start in starts.values())
     found: list[tuple[_LogDirStart, Path, bool]] = []
     for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
-        for directory in [one] if is_one else directories(root):
+        for directory in [one] if is_one else () if root in absent else directories(root):
             if not isinstance(directory, Finding):
                 found.append((starts[root], directory, is_one))
             elif directory.reason is Reason.LINK_OUTSIDE:
                 # a broker follows the link, and only kafkalog does not
                 result.findings.add(replace(directory, damage=False))
+    unformatted = {one.path for one in result.problems if one.reason is Reason.META_PROPERTIES}
     for root in roots:
-        check_log_dir(root, (directory for start, directory, _ in found if start.root == root))
+        if str(root / kf.META_PROPERTIES) not in unformatted:
+            check_log_dir(root, (directory for start, directory, _ in found if start.root == root))
     keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])
@@ -174,6 +182,31 @@ def preflight(
                 result.partitions.append(row)
                 on_partition(row)
     return result
+
+
+def _add_log_dirs(
+    broker: BrokerConfig,
+    roots: list[Path],
+    named: list[Path],
+    root_of: list[Path],
+    are_partitions: list[bool],
+    findings: Findings,
+) -> set[Path]:
+    """Add the other log dirs of the configuration: the broker starts on all of them. Returns those that do not exist.
+
+    With partition directories, only the files of the log dirs themselves are looked at.
+    """
+    others = broker.others(roots) if broker.log_dirs else []
+    if others is None:
+        detail = f"log.dirs in it names other directories ({', '.join(map(str, broker.log_dirs))}), not looked at"
+        findings.add(Finding(Reason.LEFT_OUT, detail, path=broker.path, damage=False))
+        return set()
+    roots += others
+    if not any(are_partitions):
+        named += others
+        root_of += others
+        are_partitions += [False] * len(others)
+    return {one for one in others if not one.is_dir()}
 
 
 def _consumed(loads: list[_Load]) -> Iterator[_Load]:
@@ -292,7 +325,9 @@ class _Load:
         if row.problem is None:
             row.stray = self._why_stray()
             self._expire(row, report.findings)
-            if plan.is_clean and row.log_end_offset > row.log_start_offset and not plan.snapshots():
+            # a segment that is recovered gets a snapshot, from which the rest is replayed
+            is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
+            if row.log_end_offset > row.log_start_offset and not is_replayed:
                 row.remarks.append("no producer snapshot: the broker loses the state of producers")
             if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
                 row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
@@ -314,6 +349,9 @@ class _Load:
 
     def _expire(self, row: PartitionPlan, findings: Findings) -> None:
         """Note which segments retention deletes, and those of them whose records are not old."""
+        key = self.plan.partition.topic_partition
+        if key is not None and key.topic == kf.METADATA_TOPIC:
+            return  # raft deletes its segments itself, once a snapshot covers them
         plans = [one for one in row.segments if one.action != "deleted"]
         by_base = {segment.base_offset: segment for segment in self.plan.partition.segments}
         newest = [newest_timestamps(by_base[one.base_offset], one.action != "kept") for one in plans]

@@ -163,3 +163,18 @@ def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path):
     written = recover(log_dir, output=tmp_path / "out")
     assert [one.as_dict() for one in dry.partitions] == [one.as_dict() for one in written.partitions]
     assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
+
+
+@pytest.mark.parametrize("missing", [(), (0,), (-1,), (0, -1)])
+def test_a_recovered_segment_gets_the_snapshot_of_its_producers(tmp_path, missing):
+    """So a clean start without snapshots loses the producers only if it recovers no segment."""
+    with kafkalog.PartitionWriter(tmp_path / "t-0", producer=(9, 0), batch_size=200) as writer:
+        for _ in range(3):
+            writer.append({"value": [b"v" * 50] * 5})
+            writer.roll()
+    for path in (tmp_path / "t-0").glob("*.snapshot"):
+        path.unlink()
+    for number in missing:
+        logs(tmp_path / "t-0")[number].with_suffix(".index").unlink()
+    [plan] = kafkalog.preflight(tmp_path / "t-0", clean=True).partitions
+    assert any("state of producers" in remark for remark in plan.remarks) == (not missing)
