@@ -20,6 +20,7 @@ from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.state.leader_epochs import new_epochs
@@ -235,12 +236,12 @@ class _Windows:
         if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER, Reason.HEADER_INCONSISTENT):
             return None
         source = self._source
-        head = source.window(position, min(position + _MAGIC_END, source.size))
-        total = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-        if not _MAGIC_END <= total <= min(source.size - position, self._segment.limits.max_batch_bytes):
+        header = BatchHeader(source.window(position, min(position + MAGIC_END, source.size)))
+        total = header.size_in_bytes
+        if not MAGIC_END <= total <= min(source.size - position, self._segment.limits.max_batch_bytes):
             return None
         # Kafka reads every magic above 2 as v2; Java reads a byte above 127 as negative, so as a v1 message
-        magic = int(head[16]) if head[16] < 2 else 1 if head[16] > _JAVA_BYTE_MAX else 2
+        magic = min(header.magic, 1) if header.is_message else 2
         if total < (kf.RECORD_BATCH_OVERHEAD if magic == 2 else _LEAST_BYTES):
             return None
         data: Bytes = source.window(position, position + total)
@@ -251,8 +252,9 @@ class _Windows:
             accepted[23:27] = 0
         for window in walk(BufferSource(accepted), limits=self._segment.limits):
             batches = window.batches
-            offset, delta = (int.from_bytes(data[at : at + n].tobytes(), "big", signed=True) for at, n in _OFFSETS)
-            last = (offset + (delta if magic == 2 else 0) + 2**63) % 2**64 - 2**63
+            header = BatchHeader(data)
+            offset = header.offset
+            last = (offset + (header.last_offset_delta if magic == 2 else 0) + 2**63) % 2**64 - 2**63
             batches.position[:] += position
             batches.base_offset[batches.base_offset >= 0] = offset
             batches.last_offset[:] = last
@@ -290,10 +292,10 @@ def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
     ids = batches.producer_id[order]
     bits = batches.attributes[order] & (kf.CONTROL_BIT | kf.TRANSACTIONAL_BIT)
     is_control = (bits & kf.CONTROL_BIT) != 0
-    head = np.concatenate([[True], ids[1:] != ids[:-1]])
-    tail = np.concatenate([head[1:], [True]])
+    is_first = np.concatenate([[True], ids[1:] != ids[:-1]])
+    is_last = np.concatenate([is_first[1:], [True]])
     changes = np.concatenate([[True], bits[1:] != bits[:-1]])
-    kept = head | tail | is_control | changes | np.concatenate([changes[1:], [True]])
+    kept = is_first | is_last | is_control | changes | np.concatenate([changes[1:], [True]])
     return np.sort(order[kept])
 
 
@@ -320,10 +322,7 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
     )
 
 
-_MAGIC_END = 17
 _LEAST_BYTES = 26
-_OFFSETS = ((0, 8), (23, 4))  # position and size of the base offset and the last offset delta
-_JAVA_BYTE_MAX = 127  # Java reads a larger byte as negative, so as a v0 or v1 message, whose checksum covers the magic
 _WINDOW_BEHIND_DAMAGE = 2**16
 _UNREADABLE_HEADERS = frozenset(
     {

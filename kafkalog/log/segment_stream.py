@@ -32,6 +32,7 @@ from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
+from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
@@ -284,12 +285,12 @@ class SegmentStream:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
         if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:
-            head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
-            base, delta, count = (int.from_bytes(head[a:b].tobytes(), "big") for a, b in ((0, 8), (23, 27), (57, 61)))
-            self.source.release(head, where)
+            data = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
+            header = BatchHeader(data)
+            self.source.release(data, where)
             # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
-            if base == first and base + delta + 1 == end and 0 < count <= n:
-                certainty, n = "exact" if count == n else "header", count
+            if header.offset == first and first + header.last_offset_delta + 1 == end and 0 < header.n_records <= n:
+                certainty, n = "exact" if header.n_records == n else "header", header.n_records
         return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
     def _batch_at(self, position: int) -> Window | None:

@@ -1,6 +1,7 @@
 """Record batches: from bytes to columns and from columns to bytes.
 
     `batch_table`   batch headers as a table: one row per batch, one array per column; the basis of all others
+    `header`        the header of one batch, where damage or one batch is looked at
     `header_walk`   walks batch headers to batch tables, one window at a time
     `codecs`        codecs, levels and bounded decompression
     `spans`         decompressed batches to spans: start and size of the fields of each record

@@ -261,11 +261,11 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
         at += size
 
 
-def _check_second_header(header: memoryview) -> None:
+def _check_second_header(xerial: memoryview) -> None:
     """Check a second xerial header as snappy-java does; it does not check the version of the first one."""
-    if len(header) < _XERIAL_HEADER:
+    if len(xerial) < _XERIAL_HEADER:
         raise _stream_error(kf.Codec.SNAPPY, "a second xerial header is cut off")
-    version = int.from_bytes(header[8:12], "big", signed=True)
+    version = int.from_bytes(xerial[8:12], "big", signed=True)
     if version < 1:
         raise _stream_error(kf.Codec.SNAPPY, f"xerial version {version}, 1 is the first")
 

@@ -35,6 +35,7 @@ from kafkalog.errors import (
     error_from_status,
 )
 from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
+from kafkalog.records.header import BatchHeader
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
@@ -215,7 +216,7 @@ def _explain(
 ) -> KafkalogError:
     """Return the error about a position where no batch could be parsed; `head` has the first bytes there."""
     left = stop - position
-    offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
+    offset = BatchHeader(head).offset if len(head) >= 8 else None
     if status == _NEED_MORE:
         # a wrong size field looks like a truncated batch: trust the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
@@ -251,7 +252,7 @@ def _zero_fill(source: ByteSource, position: int, stop: int) -> TruncatedTailErr
 def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
     if stop - position < 8:
         return None
-    return int.from_bytes(window_of(source, position, position + 8).tobytes(), "big", signed=True)
+    return BatchHeader(window_of(source, position, position + 8)).offset
 
 
 def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
@@ -274,17 +275,17 @@ def intact_headers_at(source: ByteSource, position: int, max_bytes: int) -> Batc
 
 def batch_at(source: ByteSource, position: int, max_bytes: int, previous_offset: int = -1) -> tuple[Window | None, int]:
     """Return the batch that `walk` finds at a position, if there is one, and the number of bytes read."""
-    head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
-    if not 0 <= position <= source.size - head:
+    least = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
+    if not 0 <= position <= source.size - least:
         return None, 0
-    data = window_of(source, position, position + head)
-    if data.size < head:
+    data = window_of(source, position, position + least)
+    if data.size < least:
         return None, 0
-    size = kf.LOG_OVERHEAD + int.from_bytes(data[8:12].tobytes(), "big", signed=True)
-    plausible = head <= size <= min(max_bytes, source.size - position) and data[16] <= 2
+    header = BatchHeader(data)
     source.release(data, position)
-    if not plausible:
-        return None, head
+    size = header.size_in_bytes
+    if not least <= size <= min(max_bytes, source.size - position) or header.magic > 2:
+        return None, least
     data = window_of(source, position, position + size)
     tables, _, _, _, _ = HeaderParser(1).parse(data, position, previous_offset)
     if tables:

@@ -76,9 +76,9 @@ def page(
     for number, table in enumerate(tables):
         bad = _BAD.get(table.name)
         mark = None if bad is None else [[*table.columns].index(bad[0]), bad[1]]
-        head = json.dumps({"kinds": [*table.columns.values()], "bad": mark})
+        about = json.dumps({"kinds": [*table.columns.values()], "bad": mark})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
-        yield f'{"," if number else ""}"{table.name}":{head[:-1]},"rows":[{body}]}}'
+        yield f'{"," if number else ""}"{table.name}":{about[:-1]},"rows":[{body}]}}'
     yield f"}}</script>\n<script>{script}</script>\n</body>\n</html>\n"
 
 

@@ -302,10 +302,10 @@ class ProducerState:
         rows, entry, is_data = rows[order], entry[order], is_data[order]
         epoch = batches.producer_epoch[rows]
         n = np.arange(rows.size)
-        head = np.concatenate([[True], entry[1:] != entry[:-1]])
-        before = np.where(head, self._entries["producer_epoch"][entry], np.concatenate([epoch[:1], epoch[:-1]]))
-        last = np.flatnonzero(np.concatenate([head[1:], [True]]))
-        first = np.flatnonzero(head)
+        is_first = np.concatenate([[True], entry[1:] != entry[:-1]])
+        before = np.where(is_first, self._entries["producer_epoch"][entry], np.concatenate([epoch[:1], epoch[:-1]]))
+        last = np.flatnonzero(np.concatenate([is_first[1:], [True]]))
+        first = np.flatnonzero(is_first)
         last_data = np.maximum.accumulate(np.where(is_data, n, -1))[last]
         last_change = np.maximum.accumulate(np.where(epoch != before, n, -1))[last]
         last_marker = np.maximum.accumulate(np.where(is_data, -1, n))[last]

@@ -231,9 +231,9 @@ class TransactionReplay:
         is_marker = np.concatenate([np.zeros(len(before), np.bool_), (batches.attributes[rows] & kf.CONTROL_BIT) != 0])
 
         order = np.argsort(ids, kind="stable")  # by producer, then by position
-        head = np.concatenate([[True], ids[order[1:]] != ids[order[:-1]]])
+        is_first = np.concatenate([[True], ids[order[1:]] != ids[order[:-1]]])
         marker = is_marker[order]
-        fresh = head | np.concatenate([[True], marker[:-1]])  # nothing is open before this row
+        fresh = is_first | np.concatenate([[True], marker[:-1]])  # nothing is open before this row
         begins, ends = ~marker & fresh, marker & ~fresh
         begin_of = np.maximum.accumulate(np.where(begins, np.arange(order.size), 0))
 
@@ -254,7 +254,7 @@ class TransactionReplay:
                 np.sort(order[begins]), begun_at, ended_at, offset, earliest_other
             )
 
-        still = begin_of[np.concatenate([head[1:], [True]]) & ~marker]
+        still = begin_of[np.concatenate([is_first[1:], [True]]) & ~marker]
         self._replace(before, np.sort(order[still]), ids, offset, positions)
         return ended
 

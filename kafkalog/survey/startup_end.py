@@ -12,14 +12,12 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, KafkalogError, ReadError, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.records.decode import decode
+from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 # Records.HEADER_SIZE_UP_TO_MAGIC and LegacyRecord.RECORD_OVERHEAD_V0: all that a broker asks of a header here
-_MAGIC_END = 17
 _MIN_SIZE = 14
-_JAVA_BYTE_MAX = 127  # a larger byte is negative in Java, so a v0 or v1 message
-_CODEC_BITS = 7
 _WINDOW_BYTES = 2**20
 
 
@@ -34,12 +32,10 @@ def end_as_loaded(segment: Segment) -> int:
     target, start = _last_entry(segment)
     with segment.open() as source:
         last = None
-        for position, size, head in _headers(segment, source, start):
-            is_v2 = 1 < head[16] <= _JAVA_BYTE_MAX
-            if last is None and not is_v2 and head[17] & _CODEC_BITS:
-                _look_inside(segment, source.window(position, position + size).copy(), position)
-            delta = int.from_bytes(head[23:27], "big", signed=True) if is_v2 else 0
-            last_offset = int.from_bytes(head[:8], "big", signed=True) + delta
+        for position, header in _headers(segment, source, start):
+            if last is None and header.is_message and header.attributes & kf.CODEC_MASK:
+                _look_inside(segment, source.window(position, position + header.size_in_bytes).copy(), position)
+            last_offset = header.offset + (0 if header.is_message else header.last_offset_delta)
             if last is not None or last_offset >= target:
                 last = last_offset
     return segment.base_offset if last is None else last + 1
@@ -75,23 +71,25 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
     return segment.base_offset + relative, position
 
 
-def _headers(segment: Segment, source: ByteSource, start: int) -> Iterator[tuple[int, int, bytes]]:
-    """Position, size and first bytes of each batch from a position on."""
+def _headers(segment: Segment, source: ByteSource, start: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch from a position on."""
     position = start if start >= 0 else source.size
     window_start, window = 0, b""
-    while position + _MAGIC_END < source.size:
+    while position + MAGIC_END < source.size:
         if not window_start <= position <= window_start + len(window) - kf.RECORD_BATCH_OVERHEAD:
             stop = min(position + _WINDOW_BYTES, source.size)
             window_start, window = position, source.window(position, stop).tobytes()
-        head = window[position - window_start :][: kf.RECORD_BATCH_OVERHEAD]
-        size = int.from_bytes(head[8:12], "big", signed=True)
-        if size < _MIN_SIZE:
-            detail = f"size {size}, expected at least {_MIN_SIZE}; a broker does not recover this segment"
+        header = BatchHeader(window[position - window_start : position - window_start + kf.RECORD_BATCH_OVERHEAD])
+        size = header.size_in_bytes
+        if size < kf.LOG_OVERHEAD + _MIN_SIZE:
+            detail = (
+                f"size {size - kf.LOG_OVERHEAD}, expected at least {_MIN_SIZE}; a broker does not recover this segment"
+            )
             raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=segment.path, position=position)
-        if position + kf.LOG_OVERHEAD + size > source.size:
+        if position + size > source.size:
             return
-        yield position, kf.LOG_OVERHEAD + size, head
-        position += kf.LOG_OVERHEAD + size
+        yield position, header
+        position += size
 
 
 def end_before_start(segment: Segment) -> int | None:

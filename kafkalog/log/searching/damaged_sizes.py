@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from kafkalog.errors import Limits
 from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
+from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import LINKED
 from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096
-_MAGIC_END: Final = 17
 _LOOK_BACK: Final = 64  # runs to examine, since the nearest may be misplaced
 
 
@@ -76,10 +76,10 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
     if row < 0 or found.kind[row] != LINKED or found.end[row] != source.size:
         return found
     start, end = int(found.start[row]), int(found.end[row])
-    window = source.window(start, min(start + _MAGIC_END, end))
-    is_v2 = window.size == _MAGIC_END and window[-1] == 2
+    window = source.window(start, min(start + MAGIC_END, end))
+    header = BatchHeader(window)
     source.release(window, start)
-    if not is_v2:
+    if len(header) < MAGIC_END or header.magic != 2:
         return found
     inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
     first = len(inside)

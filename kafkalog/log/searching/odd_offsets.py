@@ -19,6 +19,7 @@ from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import intact_headers_at, window_of
 from kafkalog.storage.source import ByteSource
 
@@ -119,15 +120,15 @@ def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> li
     """Base offsets of the next few batches, in any order, as far as their size fields lead from one to the next."""
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
-        head = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
-        if head.size < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
+        data = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
+        header = BatchHeader(data)
+        source.release(data, position)
+        if len(header) < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
             break  # the file was truncated meanwhile
-        offset, size, magic = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big"), head[16]
-        source.release(head, position)
-        if size < MESSAGE_V0_OVERHEAD or magic > 2:
+        if header.size_in_bytes < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD or header.magic > 2:
             break
-        offsets.append(offset)
-        position += LOG_OVERHEAD + size
+        offsets.append(header.offset)
+        position += header.size_in_bytes
     return offsets
 
 
@@ -135,7 +136,7 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
     """The offset field at a position; None at the end of the file."""
     at = position - window.start
     if at + 8 <= window.data.size:
-        return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
+        return BatchHeader(window.data[at : at + 8]).offset
     if position + 8 > source.size:
         return None
     if window.next_offset is not None:
@@ -143,7 +144,7 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
     data = window_of(source, position, position + 8)
     if data.size < 8:
         return None  # the file was truncated meanwhile
-    offset = int.from_bytes(data.tobytes(), "big", signed=True)
+    offset = BatchHeader(data).offset
     source.release(data, position)
     return offset
 

@@ -18,6 +18,7 @@ from kafkalog.log.searching.choosing import OFFSETS_PER_BYTE, agreeing
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header import LAST_OFFSET_END, BatchHeader
 from kafkalog.records.header_walk import batch_at, intact_batch_at, valid_at, walk, window_of
 from kafkalog.storage.source import ByteSource
 
@@ -125,16 +126,15 @@ class Resynchroniser:
         left = source.size - position
         if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
             return left > 0
-        data = window_of(source, position, position + min(_HEAD, left))
-        head = data.tobytes()
+        data = window_of(source, position, position + min(LAST_OFFSET_END, left))
+        header = BatchHeader(data)
         source.release(data, position)
-        if len(head) < min(_HEAD, left):
+        if len(header) < min(LAST_OFFSET_END, left):
             return False  # the file was truncated meanwhile
-        offset, size, magic = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:12], "big", signed=True), head[16]
-        if magic > 2 or not _LEAST_SIZES[magic] <= size <= left - kf.LOG_OVERHEAD:
+        if header.magic > 2 or not _LEAST_SIZES[header.magic] <= header.size_in_bytes <= left:
             return True
-        last_offset = offset + (int.from_bytes(head[23:27], "big", signed=True) if magic == 2 else 0)
-        return not last < offset <= last_offset < 2**63
+        last_offset = header.offset + (header.last_offset_delta if header.magic == 2 else 0)
+        return not last < header.offset <= last_offset < 2**63
 
     def _search(self) -> bool:
         """Search the next part; False at the end."""
@@ -179,10 +179,9 @@ def _is_behind_gap(batches: BatchTable, previous: npt.NDArray[np.int64]) -> npt.
     return is_behind
 
 
-_HEAD: Final = 27  # bytes up to the last offset delta
 _LEAST_SIZES: Final = (
-    kf.MESSAGE_V0_OVERHEAD,
-    kf.MESSAGE_V1_OVERHEAD,
-    kf.RECORD_BATCH_OVERHEAD - kf.LOG_OVERHEAD,
+    kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD,
+    kf.LOG_OVERHEAD + kf.MESSAGE_V1_OVERHEAD,
+    kf.RECORD_BATCH_OVERHEAD,
 )
-"""The smallest valid size field, by magic."""
+"""The smallest valid size, by magic."""

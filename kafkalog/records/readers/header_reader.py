@@ -13,6 +13,7 @@ from kafkalog._kernels.header_walk import read_headers
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import BatchTable, Window, columns_of
 from kafkalog.records.columns import RecordColumns
+from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.readers.record_reader import RecordReader
@@ -96,8 +97,7 @@ def _large_head(source: ByteSource, position: int) -> Bytes | None:
     if position + _HEAD_BYTES > source.size:
         return None
     head = source.window(position, position + _HEAD_BYTES)
-    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-    return head if size >= _LEAST_SKIPPED else None
+    return head if BatchHeader(head).size_in_bytes >= _LEAST_SKIPPED else None
 
 
 class RangeReader(BatchReader):

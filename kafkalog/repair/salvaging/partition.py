@@ -22,6 +22,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header import BatchHeader
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     SegmentPlan,
@@ -52,7 +53,6 @@ MOST_HOLES: Final = 1000
 _QUARANTINE: Final = ".quarantine"
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
-_HEAD_BYTES: Final = 61
 
 
 class Quarantine:
@@ -71,7 +71,7 @@ class Quarantine:
         at, head, is_zero = self.n_bytes, b"", True
         for position in range(start, end, COPY_BYTES):
             window = source.window(position, min(position + COPY_BYTES, end))
-            head = head or window[:_HEAD_BYTES].tobytes()
+            head = head or window[: kf.RECORD_BATCH_OVERHEAD].tobytes()
             is_zero = is_zero and not window.any()
             if (file := self._staged()) is not None:
                 file.write(window)
@@ -408,21 +408,13 @@ class PartitionSalvage:
 
 def _first_timestamp(source: BadSectorSource, position: int) -> int | None:
     """Base timestamp of the batch at a position; None if it has none."""
-    head = source.window(position, min(position + _HEAD_BYTES, source.size)).tobytes()
-    if head[16] < 2:
-        timestamp = int.from_bytes(head[18:26], "big", signed=True) if head[16] == 1 else -1
-        return timestamp if timestamp >= 0 else None
-    # with this bit set the first field holds the delete horizon: take the largest timestamp instead
-    horizon = int.from_bytes(head[21:23], "big") & kf.DELETE_HORIZON_BIT
-    timestamp = int.from_bytes(head[35:43] if horizon else head[27:35], "big", signed=True)
-    return timestamp if timestamp >= 0 else None
+    return BatchHeader(source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size))).timestamp
 
 
 def _size_of(head: bytes) -> tuple[int, int]:
     """The number of records and of offsets of a batch of v2; 0 if there is none."""
-    if len(head) < _HEAD_BYTES or head[16] != 2:
-        return 0, 0
-    return int.from_bytes(head[57:61], "big", signed=True), int.from_bytes(head[23:27], "big", signed=True) + 1
+    header = BatchHeader(head)
+    return (header.n_records, header.last_offset_delta + 1) if header.is_whole_v2 else (0, 0)
 
 
 def _count(
@@ -437,10 +429,10 @@ def _count(
     if end is not None and end <= begin:
         return 0, "exact", end, end
     at, n_records, is_counted = begin, 0, True
-    for head in heads:
-        if len(head) < _HEAD_BYTES or head[16] != 2:
+    for header in map(BatchHeader, heads):
+        if not header.is_whole_v2:
             break
-        base, delta, count = (int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61)))
+        base, delta, count = header.offset, header.last_offset_delta, header.n_records
         # a damaged header counts only where it fits between its neighbours
         is_far = delta > kf.MAX_RELATIVE_OFFSET if end is None else base + delta >= end
         if base < at or delta < 0 or is_far:

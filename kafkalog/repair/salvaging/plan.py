@@ -23,6 +23,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
 from kafkalog.records.decode import decode_all
+from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import LINKED
 from kafkalog.records.selection import Selection
 from kafkalog.repair.salvaging.questions import Choice, choose
@@ -228,23 +229,23 @@ def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
     """
     if is_zero:
         return Reason.ZERO_FILL
-    if len(head) < _MAGIC_END:
+    header = BatchHeader(head)
+    if len(header) < MAGIC_END:
         return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_TOO_SMALL
-    size = int.from_bytes(head[8:12], "big", signed=True)
-    if size < 0:
+    size = header.size_in_bytes
+    if size < kf.LOG_OVERHEAD:
         return Reason.SIZE_NEGATIVE
-    if size < kf.MESSAGE_V0_OVERHEAD:
+    if size < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
         return Reason.SIZE_TOO_SMALL
-    if head[16] > 2:
+    if header.magic > 2:
         return Reason.BAD_MAGIC
-    if size + kf.LOG_OVERHEAD > left:
+    if size > left:
         return Reason.PARTIAL_TAIL if n_bytes == left else Reason.SIZE_EXCEEDS_FILE
-    if head[0] & 0x80:
+    if header.offset < 0:
         return Reason.OFFSET_OUTSIDE_SEGMENT
     return Reason.CRC_MISMATCH
 
 
-_MAGIC_END: Final = 17
 _MAX_OFFSET: Final = 2**63 - 1
 
 

@@ -80,16 +80,19 @@ def verify(
     limits = limits or Limits(max_findings=runner.MAX_FINDINGS)
     found: list[Finding] = []
     chosen = partitions_to_verify(runner.absolute(path), topics, partitions, limits, found)
-    heads = [(one, LogDirState.of(one)) for one in chosen]
+    wholes = [(partition, LogDirState.of(partition)) for partition in chosen]
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=lambda n: None
     )
-    pieces = [runner.piece_of(one, state) for whole, state in heads for one in whole.segments]
+    pieces = [runner.piece_of(one, state) for whole, state in wholes for one in whole.segments]
     checked = iter(runner.results(spark, pieces, lambda about: check.run(*about), task_bytes=task_bytes))
-    wholes = [runner.Piece((*head, [next(checked) for _ in head[0].segments]), head[0].size_in_bytes) for head in heads]
+    joined = [
+        runner.Piece((whole, state, [next(checked) for _ in whole.segments]), whole.size_in_bytes)
+        for whole, state in wholes
+    ]
     across = partial(_check_across, indexes_only=indexes_only, limits=limits)
     # reads little but transaction indexes, epochs and snapshots
-    verified = runner.results(spark, wholes, across, task_bytes=16 * task_bytes)
+    verified = runner.results(spark, joined, across, task_bytes=16 * task_bytes)
     return runner.frame_of(spark, [*itertools.chain(*verified), _row("log_dir", None, None, None, found, 0)], SCHEMA)
 
 
