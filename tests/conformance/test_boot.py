@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from conformance.jars import KAFKA_VERSION, class_path, java
-from conformance.kafka import TIMELESS, Broker, Client, free_ports, lines_said, wait_until
+from conformance.kafka import CENTURY_MS, TIMELESS, Broker, Client, free_ports, lines_said, wait_until
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
@@ -49,8 +49,10 @@ class BootedBroker(Broker):
         self.address = address
 
     def _prepare(self):
+        # a segment that is older than a week is rolled, and what was the last one is cleaned then
+        properties = TIMELESS | {"log.roll.ms": CENTURY_MS} | self.properties
         with (self.folder / "server.properties").open("a") as file:
-            file.writelines(f"{name}={value}\n" for name, value in (TIMELESS | self.properties).items())
+            file.writelines(f"{name}={value}\n" for name, value in properties.items())
 
     def _write_properties(self):
         pass
