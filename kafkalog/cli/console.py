@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, is_out_of_memory, limit_hint, worst
@@ -230,9 +229,9 @@ class Console:
             self._report.losses = self._losses
             try:
                 self._report.write(int(self.exit_code))
-            except OSError as error:
+            except KafkalogError as error:
                 self._report = None
-                self.error(OutputError(f"the report could not be written: {error.strerror or error}"))
+                self.error(OutputError(f"the report could not be written: {error}"))
         if self._n_unprinted:
             self.message("damage", f"{self._n_unprinted:,} more findings of damage; use -v to print all")
             self._n_unprinted = 0
@@ -392,7 +391,9 @@ class Report:
             self.add(error.to_finding())
 
     def write(self, exit_code: int) -> None:
-        """Write the file; replaces an existing one."""
+        """Write the file, durably; replaces an existing one."""
+        from kafkalog.storage.staging import staged_file
+
         content = {
             "version": 1,
             "command": self._command,
@@ -402,7 +403,5 @@ class Report:
             "findings": self._findings,
             "n_more_findings": self.n_more_findings,
         }
-        # write another file first: an interrupted write must not leave half a report
-        staged = Path(f"{self._path}.tmp")
-        staged.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(staged, self._path)
+        with staged_file(self._path, overwrite=True) as file:
+            file.write((json.dumps(content, indent=1) + "\n").encode())

@@ -49,6 +49,7 @@ class ResumedDirectory(Resumption):
         self._work = self.target.parent / f".{self.target.name}.kafkalog-export"
         with writing(self._work):
             self._work.mkdir(exist_ok=True)
+            fsync_directory(self._work.parent)
             self._lock = os.open(self._work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if not try_lock(self._lock):
@@ -98,17 +99,24 @@ class ResumedDirectory(Resumption):
         if intent is None:
             return
         staged = self._work / _STAGED
+        targets = [self.target / name for name in intent["files"]]
+        inner = {one for target in targets for one in target.parents if self.target in one.parents}
+        directories = [self.target.parent, self.target, *sorted(inner)]
         with writing(self.target):
-            self.target.mkdir(exist_ok=True)
-        directories = {self.target, self.target.parent}
-        for name in intent["files"]:
-            source, target = staged / name, self.target / name
+            for directory in directories[1:]:
+                directory.mkdir(exist_ok=True)
+            # before the first file: one that is moved into a directory that a power loss removes would be gone
+            for directory in directories:
+                fsync_directory(directory)
+        for target in targets:
+            source = staged / target.relative_to(self.target)
             with writing(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
                 # moved already, if an earlier run was killed in the middle
-                if source.exists():
+                if os.path.lexists(source):
                     rename_new(source, target)
-            directories.update(one for one in target.parents if self.target in one.parents)
+                elif not os.path.lexists(target):
+                    detail = "the last export was interrupted, and this file of it is gone: export into a new directory"
+                    raise WriteError(Reason.WRITE_FAILED, detail, path=target)
         with writing(self.target):
             for directory in directories:
                 fsync_directory(directory)

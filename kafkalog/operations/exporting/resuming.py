@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +24,13 @@ from kafkalog.interchange.table_types import Conversion, evolved_schema, lost_fi
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
+from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
 
 _NOT_RESULT: Final = frozenset(
     {"batch_size", "limits", "memory_map", "on_corruption", "storage_options", "threads", "window_bytes"}
 )
+_DEFAULTS: Final = {**{field.name: repr(field.default) for field in dataclasses.fields(Query)}, "internal": "False"}
 _NOT_RESUMED: Final = ("start_offset", "end_offset", "limit", "where", "extract")
 
 
@@ -36,6 +39,12 @@ def check_options(options: Mapping[str, Any]) -> None:
     given = [name for name in _NOT_RESUMED if options.get(name) is not None]
     if given:
         raise ValueError(f"resume exports the new records of each partition, so it excludes {given[0]}")
+
+
+def _settings_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a scan that change its rows, as text; without those that have their default."""
+    given = {name: repr(value) for name, value in options.items() if value is not None and name not in _NOT_RESULT}
+    return {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
 
 
 class Exported(NamedTuple):
@@ -85,10 +94,11 @@ class Resumption(ABC):
         Raises ValueError if earlier runs had other options. Raises FileChangedError if a log ends before what was
         exported of it, or if its topic is another one.
         """
-        # options that change the rows have to stay; a later run may have more threads
-        kept = {name: repr(value) for name, value in options.items() if name not in _NOT_RESULT and value is not None}
-        settings = {**output, **kept}
-        before = self.old.get("settings", settings)
+        settings = {**output, **_settings_of(options)}
+        # an earlier version also kept options that have their default
+        before = {
+            name: value for name, value in self.old.get("settings", settings).items() if value != _DEFAULTS.get(name)
+        }
         for name in sorted({*settings, *before}):
             if settings.get(name) != before.get(name):
                 was, now = before.get(name), settings.get(name)

@@ -118,3 +118,35 @@ def test_the_nights_of_the_guide_work_as_they_are_written(log_dir, tmp_path, mon
         assert main(words) == 0, (command, capsys.readouterr().err)
         assert main(words) == 0, (command, capsys.readouterr().err)
         assert "0 records" in capsys.readouterr().err
+
+
+def test_the_command_and_the_functions_defaults_continue_one_another(root, lake):
+    assert main(["export", str(root), "-o", str(lake), "--resume", "--partition-by", ",".join(KEYS)]) == 0
+    for options in ({}, {"check_crcs": True}, {"check_crcs": None}, {"isolation_level": "read_uncommitted"}):
+        grow(root, 5)
+        assert run(root, lake, **options).n_records == 5
+    with pytest.raises(ValueError, match="check_crcs must match the first export"):
+        run(root, lake, check_crcs=False)
+    with pytest.raises(ValueError, match="isolation_level must match"):
+        run(root, lake, isolation_level="read_committed")
+    # manifests of an earlier version have the options that have their defaults, too
+    manifest = lake / exporting.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"settings": {', '"settings": {"check_crcs": "True", '))
+    grow(root, 5)
+    assert run(root, lake).n_records == 5
+
+
+def test_a_file_of_an_interrupted_run_that_is_gone_is_an_error(root, lake, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "rename_new", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(root, lake)
+    [staged] = lake.parent.glob(".lake.kafkalog-export/new/**/*.parquet")
+    staged.unlink()
+    with fails_with("write_failed") as failed:
+        run(root, lake)
+    assert "export into a new directory" in str(failed.value)
+
+
+def _killed(source, target):
+    raise KeyboardInterrupt
