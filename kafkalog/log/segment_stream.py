@@ -32,7 +32,7 @@ from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
-from kafkalog.records.header import BatchHeader
+from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
@@ -284,13 +284,12 @@ class SegmentStream:
         if not n:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
-        if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:
-            data = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
-            header = BatchHeader(data)
-            self.source.release(data, where)
-            # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
-            if header.offset == first and first + header.last_offset_delta + 1 == end and 0 < header.n_records <= n:
-                certainty, n = "exact" if header.n_records == n else "header", header.n_records
+        data = self.source.window(where, min(where + kf.RECORD_BATCH_OVERHEAD, self.source.size))
+        header = claims_of(BatchHeader(data))
+        self.source.release(data, where)
+        # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
+        if header and header[:2] == (first, end - 1) and 0 < header.records_count <= n:
+            certainty, n = "exact" if header.records_count == n else "header", header.n_records
         return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
     def _batch_at(self, position: int) -> Window | None:
@@ -328,7 +327,7 @@ class SegmentStream:
             self.previous = first - 1
             return where
         end = next((offset for offset in following[:1] if offset > self.previous), self.previous + 2 + last - first)
-        n, most = int(batch.records_count[0]), end - self.previous - 1
+        n, most = 0 if batch.is_control[0] else int(batch.records_count[0]), end - self.previous - 1
         lost = replace(
             finding,
             detail=f"{error.detail}; {behind - where} bytes skipped",

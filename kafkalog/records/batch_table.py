@@ -351,8 +351,10 @@ def lost_batch(
     if 0 <= count <= last - base + 1:
         is_confirmed = before == base - 1 and after == last + 1 and count == last - base + 1
         certainty = "header" if error.reason is Reason.CRC_MISMATCH and not is_confirmed else "exact"
+        if base == last and batches.is_control[row] and batches.is_transactional[row]:
+            count = 0  # a marker is no record
     else:
-        count = last - base + 1
+        count, certainty = last - base + 1, "at_most"
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
 
 

@@ -8,7 +8,7 @@ Source: DefaultRecordBatch, LegacyRecord and AbstractLegacyRecordBatch, Kafka 4.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.storage.source import Bytes
@@ -88,3 +88,36 @@ class BatchHeader:
     def n_records(self) -> int:
         """Records of a v2 batch."""
         return self._int(57, kf.RECORD_BATCH_OVERHEAD)
+
+
+class Claims(NamedTuple):
+    """The offsets and records that a header gives its batch, damaged or not."""
+
+    base_offset: int | None
+    """None for a compressed message of v0 or v1, whose header has the last offset alone."""
+    last_offset: int
+    records_count: int
+    """-1 for a compressed message of v0 or v1."""
+    is_marker: bool
+    """Whether it is the header of a transaction marker, which is no record."""
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that readers return."""
+        return 0 if self.is_marker else self.records_count
+
+
+def claims_of(header: BatchHeader) -> Claims | None:
+    """Return what a header says of its batch, where a message is a batch of one record; None if it is not complete.
+
+    A header whose magic does not exist is read as one of v2.
+    """
+    if len(header) > MAGIC_END and header.magic < 2:
+        is_single = not header.attributes & kf.CODEC_MASK
+        return Claims(header.offset if is_single else None, header.offset, 1 if is_single else -1, is_marker=False)
+    if len(header) < kf.RECORD_BATCH_OVERHEAD:
+        return None
+    base, delta, count = header.offset, header.last_offset_delta, header.n_records
+    of_transaction = kf.CONTROL_BIT | kf.TRANSACTIONAL_BIT
+    is_marker = header.attributes & of_transaction == of_transaction and not delta and count == 1
+    return Claims(base, base + delta, count, is_marker)

@@ -139,6 +139,7 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
         if n_records is None:
             certainty = "at_most"
         n_records = span if n_records is None else min(n_records, span)
+    certainty = None if n_records is None else certainty
     n_bytes = before.n_bytes + after.n_bytes
     return replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
 
@@ -359,7 +360,8 @@ def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentCo
                 spans = np.diff(batches.last_offset, prepend=contents.last_offset)
                 is_known, is_cut = batches.records_count >= 0, valid & (batches.position >= start)
                 is_exact &= bool(is_known[is_cut].all())
-                n_records += int(np.where(is_known, batches.records_count, spans)[is_cut].sum())
+                n_of_each = np.where(batches.is_control, 0, np.where(is_known, batches.records_count, spans))
+                n_records += int(n_of_each[is_cut].sum())
                 if first is None and is_cut.any():
                     row = int(np.argmax(is_cut))
                     first = int(batches.base_offset[row] if is_known[row] else (batches.last_offset - spans)[row] + 1)

@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+import builder
 import golden_sets
 import pytest
 import writing
@@ -550,3 +551,41 @@ def test_an_epoch_behind_the_end_proves_it_after_a_clean_shutdown(root, partitio
     assert damage(root) == [("log_end_missing", end, end + 4)]
     (root / ".kafka_cleanshutdown").unlink()
     assert damage(root) == []
+
+
+# --------------------------------------------------------------------------------------------------------- markers
+
+
+def transactions(n):
+    """Batches of `n` transactions: three records, and a marker."""
+    marker = builder.record_v2(key=b"\0\0\0\1", value=b"\0\0\0\0\0\3")
+    batches = []
+    for number in range(n):
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        records = [builder.record_v2(i, 0, b"k", b"v" * 20) for i in range(3)]
+        batch = builder.batch_v2(
+            records, base_offset=4 * number, transactional=True, base_sequence=3 * number, **producer
+        )
+        batches.append(batch)
+        batches.append(
+            builder.batch_v2([marker], base_offset=4 * number + 3, transactional=True, control=True, **producer)
+        )
+    return batches
+
+
+@pytest.mark.parametrize("row", range(12))
+@pytest.mark.parametrize("after", [False, True])
+def test_a_lost_marker_is_no_lost_record(tmp_path, row, after):
+    batches = transactions(6)
+    batches = batches if after else batches[: row + 1]
+    logs = tmp_path / "logs"
+    (logs / "t-0").mkdir(parents=True)
+    data = bytearray(b"".join(batches))
+    data[sum(map(len, batches[: row + 1])) - 3] ^= 1
+    (logs / "t-0" / f"{0:020d}.log").write_bytes(data)
+    n_lost = 0 if row % 2 else 3
+    for losses in (kafkalog.verify(logs).losses, kafkalog.salvage(logs, dry_run=True).losses):
+        assert [one.n_records for one in losses] == ([n_lost] if n_lost else [])
+    n_cut = 3 * (len(batches) // 2 + len(batches) % 2) - 3 * ((row + 1) // 2)
+    for start in (kafkalog.recover(logs, dry_run=True, all_segments=True), kafkalog.preflight(logs, clean=False)):
+        assert sum(one.n_records for one in start.losses) == n_cut

@@ -17,6 +17,7 @@ from kafkalog.survey.startup_files import epochs_problem, file_names, partition_
 
 def test_damage_is_cut_only_where_a_broker_looks(partition):
     middle = logs(partition)[1]
+    existed = kafkalog.read_table(partition, columns=["offset"])["offset"].to_numpy()
     data = bytearray(middle.read_bytes())
     data[len(data) // 2] ^= 1
     middle.write_bytes(data)
@@ -29,7 +30,8 @@ def test_damage_is_cut_only_where_a_broker_looks(partition):
     assert row.n_bytes_lost == sum(path.stat().st_size for path in logs(partition)) - sum(
         one.n_bytes for one in row.segments
     )
-    assert row.loss.n_records == 305 - row.log_end_offset
+    # markers are no records
+    assert row.loss.n_records == (existed >= row.log_end_offset).sum() < 305 - row.log_end_offset
     # without its index it is recovered in a first pass, which deletes nothing
     middle.with_suffix(".index").unlink()
     assert [one.action for one in asked(partition).segments] == ["recovered", "cut", "recovered"]

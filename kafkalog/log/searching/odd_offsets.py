@@ -70,7 +70,8 @@ def odd_end(
     if before is None or batch.first_offset <= before + 1:
         return None
     if following is not None and following == before + 1 + last - batch.first_offset + 1:
-        return Reason.OFFSET_ORDER  # the next one is damaged too, but its offset shows where this one belongs
+        # the next one is damaged too, but its offset shows where this one belongs; torn bytes show nothing
+        return Reason.OFFSET_ORDER if offsets_from(source, position, 1, is_whole=True) else None
     return odd_last(before, batch.first_offset, last, witnesses())
 
 
@@ -116,8 +117,11 @@ def _contradicts(
     return 2 * sum(offset <= last for offset in following) >= len(following)
 
 
-def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> list[int]:
-    """Base offsets of the next few batches, in any order, as far as their size fields lead from one to the next."""
+def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING, *, is_whole: bool = False) -> list[int]:
+    """Base offsets of the next few batches, in any order, as far as their size fields lead from one to the next.
+
+    With `is_whole`, without a batch that is cut by the end of the file.
+    """
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
         data = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)
@@ -125,7 +129,8 @@ def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> li
         source.release(data, position)
         if len(header) < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD:
             break  # the file was truncated meanwhile
-        if header.size_in_bytes < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD or header.magic > 2:
+        is_cut = is_whole and position + header.size_in_bytes > source.size
+        if header.size_in_bytes < LOG_OVERHEAD + MESSAGE_V0_OVERHEAD or header.magic > 2 or is_cut:
             break
         offsets.append(header.offset)
         position += header.size_in_bytes

@@ -22,7 +22,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header import BatchHeader
+from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     SegmentPlan,
@@ -343,10 +343,12 @@ class PartitionSalvage:
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
         if not heads and len(suspects) == 1 and n_records != 0:
             # an intact batch whose offset alone is wrong
-            n_inside, n_offsets = _size_of(suspects[0])
-            end_offset = begin + n_offsets if end_offset is None and n_inside else end_offset
-            most = n_inside if n_records is None else n_records
-            n_records, certainty = (n_inside, "exact") if 0 < n_inside <= most else (n_records, certainty)
+            suspect = claims_of(BatchHeader(suspects[0]))
+            if suspect is not None and suspect.base_offset is not None and suspect.records_count > 0:
+                n_offsets = suspect.last_offset - suspect.base_offset + 1
+                end_offset = begin + n_offsets if end_offset is None else end_offset
+                if n_records is None or suspect.n_records <= n_records:
+                    n_records, certainty = suspect.n_records, "exact"
         if not is_torn:
             self._contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
@@ -411,12 +413,6 @@ def _first_timestamp(source: BadSectorSource, position: int) -> int | None:
     return BatchHeader(source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size))).timestamp
 
 
-def _size_of(head: bytes) -> tuple[int, int]:
-    """The number of records and of offsets of a batch of v2; 0 if there is none."""
-    header = BatchHeader(head)
-    return (header.n_records, header.last_offset_delta + 1) if header.is_whole_v2 else (0, 0)
-
-
 def _count(
     heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool
 ) -> tuple[int | None, Certainty | None, int | None, int]:
@@ -428,24 +424,26 @@ def _count(
     """
     if end is not None and end <= begin:
         return 0, "exact", end, end
-    at, n_records, is_counted = begin, 0, True
-    for header in map(BatchHeader, heads):
-        if not header.is_whole_v2:
+    at, n_records, n_markers, is_counted = begin, 0, 0, True
+    for head in map(BatchHeader, heads):
+        header = claims_of(head)
+        if header is None or (end is None and head.magic > 2):
             break
-        base, delta, count = header.offset, header.last_offset_delta, header.n_records
         # a damaged header counts only where it fits between its neighbours
-        is_far = delta > kf.MAX_RELATIVE_OFFSET if end is None else base + delta >= end
-        if base < at or delta < 0 or is_far:
+        base = at if header.base_offset is None else header.base_offset
+        is_far = header.last_offset - base > kf.MAX_RELATIVE_OFFSET if end is None else header.last_offset >= end
+        if base < at or header.last_offset < base or is_far:
             break
-        fits = base == at and 0 < count <= delta + 1
+        fits = base == at and 0 < header.records_count <= header.last_offset - base + 1
         is_counted &= fits
-        n_records += count if fits else base + delta + 1 - at
-        at = base + delta + 1
+        n_records += header.n_records if fits else header.last_offset + 1 - at
+        n_markers += fits and header.is_marker
+        at = header.last_offset + 1
     else:
-        if heads and is_counted and at == end and n_records == end - begin:
+        if heads and is_counted and at == end and n_records + n_markers == end - begin:
             return n_records, "exact", end, at
         if heads and is_linked and end is None and (known_end or 0) <= at:
-            return n_records, "header", at, at
+            return n_records, "header" if is_counted else "at_most", at, at
     if heads and at == end:
         return n_records, "header" if is_counted else "at_most", end, at
     if end is None and known_end is not None and known_end > at:

@@ -166,3 +166,19 @@ def _until_damage(windows):
         yield from windows
     except kafkalog.CorruptionError:
         return
+
+
+@pytest.mark.parametrize("gap", [0, 1, 2, 3])
+@pytest.mark.parametrize("n_bytes", [12, 20, 37, 61, -1])
+def test_torn_bytes_that_begin_like_the_last_batch_are_no_evidence_against_it(tmp_path, gap, n_bytes):
+    first = [builder.record_v2(i, 0, b"k", b"v" * 20) for i in range(9)]
+    last = builder.batch_v2([builder.record_v2(0, 0, b"k", b"v" * 20)], base_offset=9 + gap)
+    output, tmp_path = tmp_path / "salvaged", tmp_path / "logs"
+    tmp_path.mkdir()
+    make(tmp_path / "t-0", [builder.batch_v2(first, base_offset=0), last, last[:n_bytes]])
+    expected = [*range(9), 9 + gap]
+    assert kafkalog.read_table(tmp_path, columns=["offset"])["offset"].to_pylist() == expected
+    assert skip(tmp_path) == (expected, [])
+    assert kafkalog.verify(tmp_path).losses == []
+    kafkalog.salvage(tmp_path, output)
+    assert kafkalog.read_table(output, columns=["offset"])["offset"].to_pylist() == expected
