@@ -46,9 +46,10 @@ earlier export. An export never writes into a log dir. Memory is bounded, about 
 
 --resume adds the new records of each partition since the last export with --resume, exactly once. All other options
 must be the same. _kafkalog_export.json in the directory has the next offset of each partition. If an export is killed,
-the next one finishes it. With --format delta or iceberg, --resume adds to a table. -o is then the directory or URL
-of a Delta table, or CATALOG.NAMESPACE.TABLE with a catalog from pyiceberg's configuration. If two exports run at the
-same time, one fails.
+the next one finishes it. A log with other records at its exported offsets is an error: its topic was created again, or
+an unclean election replaced them. With --format delta or iceberg, --resume adds to a table. -o is then the directory or
+URL of a Delta table, or CATALOG.NAMESPACE.TABLE with a catalog from pyiceberg's configuration. If two exports run at
+the same time, one fails.
 
 Values stay exact: null differs from empty, headers keep their order and duplicates, and timestamps are null for a v0
 record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless

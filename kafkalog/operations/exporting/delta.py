@@ -4,7 +4,8 @@ Of each partition the table's log has a transaction of the application ``kafkalo
 the offset up to which it was exported. It is in the same commit as the rows, so rows and offset appear together or not
 at all; a checkpoint of the table's log keeps it. A run commits only as the next version after the one that it read:
 of two runs at a time, or where anything else wrote meanwhile, one fails and adds nothing. What a killed run leaves are
-data files that no version of the table names; `VACUUM` removes them.
+data files that no version of the table names; `VACUUM` removes them. Further transactions of a partition hold the
+fields of its `LastBatch`.
 
 The property `PROPERTY` of the table has the options of the export and the ids of the topics. It is set before the first
 rows.
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, Reason, WriteError
+from kafkalog.operations.exporting.last_batch import LastBatch
 from kafkalog.operations.exporting.resuming import (
     Exported,
     ResumedTable,
@@ -84,10 +86,19 @@ class ResumedDelta(ResumedTable):
         return bool(self._changed())
 
     def known(self, key: str) -> dict[str, Any] | None:
-        """`next_offset` and `topic_id` of a partition at the end of the last run; None if it was not exported."""
-        offset = None if self._table is None else self._table.transaction_version(f"{_APPLICATION} {key}")
-        topic_id = self.old.get("topic_ids", {}).get(_topic(key))
-        return None if offset is None else {"next_offset": offset, "topic_id": topic_id}
+        """What the table says of a partition after the last run; None if it was not exported."""
+        if self._table is None or (offset := self._table.transaction_version(f"{_APPLICATION} {key}")) is None:
+            return None
+        known: dict[str, Any] = {
+            "next_offset": offset,
+            "topic_id": self.old.get("topic_ids", {}).get(_topic(key)),
+        }
+        fields = {name: self._table.transaction_version(f"{_APPLICATION} {key} {name}") for name in LastBatch._fields}
+        # those of an earlier run, if the last one had no such batch
+        last = fields["last_offset"]
+        if last is not None and last >= offset - 1:
+            known["last_batch"] = fields
+        return known
 
     def _changed(self) -> dict[str, int]:
         """The next offset of each partition that has another one, or another topic, than at the end of the last run."""
@@ -131,7 +142,11 @@ class ResumedDelta(ResumedTable):
                     mode="append",
                     schema_mode="merge",
                     commit_properties=CommitProperties(
-                        app_transactions=[Transaction(f"{_APPLICATION} {key}", at) for key, at in changed.items()],
+                        app_transactions=[
+                            Transaction(f"{_APPLICATION} {name}", version)
+                            for key in changed
+                            for name, version in self._versions(key)
+                        ],
                         max_commit_retries=0,
                     ),
                 )
@@ -147,6 +162,13 @@ class ResumedDelta(ResumedTable):
         self.findings += rows.findings(self._target)
         added = {path: size for path, size in _files(self._table).items() if path not in before}
         return Exported(rows.n_records, sum(added.values()), len(added))
+
+    def _versions(self, key: str) -> Iterator[tuple[str, int]]:
+        """The transactions that say what of a partition is exported."""
+        entry = self.new["partitions"][key]
+        yield key, int(entry["next_offset"])
+        for name, number in (entry.get("last_batch") or {}).items():
+            yield f"{key} {name}", number
 
     def _property(self) -> dict[str, str]:
         """The property for the table, with the options and the topics of this run."""

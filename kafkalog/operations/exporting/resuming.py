@@ -23,6 +23,7 @@ from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError,
 from kafkalog.interchange.table_types import Conversion, evolved_schema, lost_findings, stored_schema, without_nulls
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.operations.exporting.last_batch import LastBatch
 from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
 from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
@@ -58,7 +59,8 @@ class Exported(NamedTuple):
 class Resumption(ABC):
     """One run that continues an export to `where`.
 
-    `old` is the manifest of the last run: `n_runs`, `settings`, and of each partition `next_offset` and `topic_id`.
+    `old` is the manifest of the last run: `n_runs`, `settings`, and of each partition `next_offset`, `topic_id` and
+    `last_batch`, the fields of a `LastBatch`.
     `findings` has offsets that the log deleted before they were exported.
     """
 
@@ -83,7 +85,7 @@ class Resumption(ABC):
         """Give back what is held until the run is done."""
 
     def known(self, key: str) -> dict[str, Any] | None:
-        """`next_offset` and `topic_id` of a partition at the end of the last run; None if it was not exported."""
+        """What the manifest says of a partition after the last run; None if it was not exported."""
         found: dict[str, Any] | None = self.old["partitions"].get(key)
         return found
 
@@ -92,7 +94,7 @@ class Resumption(ABC):
 
         `scan` is one of everything, `options` are as the caller passed them, and `output` decides how the output looks.
         Raises ValueError if earlier runs had other options. Raises FileChangedError if a log ends before what was
-        exported of it, or if its topic is another one.
+        exported of it, has other records at these offsets, or if its topic is another one.
         """
         settings = {**output, **_settings_of(options)}
         # an earlier version also kept options that have their default
@@ -114,7 +116,7 @@ class Resumption(ABC):
             end = partition.last_stable_offset if is_committed else partition.log_end_offset
             starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
-            done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
+            done[str(key)] = self._done(partition, self.known(str(key)), end)
         gone = sorted(self.old["partitions"].keys() - {str(key) for key in starts})
         if gone:
             detail = f"{', '.join(gone[:20])}: exported before, but not in the log now; nothing is added for these"
@@ -146,12 +148,24 @@ class Resumption(ABC):
             problem = f"the log ends at {end}, and was exported up to {start}: it was truncated, or created again"
         if problem is not None:
             raise FileChangedError(Reason.FILE_CHANGED, f"{problem}. Name another output", **where)
+        if (batch := LastBatch.of(done)) is not None:
+            batch.check(partition, start)
         first = partition.log_start_offset
         if first > start:
             detail = f"offsets {start}..{first} were deleted from the log before they were exported"
             path = str(partition.path)
             self.findings.append(offsets_finding(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)
+
+    @staticmethod
+    def _done(partition: Partition, before: dict[str, Any] | None, end: int) -> dict[str, Any]:
+        """The manifest's entry for a partition that is exported up to `end`."""
+        entry: dict[str, Any] = {"next_offset": end, "topic_id": partition.topic_id}
+        if before is not None and before["next_offset"] == end and before.get("last_batch") is not None:
+            # as it was exported: a cleaner may have changed it since
+            return {**entry, "last_batch": before["last_batch"]}
+        batch = LastBatch.before(partition, end)
+        return entry if batch is None else {**entry, "last_batch": batch._asdict()}
 
 
 class ResumedTable(Resumption):

@@ -4,8 +4,10 @@ The last runs of the 200 exports that are killed (`soak`) lost and repeated no o
 reads them and as Spark does.
 """
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +116,80 @@ def test_a_log_that_lost_its_end_or_is_another_is_refused(root, lake, tmp_path):
     with fails_with("file_changed"):
         lake.run(root)
     assert lake.offsets() == [*range(20)]
+
+
+def write_again(root, start, n, epoch):
+    """Replace the records of the log from an offset on, as a new leader or a new topic does."""
+    directory = root / "orders-0"
+    kept = kafkalog.read_table(directory, end_offset=start).select(["value", "timestamp"])
+    shutil.rmtree(directory)
+    if start:
+        with kafkalog.PartitionWriter(directory) as writer:
+            writer.append(kept)
+    with kafkalog.PartitionWriter(directory, leader_epoch=epoch) as writer:
+        writer.append({"value": [b"new-%d" % at for at in range(n)], "timestamp": [1_800_000_000_000] * n})
+
+
+@pytest.mark.parametrize(
+    ("start", "n", "epoch", "message"),
+    [
+        (0, 30, 0, "the batch with offset 19 is not the one that was exported"),
+        (0, 20, 0, "checksum"),
+        (5, 30, 1, "at offset 5 or before"),
+        (19, 1, 1, "at offset 19 or before"),
+        (0, 3, 0, "the log ends at 3"),
+    ],
+)
+def test_other_records_at_exported_offsets_are_refused(root, lake, start, n, epoch, message):
+    """A topic that was created again without ids, or an unclean election."""
+    lake.run(root)
+    write_again(root, start, n, epoch)
+    with fails_with("file_changed") as error:
+        lake.run(root)
+    assert message in str(error.value)
+    assert lake.offsets() == [*range(20)]
+
+
+def test_retention_and_a_cleaner_may_remove_what_was_exported(root, lake):
+    shutil.rmtree(root)
+    config = {"config": kafkalog.LogConfig(segment_bytes=400)}
+    for _ in range(4):
+        grow(root, 5, **config)
+    lake.run(root)
+    grow(root, 5, **config)
+    # of the last exported batch, some records are gone: offset and end of the batch stay
+    with kafkalog.PartitionWriter(root / "orders-0", **config) as writer:
+        writer.append({"key": [b"a", b"b", b"a"], "value": [b"1", b"2", b"3"]})
+    lake.run(root)
+    grow(root, 5, **config)
+    kafkalog.compact(root / "orders-0", in_place=True)
+    lake.run(root)
+    logs = sorted((root / "orders-0").glob("*.log"))
+    grow(root, 5, **config)
+    for log in logs[:-1]:
+        log.unlink()
+    lake.run(root)
+    assert lake.offsets() == [*range(38)]
+
+
+def test_an_export_of_an_older_version_is_continued(root, tmp_path):
+    lake = LAKES["directory"](tmp_path / "lake")
+    lake.path.mkdir()
+    lake.run(root)
+    manifest = lake.output / "_kafkalog_export.json"
+    content = json.loads(manifest.read_text())
+    assert content["partitions"]["orders-0"].pop("last_batch") == {
+        "base_offset": 0,
+        "last_offset": 19,
+        "leader_epoch": 0,
+        "crc": next(kafkalog.open_partition(root / "orders-0").iter_batches()).batches.crc[0],
+        "n_records": 20,
+    }
+    manifest.write_text(json.dumps(content))
+    grow(root, 3)
+    lake.run(root)
+    assert lake.offsets() == [*range(23)]
+    assert json.loads(manifest.read_text())["partitions"]["orders-0"]["last_batch"]["last_offset"] == 22
 
 
 def test_damage_leaves_the_output_as_it_was(root, lake):
