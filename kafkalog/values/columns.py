@@ -48,6 +48,11 @@ class ColumnDecoder:
         """The fields that are JSON text because their values have no common type."""
         return ()
 
+    @property
+    def needs_values(self) -> bool:
+        """Whether the type alone does not say how to decode: values of all schemas must be seen first."""
+        return bool(self.mixed)
+
     def full_type(self) -> pa.DataType:
         """The type of the values learned so far, with all fields."""
         raise NotImplementedError
@@ -154,6 +159,7 @@ class SchemaColumn(ColumnDecoder):
         self._how, self._source = how, source
         self._column, self._header_name = column, HEADER_NAMES[column]
         self._common = CommonType()
+        self._unions: frozenset[Path] = frozenset()
         self._has_indexes = how.format == "protobuf"
         self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
         self._readers: dict[tuple[SchemaKey | None, str | None, tuple[int, ...]], ProgramValues | str] = {}
@@ -175,7 +181,26 @@ class SchemaColumn(ColumnDecoder):
             reader = self._reader(group, topic)
             # each schema widens the common type only once
             if len(self._readers) > known and not isinstance(reader, str):
-                self._common.add(reader.type)
+                self._add(reader)
+
+    def _add(self, reader: ProgramValues) -> None:
+        """Widen the common type; what is a union in one version of a schema is one in all."""
+        unions = self._unions | getattr(reader, "union_paths", frozenset())
+        if unions == self._unions:
+            self._common.add(reader.type)
+            return
+        nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+        keys = list(self._readers)
+        # a branch may have unions itself, at paths through the branch
+        while unions != self._unions:
+            self._unions, self._readers = unions, {}
+            frames = [(Framed(key, indexes, nothing.start, nothing), topic) for key, topic, indexes in keys]
+            readers = [self._reader(frame, topic) for frame, topic in frames]
+            unions = unions.union(*(getattr(one, "union_paths", frozenset()) for one in readers))
+        self._common = CommonType()
+        for again in readers:
+            if not isinstance(again, str):
+                self._common.add(again.type)
 
     @property
     def has_mixed_units(self) -> bool:
@@ -200,6 +225,10 @@ class SchemaColumn(ColumnDecoder):
     @property
     def mixed(self) -> Collection[Path]:
         return self._common.as_text
+
+    @property
+    def needs_values(self) -> bool:
+        return bool(self._common.as_text or (self._unions and not self.has_type))
 
     def full_type(self) -> pa.DataType:
         return self._common.type
@@ -266,7 +295,8 @@ class SchemaColumn(ColumnDecoder):
             self._refer(schema, referred)
             text = schema.schema
         if not self._has_indexes:
-            return AvroValues(text, referred.values(), self._paths)
+            is_framed = self._how.has_frames
+            return AvroValues(text, referred.values(), self._paths, unions=self._unions, is_framed=is_framed)
         if (group.key, topic) not in self._protos:
             by_name = {name: other for (name, _, _), other in referred.items()}
             named = getattr(self._source, "named", None)  # a directory finds imports by name

@@ -154,8 +154,8 @@ class Decoding:
 
     @property
     def mixed(self) -> frozenset[str]:
-        """Columns with fields that are JSON text because their values have no common type."""
-        return frozenset(name for name, decoder in self._decoders.items() if decoder.mixed)
+        """Columns whose type depends on schemas in ways that the type does not show, as with JSON text."""
+        return frozenset(name for name, decoder in self._decoders.items() if decoder.needs_values)
 
     @property
     def _mixed_paths(self) -> frozenset[Path]:

@@ -9,7 +9,10 @@ import base64
 import binascii
 import functools
 import json
+import math
+import re
 import struct
+import uuid
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -18,7 +21,7 @@ import numpy as np
 
 from kafkalog.interchange.table_types import json_text
 from kafkalog.protocol.encoder import uvarint
-from kafkalog.values.formats.avro_types import AvroType, parse_schema
+from kafkalog.values.formats.avro_types import DURATION, AvroType, parse_schema
 from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
 from kafkalog.values.options import schema_text
@@ -74,7 +77,9 @@ class ValueEncoder:
             self._encode = functools.partial(_plain, format)
         elif format == "avro":
             kind = parse_schema(schema_text(schema))
-            self._encode = lambda value: b"".join(_avro(kind, value, ""))
+            # Source: AbstractKafkaAvroSerializer.serializeImpl, Confluent Schema Registry 8.1: no length
+            is_rest = kind.kind == "bytes" and schema_id is not None
+            self._encode = lambda value: b"".join(_avro(kind, value, "")[is_rest:])
         else:
             proto = ProtoSchema(schema_text(schema), imports)
             chosen = proto.message_at((0,)) if message is None else proto.message_named(message)
@@ -92,7 +97,7 @@ def _plain(format: str, value: Any) -> bytes:
     if format == "utf8":
         return (value if isinstance(value, str) else json_text(value)).encode()
     try:
-        number = float(value) if format in ("float", "double") else _whole(value, format, "")
+        number = _real(value, "", format) if format in ("float", "double") else _whole(value, format, "")
         return struct.pack(PLAIN[format], number)
     except (TypeError, ValueError, OverflowError, struct.error):
         raise _wrong("", value, format) from None
@@ -117,7 +122,10 @@ def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:
             raise _wrong(where, value, "null")
         return []
     if kind.logical == "decimal":
-        return [_decimal(kind, value, where)]
+        data = _decimal(kind, value, where)
+        return [data] if kind.kind == "fixed" else [_zigzag(len(data)), data]
+    if kind.logical in _LOGICAL:
+        return _LOGICAL[kind.logical](kind, value, where)
     if kind.kind in ("int", "long"):
         return [_zigzag(_moment(kind.logical, value, kind.kind, where))]
     if kind.kind in ("float", "double"):
@@ -235,23 +243,77 @@ def _number_of(text: str, unit: str, where: str, value: Any) -> int:
 
 
 def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
+    """The unscaled number; Python's contexts would round it."""
     try:
-        scaled = Decimal(str(value)).scaleb(kind.scale)
-        number = int(scaled)
-    except (InvalidOperation, ValueError, OverflowError):
+        sign, digits, exponent = Decimal(str(value)).as_tuple()
+    except InvalidOperation:
         raise _wrong(where, value, "a decimal") from None
-    if number != scaled or len(str(abs(number))) > kind.precision:
+    if not isinstance(exponent, int):  # NaN or infinite
+        raise _wrong(where, value, "a decimal")
+    shift = exponent + kind.scale
+    n_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    is_zero = not any(digits)
+    if not is_zero and (len(digits) + shift > kind.precision or -shift > n_zeros):
         raise _wrong(where, value, f"decimals of {kind.precision} digits, {kind.scale} of them after the point")
+    kept = digits[: len(digits) + min(shift, 0)] + (0,) * max(shift, 0)
+    number = 0 if is_zero else int(Decimal((sign, kept, 0)))
     size = kind.size if kind.kind == "fixed" else number.bit_length() // 8 + 1
-    data = number.to_bytes(size, "big", signed=True)
-    return data if kind.kind == "fixed" else _zigzag(size) + data
+    try:
+        return number.to_bytes(size, "big", signed=True)
+    except OverflowError:
+        raise _wrong(where, value, f"decimals of {size} bytes") from None
+
+
+def _big_decimal(kind: AvroType, value: Any, where: str) -> list[bytes]:
+    """Source: Conversions.BigDecimalConversion, Avro 1.12."""
+    try:
+        sign, digits, exponent = Decimal(str(value)).as_tuple()
+    except InvalidOperation:
+        raise _wrong(where, value, "a decimal") from None
+    if not isinstance(exponent, int) or not -(2**31) < exponent < 2**31:
+        raise _wrong(where, value, "a decimal")
+    number = int(Decimal((sign, digits, 0)))
+    data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    parts = [_zigzag(len(data)), data, _zigzag(-exponent)]
+    return [_zigzag(sum(map(len, parts))), *parts]
+
+
+def _fixed_uuid(kind: AvroType, value: Any, where: str) -> list[bytes]:
+    try:
+        return [value if isinstance(value, bytes) else uuid.UUID(_text(value, where).decode()).bytes]
+    except ValueError:
+        raise _wrong(where, value, "a UUID") from None
+
+
+def _duration(kind: AvroType, given: Any, where: str) -> list[bytes]:
+    value: Any = _parsed(given)
+    if not isinstance(value, dict) or value.keys() != set(DURATION):
+        raise _wrong(where, value, f"a duration: {', '.join(DURATION)}")
+    return [struct.pack("<3I", *(_whole(value[name], "uint32", f"{where}.{name}") for name in DURATION))]
+
+
+_LOGICAL: Final = {"big-decimal": _big_decimal, "uuid": _fixed_uuid, "duration": _duration}
 
 
 def _real(value: Any, where: str, kind: str) -> float:
     try:
-        return float(value)  # JSON has infinities and NaN as text
-    except (TypeError, ValueError):
+        if isinstance(value, bool):
+            raise TypeError
+        number = float(value)  # JSON has infinities and NaN as text
+    except (TypeError, ValueError, OverflowError):
         raise _wrong(where, value, kind) from None
+    is_finite = not math.isinf(number)
+    if not is_finite and not isinstance(value, float) and not _INFINITE.fullmatch(str(value)):
+        raise _wrong(where, value, kind)
+    if is_finite and kind == "float":
+        try:
+            struct.pack("<f", number)
+        except OverflowError:
+            raise _wrong(where, value, kind) from None
+    return number
+
+
+_INFINITE: Final = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def _text(value: Any, where: str) -> bytes:
@@ -299,12 +361,17 @@ def _fill(message: Any, value: Any, where: str) -> None:
         value = {kind.fields[0].name: value}
     if not isinstance(value, dict):
         raise _wrong(where, value, f"the message {kind.full_name}")
+    members: dict[str, str] = {}
     for name, inner in value.items():
         one, inside = kind.fields_by_name.get(name), f"{where}.{name}"
         if one is None:
             raise EncodeError(f"{where.lstrip('.') or 'the value'} has a field {name!r}, which its schema lacks")
         if inner is None:
             continue
+        if one.containing_oneof is not None:
+            other = members.setdefault(one.containing_oneof.name, name)
+            if other != name:
+                raise EncodeError(f"{where.lstrip('.') or 'the value'} has both {other!r} and {name!r} of a oneof")
         target = getattr(message, name)
         if is_map(one):
             keys, items = (one.message_type.fields_by_name[part] for part in ("key", "value"))

@@ -115,3 +115,39 @@ def test_options_that_do_not_go_together(tmp_path):
         ValueEncoder("json", schema_id=-1)
     (tmp_path / "s.avsc").write_text('"long"')
     assert ValueEncoder("avro", tmp_path / "s.avsc").encode(-1) == b"\1"
+
+
+def test_two_members_of_a_oneof_are_an_error():
+    proto = """syntax = "proto3"; message M { int32 id = 1; oneof pay { string iban = 2; string card = 3; }
+        optional string note = 4; M inner = 5; repeated M many = 6; }"""
+    encoder = ValueEncoder("protobuf", proto, message="M")
+    both = {"iban": "DE00", "card": "1"}
+    for value, where in (
+        (both, "the value has both"),
+        ({"inner": both}, "inner has both"),
+        ({"many": [both]}, "many has both"),
+    ):
+        with pytest.raises(EncodeError, match=where):
+            encoder.encode(value)
+    assert encoder.encode({"iban": "DE00", "card": None, "note": "x"}) == b"\x12\4DE00\x22\1x"
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ValueEncoder("avro", '"float"'),
+        ValueEncoder("float"),
+        ValueEncoder("avro", '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "float"}]}'),
+        ValueEncoder("protobuf", 'syntax = "proto3"; message M { float f = 1; }'),
+    ],
+)
+def test_numbers_out_of_the_range_of_floats_are_errors(encoder):
+    try:
+        wrap = {"f": 1.0} if encoder.encode({"f": 1.0}) is not None else None
+    except EncodeError:
+        wrap = None
+    for value in (1e300, -1e39, 10**400, "1e300", "1e999", True, "x"):
+        with pytest.raises(EncodeError):
+            encoder.encode(value if wrap is None else {"f": value})
+    for value in (3.4028234e38, "Infinity", float("-inf"), "NaN", 1):
+        assert encoder.encode(value if wrap is None else {"f": value}) is not None

@@ -5,6 +5,7 @@
     `json_schema`  types from JSON Schemas
     `program`      programs for kernels, and arrays of their results
     `avro_types`   Avro schemas, parsed
+    `avro_texts`   decimals and UUIDs of Avro as text
     `avro`         Avro values, read by a compiled program
     `protobuf`     Protobuf schemas and values, the same way
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -19,8 +19,11 @@ import pyarrow as pa
 import kafkalog._kernels.avro as kernel
 from kafkalog.interchange.table_types import Path, json_text
 from kafkalog.interchange.text_output import NOT_FINITE
-from kafkalog.values.formats.avro_types import AvroType, least_bytes, parse_schema
+from kafkalog.protocol.encoder import uvarint
+from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts
+from kafkalog.values.formats.avro_types import DURATION, AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
+from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import SchemaError
 
 _SCALARS: Final[dict[str, tuple[str, int, pa.DataType]]] = {
@@ -41,11 +44,17 @@ _LOGICAL: Final = {
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
+_MOST_DIGITS: Final = 76
+"""Maximum digits of Arrow's decimals; a wider one becomes text."""
 _DAYS: Final = {"time-millis": 1, "time-micros": 2}
 
 
 class _Program:
-    def __init__(self) -> None:
+    """`unions` are the paths that are a union in any version of the schema: a single type there becomes one, too."""
+
+    def __init__(self, unions: Collection[Path] = ()) -> None:
+        self._unions = unions
+        self.union_paths: set[Path] = set()
         self._nodes: list[tuple[str, int, list[int], int, int]] = []
         self.columns = Columns()
         self._passed: dict[int, int] = {}
@@ -58,12 +67,40 @@ class _Program:
     def _set_node(self, at: int, op: str, column: int, children: Iterable[int], a: int = 0, b: int = 0) -> None:
         self._nodes[at] = (op, column, list(children), a, b)
 
-    def read(self, one: AvroType, *, nullable: bool, around: Around = (), paths: Sequence[Path] | None = None) -> int:
-        """Add a node that appends values to a new column, the next one."""
+    def read(
+        self,
+        one: AvroType,
+        *,
+        nullable: bool,
+        path: Path = (),
+        around: Around = (),
+        paths: Sequence[Path] | None = None,
+    ) -> int:
+        """Add a node that appends values to a new column, the next one; `path` is that of the column."""
         if one.kind == "union":
-            return self._union(one, nullable, around, paths)
+            return self._union(one, nullable, path, around, paths)
         if one.kind == "null":
             return self._node("null", self.columns.add("empty", pa.null(), False))
+        if path in self._unions:
+            column = self.columns.add("struct", pa.null(), nullable)
+            name = _branch_names([one])[0]
+            child = len(self.columns.all)
+            node = self._one(one, True, (*path, name), around, None)
+            self.columns.set_struct(column, [name], [child])
+            return self._node("record", column, [node])
+        return self._one(one, nullable, path, around, paths)
+
+    def _one(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
+        """Add a node for a type that is no union."""
+        if one.logical == "decimal" and one.precision > _MOST_DIGITS:
+            return self._text_of(one, nullable, partial(decimal_texts, one.scale))
+        if one.logical == "big-decimal":
+            # nullable, so that no empty bytes stand for nothing under a null
+            return self._text_of(one, True, big_decimal_texts)
+        if one.logical == "uuid":
+            return self._text_of(one, nullable, uuid_texts)
+        if one.logical == "duration":
+            return self._duration(nullable)
         if one.logical == "decimal":
             wide = one.precision > 38
             kind = (pa.decimal256 if wide else pa.decimal128)(one.precision, one.scale)
@@ -74,8 +111,8 @@ class _Program:
             column = self.columns.add("flat", _LOGICAL.get(one.logical or "", kind), nullable, width)
             return self._node(op, column, a=width, b=_DAYS.get(one.logical or "", 0))
         if one.kind == "fixed":
-            if not one.size:  # Arrow has no bytes strings of size 0
-                return self._node("fixed", self.columns.add("flat", pa.binary(0), nullable, 0), a=0)
+            if not one.size:  # few formats of tables have byte strings of size 0
+                return self._node("raw", self.columns.add("text", pa.binary(), nullable), [self._pass(one)])
             return self._node("fixed", self.columns.add("flat", pa.binary(one.size), nullable, one.size), a=one.size)
         if one.kind in ("bytes", "string"):
             kind = pa.binary() if one.kind == "bytes" else pa.string()
@@ -84,10 +121,23 @@ class _Program:
             column = self.columns.add("text", pa.string(), nullable)
             return self._node("enum", column, a=self.columns.add_symbols(one.symbols), b=len(one.symbols))
         if one.kind == "record":
-            return self._record(one, nullable, around, paths)
-        return self._items(one, nullable, around)
+            return self._record(one, nullable, path, around, paths)
+        return self._items(one, nullable, path, around)
 
-    def _record(self, one: AvroType, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+    def _text_of(self, one: AvroType, nullable: bool, convert: Callable[[pa.Array], pa.Array]) -> int:
+        """Add a column of bytes that become text."""
+        if one.kind == "bytes":
+            return self._node("bytes", self.columns.add_converted("text", pa.binary(), nullable, 0, convert))
+        column = self.columns.add_converted("flat", pa.binary(one.size), nullable, one.size, convert)
+        return self._node("fixed", column, a=one.size)
+
+    def _duration(self, nullable: bool) -> int:
+        column = self.columns.add("struct", pa.null(), nullable)
+        children = [self.columns.add("flat", pa.uint32(), False, 4) for _ in DURATION]
+        self.columns.set_struct(column, DURATION, children)
+        return self._node("record", column, [self._node("fixed", child, a=4) for child in children])
+
+    def _record(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
         # a recursive type would need columns without end
         if id(one) in around:
             column = self.columns.add("text", pa.string(), nullable)
@@ -97,53 +147,50 @@ class _Program:
         column = self.columns.add("struct", pa.null(), nullable)
         nodes, names, children = [], [], []
         for name, inner in one.fields:
-            mine = None if paths is None else [path[1:] for path in paths if path[0] == name]
+            mine = None if paths is None else [wanted[1:] for wanted in paths if wanted[0] == name]
             if mine is not None and not mine:
                 nodes.append(self._pass(inner))
                 continue
             child = len(self.columns.all)
             inside = None if not mine or () in mine else mine
-            nodes.append(self.read(inner, nullable=False, around=around, paths=inside))
+            nodes.append(self.read(inner, nullable=False, path=(*path, name), around=around, paths=inside))
             names.append(name)
             children.append(child)
         self.columns.set_struct(column, names, children)
         return self._node("record", column, nodes)
 
-    def _union(self, one: AvroType, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+    def _union(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
         null_at = next((i for i, branch in enumerate(one.inner) if branch.kind == "null"), -1)
         others = [branch for branch in one.inner if branch.kind != "null"]
         if not others:
             return self._node("nullable", self.columns.add("empty", pa.null(), False), [self._node("null")], a=0)
-        if len(others) == 1:
+        if len(others) == 1 and path not in self._unions:
             column = len(self.columns.all)
-            node = self.read(others[0], nullable=nullable or null_at >= 0, around=around, paths=paths)
+            node = self._one(others[0], nullable or null_at >= 0, path, around, paths)
             null = self._node("null")
             branches = [null if i == null_at else node for i in range(len(one.inner))]
             return self._node("nullable", column, branches, a=null_at)
+        if len(others) > 1:
+            self.union_paths.add(path)
         column = self.columns.add("struct", pa.null(), nullable or null_at >= 0)
-        names = [branch.name.rpartition(".")[2] or branch.kind for branch in others]
-        if len(set(names)) < len(names):
-            # two records may have the same name in different namespaces
-            names = [branch.name or branch.kind for branch in others]
-        if len(set(names)) < len(names):
-            raise SchemaError("a union has the same type twice")
+        names = _branch_names(others)
         nodes: list[int] = []
         children = []
-        for branch in others:
+        for branch, name in zip(others, names, strict=True):
             children.append(len(self.columns.all))
-            nodes.append(self.read(branch, nullable=True, around=around))
+            nodes.append(self._one(branch, True, (*path, name), around, None))
         self.columns.set_struct(column, names, children)
         if null_at >= 0:
             nodes.insert(null_at, self._node("null"))
         return self._node("union", column, nodes, a=null_at)
 
-    def _items(self, one: AvroType, nullable: bool, around: Around) -> int:
+    def _items(self, one: AvroType, nullable: bool, path: Path, around: Around) -> int:
         column = self.columns.add("list", pa.null(), nullable)
         # the kernel checks a block's count against the remaining bytes
         least = least_bytes(one.inner[0], self._least)
         if one.kind == "array":
             child = len(self.columns.all)
-            node = self.read(one.inner[0], nullable=False, around=around)
+            node = self.read(one.inner[0], nullable=False, path=(*path, "[]"), around=around)
             self.columns.all[column].children = [child]
             self.columns.all[column].type = pa.list_(self.columns.all[child].type)
             return self._node("array", column, [node], a=least)
@@ -151,7 +198,7 @@ class _Program:
         key = self.columns.add("text", pa.string(), False)
         keys = self._node("string", key)
         child = len(self.columns.all)
-        node = self.read(one.inner[0], nullable=False, around=around)
+        node = self.read(one.inner[0], nullable=False, path=(*path, "{}"), around=around)
         self.columns.set_map(column, entries, key, child)
         return self._node("map", column, [keys, node], a=least + 1)
 
@@ -162,7 +209,7 @@ class _Program:
         # register it before its fields: the type may be recursive
         at = self._passed[id(one)] = self._node("null")
         # values out of range do not decode, even if not selected
-        if one.logical == "decimal":
+        if one.logical == "decimal" and one.precision <= _MOST_DIGITS:
             self._set_node(at, "decimal", -1, [], one.size if one.kind == "fixed" else -1, one.precision)
         elif one.kind == "record":
             self._set_node(at, "record", -1, [self._pass(inner) for _, inner in one.fields])
@@ -195,18 +242,58 @@ class _Program:
         return np.array(rows, np.int32), np.array(children, np.int32), *self.columns.arrays(kernel.KINDS)
 
 
+def _branch_names(branches: Sequence[AvroType]) -> list[str]:
+    names = [branch.name.rpartition(".")[2] or branch.kind for branch in branches]
+    if len(set(names)) < len(names):
+        # two records may have the same name in different namespaces
+        names = [branch.name or branch.kind for branch in branches]
+    if len(set(names)) < len(names):
+        raise SchemaError("a union has the same type twice")
+    return names
+
+
 class AvroValues(ProgramValues):
     """Decodes values of one schema, and only the fields in `paths`; others are checked and skipped.
 
-    `referred` are the schemas that it refers to. Raises SchemaError, or TooWideError for too many fields.
+    `referred` are the schemas that it refers to. `unions` are the paths that become a struct of branches, even if this
+    schema has a single type there. With a frame, a schema that is just `bytes` has no length: the value is the rest.
+    Raises SchemaError, or TooWideError for too many fields.
     """
 
     kernel: ClassVar[Any] = kernel
 
-    def __init__(self, text: str, referred: Iterable[str] = (), paths: Sequence[Path] | None = None) -> None:
-        program = _Program()
-        root = program.read(parse_schema(text, referred), nullable=True, paths=paths)
+    def __init__(
+        self,
+        text: str,
+        referred: Iterable[str] = (),
+        paths: Sequence[Path] | None = None,
+        *,
+        unions: Collection[Path] = (),
+        is_framed: bool = False,
+    ) -> None:
+        schema = parse_schema(text, referred)
+        program = _Program(unions)
+        root = program.read(schema, nullable=True, paths=paths)
+        self.union_paths = frozenset(program.union_paths)
+        # Source: AbstractKafkaAvroDeserializer.DeserializationContext.read, Confluent Schema Registry 8.1
+        self._is_rest = is_framed and schema.kind == "bytes"
         super().__init__(program.columns, program.arguments(root))
+
+    def decode(self, payloads: Payloads) -> Decoded:
+        return super().decode(_with_lengths(payloads) if self._is_rest else payloads)
+
+
+def _with_lengths(payloads: Payloads) -> Payloads:
+    """The same byte strings as Avro writes them: each after its length."""
+    parts = []
+    start, stop = payloads.start.copy(), payloads.stop.copy()
+    at = 0
+    for row in np.flatnonzero(payloads.valid).tolist():
+        data = payloads.bytes(row) or b""
+        parts += [uvarint(2 * len(data)), data]
+        start[row] = at
+        stop[row] = at = at + len(parts[-2]) + len(data)
+    return Payloads(np.frombuffer(b"".join(parts), np.uint8), start, stop)
 
 
 def _raw_text(one: AvroType, data: bytes) -> str:

@@ -17,6 +17,8 @@ _MOST_DEPTH: Final = 64
 _MOST_TYPES: Final = 20_000
 _MOST_BYTES: Final = 2**20
 """Upper bound for the computed minimum size of a type."""
+_MOST_DIGITS: Final = 2**24
+"""Maximum precision of a decimal."""
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +151,13 @@ _LOGICAL: Final = {
     "local-timestamp-micros": ("long",),
     "local-timestamp-nanos": ("long",),
     "decimal": ("bytes", "fixed"),
+    "big-decimal": ("bytes",),
+    "uuid": ("fixed",),
+    "duration": ("fixed",),
 }
+_SIZES: Final = {"uuid": 16, "duration": 12}
+DURATION: Final = ("months", "days", "millis")
+"""The parts of a duration, each an unsigned little-endian number of four bytes."""
 
 
 def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
@@ -159,11 +167,13 @@ def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
         return
     if logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 76:
+        if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
             return
-        if precision < 1:
+        if not 1 <= precision <= _MOST_DIGITS:
             return
         one.precision, one.scale = precision, scale
+    if one.size != _SIZES.get(logical, one.size):
+        return
     one.logical = logical
 
 

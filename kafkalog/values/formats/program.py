@@ -24,6 +24,10 @@ _MOST_TIMES: Final = 64
 _MOST_ROOM: Final = 2**31
 
 
+class UnfitBytesError(ValueError):
+    """Bytes are not a value of their logical type."""
+
+
 @dataclass(slots=True)
 class Column:
     """A column of a program, and its Arrow type."""
@@ -37,6 +41,9 @@ class Column:
     children: list[int] = field(default_factory=list)
     raw: Callable[[bytes], str] | None = None
     """Converts the column's bytes to JSON text."""
+    stored: pa.DataType | None = None
+    """The type that the kernel fills, if `convert` makes the final one of it."""
+    convert: Callable[[pa.Array], pa.Array] | None = None
 
 
 class Columns:
@@ -57,6 +64,14 @@ class Columns:
         """Add names for a kernel to copy. Return the number of the first one."""
         self._symbols += [symbol.encode("utf-8", "replace") for symbol in symbols]
         return len(self._symbols) - len(symbols)
+
+    def add_converted(
+        self, kind: str, stored: pa.DataType, nullable: bool, width: int, convert: Callable[[pa.Array], pa.Array]
+    ) -> int:
+        """Add a column whose values become text."""
+        column = self.add(kind, pa.string(), nullable, width)
+        self.all[column].stored, self.all[column].convert = stored, convert
+        return column
 
     def set_struct(self, column: int, names: Sequence[str], children: Sequence[int]) -> None:
         one = self.all[column]
@@ -104,19 +119,28 @@ class ProgramValues:
             return self._in_halves(payloads)
         found = np.flatnonzero(failures)
         reasons = self.kernel.FAILURES
-        return Decoded(self._array(0, columns), {row: reasons[failures[row]] for row in found.tolist()})
+        try:
+            array = self._array(0, columns)
+        except UnfitBytesError as error:
+            return self._in_halves(payloads, str(error))
+        return Decoded(array, {row: reasons[failures[row]] for row in found.tolist()})
 
-    def _in_halves(self, payloads: Payloads) -> Decoded:
+    def _in_halves(self, payloads: Payloads, why: str = "the value takes too much memory") -> Decoded:
         n = len(payloads)
         if n == 1:
-            return Decoded(pa.nulls(1, self.type), {0: "the value takes too much memory"})
+            return Decoded(pa.nulls(1, self.type), {0: why})
         first, second = (self.decode(payloads.take(rows)) for rows in np.array_split(np.arange(n), 2))
         failures = first.failures | {row + len(first.array): why for row, why in second.failures.items()}
         return Decoded(pa.concat_arrays([first.array, second.array]), failures)
 
     def _array(self, at: int, columns: Sequence[Any]) -> pa.Array:
         column = self._columns[at]
-        n, valid, offsets, data = columns[at]
+        if column.convert is None:
+            return self._stored_array(column, column.type, columns[at], columns)
+        return column.convert(self._stored_array(column, column.stored, columns[at], columns))
+
+    def _stored_array(self, column: Column, kind: pa.DataType, filled: Any, columns: Sequence[Any]) -> pa.Array:
+        n, valid, offsets, data = filled
         mask = None if valid is None else bitmap(np.frombuffer(valid, np.bool_))
         if column.kind == "empty":
             return pa.nulls(n)
@@ -126,17 +150,16 @@ class ProgramValues:
                 [column.raw(data[bounds[i] : bounds[i + 1]]) if valid is None or valid[i] else None for i in range(n)]
             )
         if column.kind == "flat":
-            if column.type == pa.bool_():
+            if kind == pa.bool_():
                 data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
-            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(data)])
+            return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(data)])
         if column.kind == "text":
-            is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
-            kind = column.type if is_text else pa.string()
-            return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)]).cast(column.type)
+            is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+            text = kind if is_text else pa.string()
+            return pa.Array.from_buffers(text, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)]).cast(kind)
         children = [self._array(child, columns) for child in column.children]
         if column.kind == "list":
-            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets)], children=children)
-        kind = column.type
+            return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets)], children=children)
         if pa.types.is_null(kind):  # the entries of a map
             key, value = (child.type for child in children)
             kind = pa.struct([pa.field("key", key, nullable=False), pa.field("value", value)])
