@@ -2,6 +2,7 @@
 
     `export`             the function: a file, a directory or a stream, all or nothing
     `partitioned_files`  the files of a directory, by topic, partition and date
+    `last_batch`         the last exported batch of a partition, to detect records that replaced it
     `resuming`           offsets of earlier exports, and the new ranges
     `directory`          a directory of files to which each export adds, also in an object store
     `delta`              a Delta table to which each export adds
