@@ -22,7 +22,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.copying import Backup
-from kafkalog.storage.output_paths import check_outside, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_outside, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 from kafkalog.survey.startup_root import QUORUM_STATE, root_problems
@@ -171,7 +171,6 @@ def _append(partition: Partition, batch: bytes, backup: Backup, stage_in: Path, 
     backup.sync()
     with staged_file(last.path, overwrite=True, stage_in=stage_in) as file:
         file.write(content + batch)
-    copy_ownership(last.path, partition.path)
 
 
 def _described(root: Path, node_id: int, metadata: ClusterMetadata, partition: Partition) -> QuorumRescue:

@@ -11,17 +11,20 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.storage.atomic import StrPath
+from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
+from kafkalog.storage.output_paths import check_outside, named_partition, staging_directory
+from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
+
+_MAX_MARKER_BYTES: Final = 2**20
 
 
 class PartitionOutput:
@@ -142,6 +145,19 @@ class Placement:
         self.backup.sync()
         return True
 
+    def unmark(self) -> bytes | None:
+        """In place, remove the clean-shutdown marker, and return its content; None if there is none.
+
+        A broker that starts before all is done then recovers the log dir.
+        """
+        path = self.log_dir / kf.CLEAN_SHUTDOWN_FILE
+        if self.backup is None or not self.keep(path.name):
+            return None
+        marker = read_file(path, max_bytes=_MAX_MARKER_BYTES)
+        remove_file(path)
+        sync_directory(self.log_dir)
+        return marker
+
     def put(self, name: str, data: bytes) -> None:
         """Write a file of the log dir, after a backup of the old one."""
         if self.staged is not None:
@@ -149,9 +165,9 @@ class Placement:
                 file.write(data)
         elif self.backup is not None:
             self.keep(name)
-            with staged_file(self.log_dir / name, overwrite=True, stage_in=self.stage_in) as file:
+            options: dict[str, Any] = {"overwrite": True, "stage_in": self.stage_in, "like": self.log_dir}
+            with staged_file(self.log_dir / name, **options) as file:
                 file.write(data)
-            copy_ownership(self.log_dir / name, self.log_dir)
 
 
 class Copied(PartitionOutput):
@@ -222,16 +238,20 @@ class InPlace(PartitionOutput):
 
     def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
-        self._put: list[str] = []
-        self._removed: list[str] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        # in order, each name once
+        self._put: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
         self._groups: list[list[Move]] = []
         self._stack = contextlib.ExitStack()
         self._staged: StagedDirectory | None = None
 
     def create(self, name: str) -> OutputFile:
         """Stage a file."""
-        self._put.append(name)
-        return self._stage().create(name)
+        self._put[name] = None
+        return self._stage().create(name, self._like(name))
 
     def write(self, name: str, data: bytes) -> None:
         """Stage a file with this content."""
@@ -240,27 +260,31 @@ class InPlace(PartitionOutput):
 
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
         """Stage a copy of a file, or of its first bytes."""
-        copy_file(source, self._stage(), name, size=size)
-        self._put.append(name)
+        like = self._like(name)
+        copy_file(source, self._stage(), name, size=size, like=like if like.exists() else source)
+        self._put[name] = None
 
     def remove(self, name: str) -> None:
         """Plan a removal; a file that gets new content stays."""
         self._stage()
         # staged even if nothing is written: the moves are made when that context ends
-        if name not in self._put:
-            self._removed.append(name)
+        self._removed[name] = None
 
     def take_back(self, name: str) -> None:
         """Discard a staged file."""
         if name in self._put:
             self._stage().remove(name)
-            self._put.remove(name)
+            del self._put[name]
+
+    def _like(self, name: str) -> Path:
+        """The file whose owner and mode a new one gets."""
+        return self._directory / name
 
     def commit(self) -> None:
         """Back up what is to change, then move the staged files in. After an error the partition is as it was."""
         if self._staged is not None:
+            self._removed = dict.fromkeys(name for name in self._removed if name not in self._put)
             self._groups += self._ordered()
-            copy_ownership(self._staged.path, self._directory)
         self._stack.close()
 
     def abandon(self) -> None:
@@ -331,8 +355,11 @@ class Swapped(InPlace):
     def commit_part(self) -> None:
         """Make the changes so far."""
         super().commit()
-        self._put, self._removed, self._groups, self._staged = [], [], [], None
-        self._stack = contextlib.ExitStack()
+        self._begin()
+
+    def _like(self, name: str) -> Path:
+        """The segment that a new one replaces."""
+        return self._directory / name.removesuffix(kf.SWAP_SUFFIX)
 
     def _ordered(self) -> list[list[Move]]:
         new = sorted(self._put, key=lambda name: not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX))

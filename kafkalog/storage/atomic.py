@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -104,11 +105,13 @@ def rename_back(path: Path, old: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Exchange two names, in one step if the file system supports it; a failure leaves both unchanged."""
+    """Exchange two names, in one step if the file system supports it; a failure leaves both unchanged.
+
+    Without that support, a kill between the three renames leaves no `other`: `replace_file` replaces a file.
+    """
     if try_move(one, other, replace=True):
         return
-    # Three renames instead of an exchange; if one fails, those before it are undone
-    # a crash between the renames leaves the old content under this name; nothing of it is lost
+    # if one of the renames fails, those before it are undone
     aside = one.with_suffix(OLD_SUFFIX)
     os.rename(other, aside)
     try:
@@ -121,6 +124,55 @@ def swap(one: Path, other: Path) -> None:
     except BaseException:
         os.rename(aside, other)
         raise
+
+
+def replace_file(new: Path, there: Path, aside: Path) -> None:
+    """Replace a file in one step, and keep the old one as `aside`: as a hard link, or as a copy on such file systems.
+
+    A kill leaves `there` old or new, and never absent. An `aside` of a killed run stays: it has the oldest content.
+    """
+    _keep(there, aside)
+    os.replace(new, there)
+
+
+def _keep(path: Path, aside: Path) -> None:
+    if os.path.lexists(aside):
+        return
+    try:
+        os.link(path, aside)
+    except OSError:
+        # under another name first: after a kill, a part of a copy must not pass for the file
+        part = aside.with_name(f"{aside.name}-part")
+        shutil.copy2(path, part)
+        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            take_owner(descriptor, path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(part, aside)
+
+
+def take_owner(descriptor: int, like: Path) -> None:
+    """Give an open file or directory the owner and the mode of `like`.
+
+    If `like` is the directory of the file, the mode is the directory's without execution. If it does not exist, the
+    nearest directory above counts. Root so writes files for a broker that runs as another user, and a umask changes
+    nothing. Other users keep what they own.
+    """
+    while not os.path.exists(like):
+        like = like.parent
+    own, wanted = os.fstat(descriptor), os.stat(like)
+    mode = stat.S_IMODE(wanted.st_mode)
+    if stat.S_ISDIR(wanted.st_mode) and not stat.S_ISDIR(own.st_mode):
+        mode &= 0o666
+    # some file systems have neither
+    if (own.st_uid, own.st_gid) != (wanted.st_uid, wanted.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
+    if stat.S_IMODE(own.st_mode) != mode:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, mode)
 
 
 def identity(path: Path) -> tuple[int, int, int, int]:
@@ -140,12 +192,15 @@ def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: 
             return
         if os.path.lexists(new):
             swap(new, there)
-            return
-        os.rename(there, new)
-    elif os.path.lexists(new) and identity(new) != placed:
+        elif aside is not None and os.path.lexists(aside):
+            # in this order, the name is never absent
+            _keep(there, new)
+            os.replace(aside, there)
+        else:
+            os.rename(there, new)
+        return
+    if os.path.lexists(new) and identity(new) != placed:
         os.rename(new, there)
-    if aside is not None and os.path.lexists(aside) and not os.path.lexists(there):
-        os.rename(aside, there)
 
 
 def truncate_file(path: StrPath, size: int) -> None:
@@ -177,6 +232,14 @@ def sync_directory(directory: StrPath) -> None:
             fsync_directory(directory)
         except OSError as error:
             raise OSError(error.errno, f"{error.strerror}; {MAY_NOT_LAST}") from error
+
+
+def make_directories(path: Path) -> None:
+    """Create a directory and its missing parents, durably."""
+    if not path.is_dir():
+        make_directories(path.parent)
+        path.mkdir(exist_ok=True)
+        fsync_directory(path.parent)
 
 
 def fsync_directory(path: StrPath) -> None:

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kafkalog.errors import Reason, UnsafePathError, WriteError
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.format import LOCK_FILE, META_PROPERTIES
 from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, writing
 from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
+from kafkalog.storage.staging import staged_file
 
 
 def refuse_if_locked(log_dirs: Iterable[str | os.PathLike[str]]) -> None:
@@ -102,8 +103,11 @@ def _let_go(path: Path) -> None:
 
 def _locked(path: Path) -> int:
     """Open a lock file and take its record lock; returns the descriptor."""
+    # a broker has to open it for writing, and runs as another user than root: at no time may it be root's
+    with contextlib.suppress(OutputExistsError), staged_file(path, like=path.parent):
+        pass
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         raise WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path) from error
     try:
@@ -113,6 +117,11 @@ def _locked(path: Path) -> int:
         # it may have been a broker that started just now: say that, if it is so
         refuse_if_locked([path.parent])
         raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be taken", path=path) from None
+    if os.fstat(descriptor).st_uid == 0:
+        # left by somebody who ran as root
+        with contextlib.suppress(OSError):
+            owner = os.stat(path.parent)
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return descriptor
 
 

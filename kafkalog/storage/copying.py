@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, Literal
 
 from kafkalog.errors import OutputExistsError, Reason, WriteError
-from kafkalog.storage.atomic import StrPath, fsync_directory, resolve, writing
+from kafkalog.storage.atomic import StrPath, fsync_directory, make_directories, resolve, writing
 from kafkalog.storage.source import open_source
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
 
@@ -33,14 +33,17 @@ def copy_file(
     *,
     size: int | None = None,
     how: How = "auto",
+    like: Path | None = None,
     progress: Callable[[int], object] = _ignore,
 ) -> None:
     """Copy a file, or its first `size` bytes, with its modification time; `name` is the relative path of the copy.
 
+    The copy gets the owner and the mode of `like`, see `take_owner`.
+
     "reflink" shares the blocks of the file, copy on write, as Btrfs, XFS and others can, and raises WriteError if the
     file system cannot. "auto" does so where it can. FileChangedError if somebody wrote to the file meanwhile.
     """
-    with staged.create(name) as file:
+    with staged.create(name, like) as file:
         _copy(path, file, size, progress, how)
 
 
@@ -106,17 +109,18 @@ class Backup:
         """Keep a file under a relative name."""
         target = self.path / name
         with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock:  # no other thread meets a directory that is not durable yet
+                make_directories(target.parent)
             try:
                 os.link(path, target)
             except OSError as error:
                 if error.errno not in _CANNOT_LINK:
                     raise
-                with staged_file(target, is_lone=False) as file:
+                with staged_file(target, is_lone=False, like=path) as file:
                     _copy(path, file, None, _ignore)
         with self._lock:
             self.n_files += 1
-            self._changed |= {target.parent, self.path, self.path.parent}
+            self._changed |= {target.parent, self.path.parent}
 
     def sync(self) -> None:
         """Make the files kept so far durable."""

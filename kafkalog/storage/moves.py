@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,10 @@ from kafkalog.storage.atomic import (
     identity,
     rename_back,
     rename_new,
+    replace_file,
     swap,
     take_back,
+    try_move,
     writing,
 )
 from kafkalog.storage.staging import Stage, StagedDirectory
@@ -50,6 +51,8 @@ def staged_additions(
 ) -> Iterator[StagedDirectory]:
     """Stage files, and move them one by one into an existing directory when the block ends without an exception.
 
+    Each file has the owner and the mode of the one that it replaces, or else those of the directory.
+
     The caller fills in the groups within the block. The moves of a group are made one after the other, and are durable
     before the next group starts. `prepare` is called before the first move, when all staged files are durable. Raises
     OutputExistsError if a file to be added exists, and WriteError after undoing the moves already made.
@@ -58,7 +61,7 @@ def staged_additions(
     stays. A crash leaves the directory in the state after one of the moves, with each file complete.
     """
     with Stage(target, overwrite=True, stage_in=stage_in, is_directory=True) as stage:
-        directory = StagedDirectory(stage.path, stage.target)
+        directory = StagedDirectory(stage.path, stage.target, is_added=True)
         try:
             yield directory
             directory.close()
@@ -105,25 +108,17 @@ def move_groups(
                     rename_new(there, final)
                     continue
                 # recorded before the move: an interrupt may come right after it, and `take_back` checks what was done
-                undo.append(partial(take_back, there, new, identity(new), aside if resumes and what == "put" else None))
+                undo.append(partial(take_back, there, new, identity(new), aside if what == "put" else None))
                 if what == "add" or not os.path.lexists(there):
                     rename_new(new, there)
-                elif not resumes:
-                    swap(new, there)  # an exchange keeps whatever others have put at `there` since
+                # an exchange keeps whatever others have put at `there` since; a resuming process makes none, since it
+                # takes a missing staged name as "this move is done"
+                elif not resumes and try_move(new, there, replace=True):
+                    pass
+                elif there.is_dir():
+                    swap(new, there)
                 else:
-                    # no exchange here: a resuming process takes a missing staged name as "this move is done"
-                    _keep(there, aside)
-                    os.replace(new, there)
+                    replace_file(new, there, aside)
         # A crash must not leave a later group in place without an earlier one
         with writing(target):
             fsync_directory(target)
-
-
-def _keep(path: Path, aside: Path) -> None:
-    """Keep a file that is about to be replaced: as a hard link, or as a copy if hard links are not supported."""
-    if os.path.lexists(aside):
-        return
-    try:
-        os.link(path, aside)
-    except OSError:
-        shutil.copy2(path, aside)

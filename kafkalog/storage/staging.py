@@ -43,6 +43,7 @@ from kafkalog.storage.atomic import (
     remove_tree,
     resolve,
     swap,
+    take_owner,
     try_move,
     writing,
 )
@@ -170,16 +171,23 @@ class StagedFile(io.RawIOBase):
 
 
 class StagedDirectory:
-    """A directory that is being staged at `path`, to appear at `target`. Threads may share it."""
+    """A directory that is being staged at `path`, to appear at `target`. Threads may share it.
 
-    def __init__(self, path: Path, target: Path) -> None:
-        self.path, self.target = path, target
+    With `is_added`, its files are moved into `target` one by one: each has the owner and mode of the one that it
+    replaces, or else those of `target`.
+    """
+
+    def __init__(self, path: Path, target: Path, *, is_added: bool = False) -> None:
+        self.path, self.target, self._is_added = path, target, is_added
         self._process = os.getpid()
         self._files: dict[Path, StagedFile] = {}
         self._unsynced: list[StagedFile] = []
 
-    def create(self, name: str) -> StagedFile:
-        """Create a file by a relative path, to be closed by the caller; parent directories are created."""
+    def create(self, name: str, like: Path | None = None) -> StagedFile:
+        """Create a file by a relative path, to be closed by the caller; parent directories are created.
+
+        It gets the owner and the mode of `like`, see `take_owner`.
+        """
         relative = Path(name)
         if relative.is_absolute() or ".." in relative.parts or not relative.parts:
             raise ValueError(f"{name!r} does not lead into the directory")
@@ -190,6 +198,8 @@ class StagedDirectory:
             for folder in reversed(relative.parents[:-1]):
                 (self.path / folder).mkdir(exist_ok=True)
             descriptor = os.open(path, _CREATE, 0o666)
+            if like is not None or self._is_added:
+                take_owner(descriptor, like or self.target / relative)
         self._files[relative] = file = StagedFile(descriptor, self.target / relative, self._sync_later)
         return file
 
@@ -242,19 +252,26 @@ class StagedDirectory:
 
 @contextlib.contextmanager
 def staged_file(
-    target: StrPath, *, overwrite: bool = False, stage_in: StrPath | None = None, is_lone: bool = True
+    target: StrPath,
+    *,
+    overwrite: bool = False,
+    stage_in: StrPath | None = None,
+    is_lone: bool = True,
+    like: Path | None = None,
 ) -> Iterator[StagedFile]:
     """A file that appears under its name when the block ends without an exception, and not before.
 
-    A symbolic link is resolved: the file that it points to is replaced. The new file gets the permissions of the one it
-    replaces. `stage_in` is a directory on the same file system for the temporary file; default: that of the target.
-    `is_lone` is False for one of many files in a directory. Each is still complete whenever it is visible; the caller
-    calls `remove_abandoned` before the first and `sync_directory` after the last, once for all of them.
+    A symbolic link is resolved: the file that it points to is replaced. The new file gets the owner and the mode of the
+    one that it replaces; if there is none, those of `like`, see `take_owner`. `stage_in` is a directory on the same
+    file system for the temporary file; default: that of the target. `is_lone` is False for one of many files in a
+    directory. Each is still complete whenever it is visible; the caller calls `remove_abandoned` before the first and
+    `sync_directory` after the last, once for all of them.
 
     Raises OutputExistsError if the path exists without `overwrite`, UnsafePathError if it is not a regular file, and
     WriteError if the file could not be written; the destination is unchanged then.
     """
-    with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
+    given: dict[str, Any] = {"overwrite": overwrite, "stage_in": stage_in, "is_lone": is_lone, "like": like}
+    with Stage(target, is_directory=False, **given) as stage:
         with writing(stage.target):
             # an flock belongs to the open file, which both descriptors share: closing the copy does not give it back
             file = StagedFile(os.dup(stage.descriptor), stage.target)
@@ -304,8 +321,10 @@ class Stage:
         stage_in: StrPath | None,
         is_directory: bool,
         is_lone: bool = True,
+        like: Path | None = None,
     ) -> None:
         self.target = resolve(target)
+        self._like = like
         self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
         self._is_lone = is_lone
         self._directory = self.target.parent if stage_in is None else resolve(stage_in)
@@ -329,9 +348,9 @@ class Stage:
                 while self.descriptor < 0:
                     self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
             with writing(self.target):
-                # the mode of the old file, not what umask leaves: others, such as a broker, may have to read it
-                if old is not None:
-                    os.fchmod(self.descriptor, stat.S_IMODE(old.st_mode))
+                # not those of this process: others, such as a broker, may have to read it
+                if old is not None or self._like is not None:
+                    take_owner(self.descriptor, self.target if self._like is None or old is not None else self._like)
             return self  # within: an interrupt may come here, too
         except BaseException:
             if self.descriptor >= 0:

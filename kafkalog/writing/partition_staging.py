@@ -120,8 +120,9 @@ class PartitionStaging:
         if existing is not None:
             self._groups.append(first)
             self._plan(files, existing)
-        # files of root's would take the log dir of a broker that runs as another user offline
-        copy_ownership(self.staged.path, self.path.parent if existing is None else self.path)
+        if existing is None:
+            # files of root's would take the log dir of a broker that runs as another user offline
+            copy_ownership(self.staged.path, self.path.parent)
 
     def close(self) -> None:
         """Move everything into place and release the locks."""

@@ -426,9 +426,8 @@ class Checkpoints:
         self._write(path, encode_offset_checkpoint(offsets))
 
     def _write(self, path: Path, content: bytes) -> None:
-        with staged_file(path, overwrite=True, stage_in=self._stage_in) as file:
+        with staged_file(path, overwrite=True, stage_in=self._stage_in, like=self._root) as file:
             file.write(content)
-        copy_ownership(path, self._root)
 
 
 _MAX_CHECKPOINT_BYTES: Final = 2**26

@@ -12,7 +12,6 @@ from typing import Final
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.storage.atomic import remove_file, sync_directory
-from kafkalog.storage.output_paths import copy_ownership
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
@@ -82,15 +81,13 @@ class InPlace(Target):
         # the backup first: a crash in between leaves both
         backup, is_new = self._keep_old(path)
         try:
-            with staged_file(path, overwrite=True, is_lone=False) as file:
+            with staged_file(path, overwrite=True, is_lone=False, like=path.parent) as file:
                 file.write(data)
         except BaseException:
             if backup is not None and is_new:
                 with contextlib.suppress(KafkalogError):
                     remove_file(backup)  # the old file is still in place: its backup is not needed
             raise
-        # a file of root's would take the log dir of a broker that runs as another user offline
-        copy_ownership(path, path.parent)
         return backup
 
     def remove(self, path: Path) -> Path | None:
@@ -123,9 +120,9 @@ class InPlace(Target):
                 break
             if old_content(backup) == old:
                 return backup, False  # an earlier run ended before it replaced the file
-        with staged_file(backup, is_lone=False) as file:
+        with staged_file(backup, is_lone=False, like=path) as file:
             file.write(old)
-        copy_ownership(backup, Path(backup).parent)
+        sync_directory(path.parent)
         return backup, True
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import contents_before, missing
 from kafkalog.repair.recovering.report import RecoveryReport
-from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epochs, read_offset_checkpoint
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup import PartitionPlan
-from kafkalog.survey.startup_files import partition_directories
+from kafkalog.survey.startup_files import ORPHAN, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
@@ -68,6 +68,17 @@ class CutPartitions:
         if time is None:
             return None
         return parse_milliseconds(name, time, end_ms=lambda: latest_of(plan.partition for plan in self.plans))
+
+    def is_past_end(self, plan: LoadPlan, checkpoints: Sequence[str]) -> bool:
+        """Whether something of a partition lies past its log's end, as a truncation leaves it that was killed."""
+        end, key = plan.partition.log_end_offset, plan.partition.topic_partition
+        if not plan.partition.segments or plan.files.problem(plan.path) is not None:
+            return False
+        offsets = [(read_offset_checkpoint(self.log_dir / name) or {}).get(key, 0) for name in checkpoints if key]
+        with contextlib.suppress(KafkalogError):
+            epochs = read_leader_epochs(plan.path / kf.LEADER_EPOCH_CHECKPOINT)
+            offsets += [] if epochs is None else epochs["start_offset"].tolist()
+        return max([*offsets, *plan.snapshots()], default=0) > end or ORPHAN in plan.files.removed.values()
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Callable[[LoadPlan], PartitionOutput]]:

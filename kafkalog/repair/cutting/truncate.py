@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
@@ -28,6 +29,8 @@ from kafkalog.storage.location import refuse_url
 from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
+
+_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT)
 
 
 def truncate(
@@ -85,6 +88,10 @@ def truncate(
     the leader epochs. It lowers checkpointed offsets to the new end. A partition whose log ends before the place is
     unchanged.
 
+    A crash leaves `output` absent or complete. With `in_place`, each file is old or complete, and the clean-shutdown
+    marker is absent until all is done, so that a broker that starts in between recovers the log dir. The same command
+    with another `backup` finishes the rest.
+
     Source: UnifiedLog.truncateTo, LogSegment.truncateTo, LeaderEpochFileCache.truncateFromEnd, Kafka 4.3.
 
     Examples
@@ -99,20 +106,31 @@ def truncate(
     cut = CutPartitions(path, placement, limits=limits)
     stamp = cut.milliseconds("to_timestamp", to_timestamp)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
+    finishes = {plan: ends[plan] is None and cut.is_past_end(plan, _CHECKPOINTS) for plan in cut.plans}
     with cut.open() as make:
-        for plan in cut.plans:
-            row = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits).run(ends[plan])
-            cut.add(plan, row)
-        cut.check()
+        is_changing = any(finishes[plan] or ends[plan] is not None for plan in cut.plans)
+        marker = placement.unmark() if is_changing else None
+        try:
+            for plan in cut.plans:
+                truncation = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits)
+                cut.add(plan, truncation.finish() if finishes[plan] else truncation.run(ends[plan]))
+            cut.check()
+        except KafkalogError:
+            # each partition is cut, or as it was
+            if marker is not None:
+                placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
+            raise
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
             for row in cut.report.partitions:
                 if row.topic_partition in offsets and row.error is None:
                     offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
 
-        for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT):
+        for name in _CHECKPOINTS:
             cut.put_checkpoint(name, clamp)
         cut.copy_rest()
+        if marker is not None:
+            placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
     return cut.report
 
 
@@ -172,14 +190,23 @@ class _Truncation(Target):
         segments = partition.segments
         # a segment that begins at the offset stays, empty, so that the log ends there
         last = max(number for number, one in enumerate(segments) if one.base_offset <= end)
+        return self._cut(last, end, frozenset(KINDS) - {"epochs"})
+
+    def finish(self) -> PartitionPlan:
+        """Do what a run before left undone: it was killed after it had cut the log."""
+        segments = self._plan.partition.segments
+        # the indexes are written before the log
+        return self._cut(len(segments) - 1, self._plan.partition.log_end_offset, frozenset({"snapshot"}))
+
+    def _cut(self, last: int, end: int, kinds: frozenset[str]) -> PartitionPlan:
+        plan, partition = self._plan, self._plan.partition
+        segments = partition.segments
         prefix = SegmentPrefix(segments[last], position_of(segments[last], end))
         _check(prefix)
         plan.lone, plan.unflushed_from = {}, prefix.base_offset
         partition.segments = [*segments[:last], prefix]
         rebuilder = Rebuilder(self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits)
-        self._one.main = rebuilder.plan(
-            partition, frozenset({prefix.base_offset}), frozenset(KINDS) - {"epochs"}, self._interval, None
-        )
+        self._one.main = rebuilder.plan(partition, frozenset({prefix.base_offset}), kinds, self._interval, None)
         rebuilder.run([self._one.main], 1)
         partition.segments = segments
         self._one.files += self._rebuilt.files
@@ -193,6 +220,10 @@ class _Truncation(Target):
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
         self._one.put(path, data)
+
+    def keep(self, path: Path, data: bytes) -> None:
+        """Take a derived file whose content is right."""
+        self._one.written.add(path.name)
 
 
 class SegmentPrefix(Segment):

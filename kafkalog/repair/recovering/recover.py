@@ -27,7 +27,6 @@ from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.repair.recovering.settings import Cluster
-from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.location import parent_of, refuse_url
@@ -153,10 +152,7 @@ def recover(
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
         placement.enter(stack, root, [plan.path for plan in plans])
-        if placement.backup is not None and placement.keep(kf.CLEAN_SHUTDOWN_FILE):
-            # a broker that starts in between must recover what is not done yet
-            remove_file(log_dir / kf.CLEAN_SHUTDOWN_FILE)
-            sync_directory(log_dir)
+        placement.unmark()
 
         def make(plan: LoadPlan) -> PartitionOutput:
             return placement.partition(plan.path, plan.files.names)

@@ -130,7 +130,9 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir, tmp_path):
     assert content(log_dir) == content(tmp_path / "copy")
     kept = content(tmp_path / "old")
     after = content(log_dir)
-    assert kept == {name: data for name, data in before.items() if after.get(name) != data}
+    changed = {name for name, data in before.items() if after.get(name) != data}
+    # the marker is absent meanwhile
+    assert kept == {name: before[name] for name in (*changed, ".kafka_cleanshutdown")}
     assert report.n_backup_files == len(kept)
     points = read_offset_checkpoint(log_dir / POINTS) or {}
     assert {points[row.topic_partition] for row in report.partitions if row.topic_partition is not None} <= {
@@ -174,3 +176,23 @@ def test_offsets_that_were_missing_before_are_reported(log_dir, command, capsys)
     assert [(one["first_offset"], one["end_offset"], one["reason"]) for one in row["losses"]] == [
         (120, 125, "log_end_missing")
     ]
+
+
+def test_a_truncation_that_was_killed_after_the_cut_is_finished_by_another(log_dir, tmp_path):
+    source = log_dir / "p-epochs-0"
+    partition = kafkalog.Partition(source)
+    end = int(partition.epoch_cache.entries["start_offset"][-1])
+    before = content(log_dir)
+    kafkalog.truncate(log_dir, to_offset=end, in_place=True, backup=tmp_path / "old")
+    wanted = content(log_dir)
+    # as after the last `.log`: the rest is as before, and the new snapshot is not there
+    for name in {*wanted, *before}:
+        if not name.endswith((".log", "index")):
+            (log_dir / name).unlink(missing_ok=True)
+            if name in before and not (name.endswith(".snapshot") and name not in wanted):
+                (log_dir / name).write_bytes(before[name])
+    again = kafkalog.truncate(log_dir, to_offset=end, in_place=True, backup=tmp_path / "again")
+    assert content(log_dir) == wanted
+    assert not any(row.n_bytes_lost for row in again.partitions)
+    assert kafkalog.truncate(log_dir, to_offset=end, in_place=True, backup=tmp_path / "third").n_backup_files == 0
+    assert content(log_dir) == wanted

@@ -307,3 +307,15 @@ def test_a_failed_write_leaves_the_partition_as_it_was(tmp_path):
         n += 5
     assert n > 40
     assert not list(tmp_path.glob(".*"))
+
+
+def test_an_interrupted_cleaning_before_damage_is_recovered_in_place(tmp_path):
+    partition = small_log_dir(tmp_path, ["p-multi-0"]) / "p-multi-0"
+    first, second, *_ = logs(partition)
+    # a swap next to the file that it replaces, in a segment that is deleted for damage before it
+    shutil.copy(second, f"{second}.swap")
+    flip(first, 70)
+    shutil.copytree(partition.parent, tmp_path / "copy")
+    recover(tmp_path / "copy", in_place=True, backup=tmp_path / "old", all_segments=True)
+    recover(partition.parent, output=tmp_path / "out", all_segments=True)
+    assert content(tmp_path / "copy") == content(tmp_path / "out")
