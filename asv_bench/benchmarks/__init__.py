@@ -1,6 +1,7 @@
 """asv's benchmarks, a module an area.
 
 Each is measured on the segments of `shapes.py`; ratios to other programs (`peers/`) alternate both sides in one run.
+Less is better in every number: seconds, memory, milliseconds for 100 MB, and ratios, whose unit names both sides.
 Without changing environments: `asv run --python=same --quick -b headers`, in `asv_bench/`. A benchmark that lacks
 something, such as a JDK, is skipped, and says what with `--show-stderr`. asv drops PYTHONPATH: a tree that is not
 installed is named in ASV_PYTHONPATH. A machine that asv does not know yet needs `asv machine --yes` first.

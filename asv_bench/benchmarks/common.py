@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
+from types import TracebackType
 from typing import Any, ClassVar
 
 import shapes
@@ -42,6 +44,34 @@ def drain(path: str, **options: Any) -> int:
     return sum(batch.num_rows for batch in kafkalog.scan(path, **options).to_reader())
 
 
-def mb_per_s(segment: BenchSegment, side: Side) -> float:
-    """Megabytes a CPU second, of bytes before compression."""
-    return segment.raw_bytes / compare({"kafkalog": side}, rounds=5)["kafkalog"] / 1e6
+MS_PER_100_MB = "ms / 100 MB"
+
+
+def ms_per_100_mb(segment: BenchSegment, side: Side) -> float:
+    """CPU milliseconds for 100 MB, of bytes before compression."""
+    return compare({"kafkalog": side}, rounds=5)["kafkalog"] * 1e3 / (segment.raw_bytes / 1e8)
+
+
+class Libraries:
+    """The imports of libraries that benchmarks compare with: where one is missing, those benchmarks are skipped.
+
+    asv imports all modules to find benchmarks, so an import that fails would end the whole run.
+    """
+
+    def __init__(self) -> None:
+        self._problem = ""
+
+    def __enter__(self) -> Libraries:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not isinstance(error, ImportError):
+            return False
+        self._problem = f"{error}: pip install 'kafkalog[bench]'"
+        print(f"benchmarks are skipped: {self._problem}", file=sys.stderr)
+        return True
+
+    def require(self) -> None:
+        """Skip the benchmark if a library is missing; the first call of its `setup`."""
+        if self._problem:
+            raise NotImplementedError(self._problem)

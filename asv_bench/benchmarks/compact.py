@@ -76,4 +76,4 @@ class Compact(CpuTimed):
                     shutil.rmtree(copy.parent, ignore_errors=True)  # Kafka deletes files meanwhile
         return ours / theirs
 
-    track_times_of_cleaner.unit = "times Cleaner"
+    track_times_of_cleaner.unit = "kafkalog / Cleaner, by the clock"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pandas as pd  # noqa: F401 - importing it must not fall into the first sample
-
 import kafkalog
 
-from .common import RECORD_COLUMNS, CpuTimed, Segments, make_segments
+from .common import RECORD_COLUMNS, CpuTimed, Libraries, Segments, make_segments
+
+with Libraries() as libraries:
+    import pandas as pd  # noqa: F401 - importing it must not fall into the first sample
 
 
 class Convert(CpuTimed):
@@ -20,6 +21,9 @@ class Convert(CpuTimed):
         return make_segments(self.params[0])
 
     setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, name: str) -> None:
+        libraries.require()
 
     def time_read_table(self, segments: Segments, name: str) -> None:
         kafkalog.read_table(segments[name].path, threads=1)

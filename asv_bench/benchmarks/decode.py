@@ -15,13 +15,14 @@ from kafkalog.scanning import execution
 from .common import (
     COMPRESSED,
     LEGACY,
+    MS_PER_100_MB,
     RECORD_COLUMNS,
     UNCOMPRESSED,
     CpuTimed,
     Segments,
     drain,
     make_segments,
-    mb_per_s,
+    ms_per_100_mb,
 )
 
 PROJECTIONS = {
@@ -49,10 +50,10 @@ class ToReader(CpuTimed):
     def peakmem_to_reader(self, segments: Segments, name: str) -> None:
         drain(segments[name].path, threads=1)
 
-    def track_mb_per_s(self, segments: Segments, name: str) -> float:
-        return mb_per_s(segments[name], streaming(segments[name].path))
+    def track_ms_per_100_mb(self, segments: Segments, name: str) -> float:
+        return ms_per_100_mb(segments[name], streaming(segments[name].path))
 
-    track_mb_per_s.unit = "MB/s"
+    track_ms_per_100_mb.unit = MS_PER_100_MB
 
 
 class SmallCosts:

@@ -17,7 +17,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import open_source
 from kafkalog.writing.batch_builder import RecordAccumulator
 
-from .common import UNCOMPRESSED, CpuTimed, Segments, make_segments, mb_per_s
+from .common import MS_PER_100_MB, UNCOMPRESSED, CpuTimed, Segments, make_segments, ms_per_100_mb
 
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 CODECS = ["none", "lz4", "snappy", "zstd", "gzip"]
@@ -76,10 +76,10 @@ class Encode(_Encode):
     def time_encode(self, segments: Segments, name: str, codec: str) -> None:
         self.side()
 
-    def track_mb_per_s(self, segments: Segments, name: str, codec: str) -> float:
-        return mb_per_s(segments[name], self.side)
+    def track_ms_per_100_mb(self, segments: Segments, name: str, codec: str) -> float:
+        return ms_per_100_mb(segments[name], self.side)
 
-    track_mb_per_s.unit = "MB/s"
+    track_ms_per_100_mb.unit = MS_PER_100_MB
 
     def peakmem_encode(self, segments: Segments, name: str, codec: str) -> None:
         self.side()
@@ -142,6 +142,6 @@ class EncodeAgainstJava(_Encode):
     def track_ratio_builder(self, segments: Segments, name: str, codec: str) -> float:
         with JavaPeer("encode", segments[name].path, codec=codec) as peer:
             best = compare({"kafkalog": self.side, "peer": peer}, ROUNDS)
-        return best["peer"] / best["kafkalog"]
+        return best["kafkalog"] / best["peer"]
 
-    track_ratio_builder.unit = "x"
+    track_ratio_builder.unit = "kafkalog / Kafka's builder, CPU time"

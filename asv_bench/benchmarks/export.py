@@ -15,7 +15,7 @@ from peers import Side, compare, timed
 
 import kafkalog
 
-from .common import CpuTimed, Segments, make_segments, mb_per_s
+from .common import MS_PER_100_MB, CpuTimed, Segments, make_segments, ms_per_100_mb
 from .memory import peak_mib
 
 ROUNDS = 5
@@ -60,14 +60,14 @@ class ExportParquet(_Output):
             return table.num_rows, -1
 
         best = compare({"kafkalog": self._ours(segments, name), "pyarrow": timed(write)}, ROUNDS)
-        return best["pyarrow"] / best["kafkalog"]
+        return best["kafkalog"] / best["pyarrow"]
 
-    track_ratio_pyarrow_from_memory.unit = "x"
+    track_ratio_pyarrow_from_memory.unit = "kafkalog / pyarrow, CPU time"
 
-    def track_mb_per_s(self, segments: Segments, name: str) -> float:
-        return mb_per_s(segments[name], self._ours(segments, name))
+    def track_ms_per_100_mb(self, segments: Segments, name: str) -> float:
+        return ms_per_100_mb(segments[name], self._ours(segments, name))
 
-    track_mb_per_s.unit = "MB/s"
+    track_ms_per_100_mb.unit = MS_PER_100_MB
 
 
 class ExportFormats(_Output, CpuTimed):

@@ -42,14 +42,14 @@ class Groups(CpuTimed):
         seconds = compare(sides(log_dirs[n_groups], n_groups), rounds=3)
         return seconds["table"] / seconds["CRC pass"]
 
-    track_crc_passes.unit = "x"
+    track_crc_passes.unit = "groups / CRC pass, CPU time"
 
     def track_crc_passes_beyond_decoding(self, log_dirs: dict[int, str], n_groups: int) -> float:
         """The same without the time in which the columns that groups need are decoded."""
         seconds = compare(sides(log_dirs[n_groups], n_groups), rounds=3)
         return (seconds["table"] - seconds["decoding"]) / seconds["CRC pass"]
 
-    track_crc_passes_beyond_decoding.unit = "x"
+    track_crc_passes_beyond_decoding.unit = "groups / CRC pass, CPU time"
 
 
 def sides(log_dir: str, n_groups: int) -> dict[str, Side]:

@@ -6,7 +6,7 @@ from peers import timed
 
 import kafkalog
 
-from .common import CpuTimed, Segments, make_segments, mb_per_s
+from .common import MS_PER_100_MB, CpuTimed, Segments, make_segments, ms_per_100_mb
 
 
 class HeaderWalk(CpuTimed):
@@ -32,10 +32,10 @@ class HeaderWalk(CpuTimed):
     def peakmem_iter_batches(self, segments: Segments, name: str) -> None:
         self._walk(segments, name)
 
-    def track_mb_per_s(self, segments: Segments, name: str) -> float:
-        return mb_per_s(segments[name], timed(lambda: self._walk(segments, name)))
+    def track_ms_per_100_mb(self, segments: Segments, name: str) -> float:
+        return ms_per_100_mb(segments[name], timed(lambda: self._walk(segments, name)))
 
-    track_mb_per_s.unit = "MB/s"
+    track_ms_per_100_mb.unit = MS_PER_100_MB
 
     def time_count_rows(self, segments: Segments, name: str) -> None:
         kafkalog.scan(segments[name].path, check_crcs=False, threads=1).count_rows()

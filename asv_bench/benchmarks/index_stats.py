@@ -52,4 +52,4 @@ class IndexStatistics(CpuTimed):
         seconds = compare({"statistics": measure, "walk": walk}, rounds=5)
         return seconds["statistics"] / seconds["walk"]
 
-    track_times_the_walk.unit = "x"
+    track_times_the_walk.unit = "statistics / walk, CPU time"

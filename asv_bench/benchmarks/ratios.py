@@ -1,7 +1,7 @@
-"""kafkalog against the programs one would use instead: how many times as fast, by CPU seconds.
+"""kafkalog against the programs one would use instead: CPU seconds over theirs.
 
 Both sides read the same segment and alternate in one run (`peers.compare`); a run whose sides disagree about the
-records fails. Above 1 kafkalog is the quicker one. What we aim at is in `side_by_side.AIMS`, which also has the sides.
+records fails. Below 1 kafkalog is faster. What we aim at is in `side_by_side.AIMS`, which also has the sides.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Ratios:
             self.processes.close()
 
     def track_ratio(self, segments: Segments, aim: str, name: str) -> float:
-        """The fastest of theirs over ours."""
+        """Ours over the fastest of theirs."""
         best = compare(self.sides, ROUNDS)
-        return min(best[side] for side in AIMS[aim].theirs) / best[AIMS[aim].ours]
+        return best[AIMS[aim].ours] / min(best[side] for side in AIMS[aim].theirs)
 
-    track_ratio.unit = "x"
+    track_ratio.unit = "kafkalog / fastest peer, CPU time"

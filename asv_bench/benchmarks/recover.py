@@ -74,9 +74,9 @@ class RecoverAgainstJava(LogDirs):
                 self.recover()
                 ours = min(ours, time.process_time() - start)
                 theirs = min(theirs, peer().cpu_seconds)
-        return N_PARTITIONS * theirs / ours
+        return ours / (N_PARTITIONS * theirs)
 
-    track_ratio_recover_directory.unit = "x"
+    track_ratio_recover_directory.unit = "kafkalog / LogSegment.recover, CPU time"
 
 
 class RecoverAgainstReading(LogDirs):
@@ -105,4 +105,4 @@ class RecoverAgainstReading(LogDirs):
             ours, reading = min(ours, between - start), min(reading, time.process_time() - between)
         return ours / reading
 
-    track_ratio_of_reading.unit = "x"
+    track_ratio_of_reading.unit = "recover / reading, CPU time"

@@ -64,6 +64,6 @@ class Rewrite(CpuTimed):
 
     def track_ratio_to_scan(self, segments: Segments, way: str) -> float:
         best = compare({"convert": timed(self.convert), "scan": streaming(self.source)}, 5)
-        return best["scan"] / best["convert"]
+        return best["convert"] / best["scan"]
 
-    track_ratio_to_scan.unit = "x"
+    track_ratio_to_scan.unit = "convert / scan, CPU time"

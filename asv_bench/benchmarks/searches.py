@@ -54,7 +54,7 @@ class AgainstTheLeast:
         best = compare({one: sides[one] for one in ("CRC pass", "key in, 1 in 1,000")}, ROUNDS)
         return best["key in, 1 in 1,000"] / best["CRC pass"]
 
-    track_crc_passes.unit = "x"
+    track_crc_passes.unit = "search / CRC pass, CPU time"
 
     def track_where_against_filter(self, segments: Segments, name: str) -> float:
         sides = searches.sides(segments[name])
@@ -63,7 +63,7 @@ class AgainstTheLeast:
         best = compare({one: sides[one] for one in ("key starts_with", "where= starts_with")}, ROUNDS)
         return best["where= starts_with"] / best["key starts_with"]
 
-    track_where_against_filter.unit = "x"
+    track_where_against_filter.unit = "where= / filter, CPU time"
 
 
 class Pruned(CpuTimed):
@@ -110,7 +110,7 @@ class Ranges:
         best = compare({side: timed(partial(rows, range_)) for side, range_ in ranges.items()}, ROUNDS)
         return best["time"] / best["offsets"]
 
-    track_time_against_offsets.unit = "x"
+    track_time_against_offsets.unit = "times / offsets, CPU time"
 
     def track_headers_against_reading(self, segments: Segments, name: str) -> float:
         """CPU seconds of `Segment.iter_batches` over those of reading the bytes in pieces of 1 MiB."""
@@ -128,4 +128,4 @@ class Ranges:
         best = compare({"headers": timed(headers), "reading": timed(reading)}, ROUNDS)
         return best["headers"] / best["reading"]
 
-    track_headers_against_reading.unit = "x"
+    track_headers_against_reading.unit = "headers / reading, CPU time"

@@ -15,13 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import boto3
-import obstore
 import shapes
-from obstore.store import S3Store
 
-from .common import drain
+from .common import Libraries, drain
 from .memory import peak_mib
+
+with Libraries() as libraries:
+    import boto3
+    import obstore
+    from obstore.store import S3Store
 
 _MIB, _PIECE, _ROUNDS = 256, 2**22, 5
 _COLUMNS: dict[str, Any] = {"offset, timestamp": ["offset", "timestamp"], "all": None}
@@ -90,6 +92,7 @@ class _Stored:
     url = "s3://logs/data"
 
     def setup(self, *_: object) -> None:
+        libraries.require()
         self.server = Server()
         path, client = Path(shapes.segment("B", _MIB).path), {"allow_http": True}
         self.store = S3Store("logs", config=self.server.options, client_options=client)
@@ -103,7 +106,7 @@ class _Stored:
 
 
 class StoreThroughput(_Stored):
-    """Our throughput over that of 8 threads that get ranges of 4 MiB; the targets are 0.8 and 0.65."""
+    """Our time over that of 8 threads that get ranges of 4 MiB; the targets are 1.25 and 1.54."""
 
     params = (list(_COLUMNS), [1, 2])
     param_names = ("columns", "threads")
@@ -121,9 +124,9 @@ class StoreThroughput(_Stored):
                 else:
                     drain(self.url, **options)
                 best[name] = min(best[name], time.perf_counter() - began)
-        return best["library"] / best["kafkalog"]
+        return best["kafkalog"] / best["library"]
 
-    track_ratio_library.unit = "x"
+    track_ratio_library.unit = "kafkalog / obstore, by the clock"
 
     def _get_all(self) -> None:
         def get(start: int) -> int:

@@ -6,18 +6,21 @@ import io
 import json
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.json
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.json_text import JsonValues
-from kafkalog.values.formats.protobuf.types import ProtoSchema
-from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.payloads import Payloads
 
-from .common import CpuTimed
+from .common import CpuTimed, Libraries
+
+with Libraries() as libraries:
+    import fastavro
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    from kafkalog.values.formats.protobuf.types import ProtoSchema
+    from kafkalog.values.formats.protobuf.values import ProtobufValues
 
 N = 20_000
 KINDS = ["long", "int", "string", "string", "double", "boolean", ["null", "string"], ["null", "long"], "float", "bytes"]
@@ -51,6 +54,7 @@ class Avro(CpuTimed):
     """Avro of ten fields."""
 
     def setup(self) -> None:
+        libraries.require()
         self.schema = fastavro.parse_schema(SCHEMA)
         self.values = []
         for row in rows():
@@ -83,6 +87,7 @@ class Protobuf(CpuTimed):
     """Protobuf of the same ten fields."""
 
     def setup(self) -> None:
+        libraries.require()
         file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
         message = file.message_type.add(name="Order")
         for i, kind in enumerate(PROTO_TYPES):
