@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.errors import UnknownNameError
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
@@ -73,10 +73,10 @@ def parse_time(
 ) -> int | datetime:
     """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
 
-    `value` is milliseconds, an aware datetime, ISO 8601 with a zone, ``now``, or a time before now, such as ``-1h``,
-    ``-30m`` or ``-7d``. `now_ms` is what ``now`` is. With `end_ms`, which returns the latest timestamp of a log,
-    ``end`` and times before it, such as ``end-1h``, are accepted too. Raises ValueError for text that is no time, and
-    for a time without a zone; TypeError for something else.
+    `value` is milliseconds, an aware datetime, a `numpy.datetime64` (UTC, as NumPy defines it), ISO 8601 with a zone,
+    ``now``, or a time before now, such as ``-1h``, ``-30m`` or ``-7d``. `now_ms` is what ``now`` is. With `end_ms`,
+    which returns the latest timestamp of a log, ``end`` and times before it, such as ``end-1h``, are accepted too.
+    Raises ValueError for text that is no time, and for a time without a zone; TypeError for something else.
 
     >>> parse_time("now", "-1h", now_ms=3_600_000), parse_time("now", "5"), parse_time("now", "2026-11-21T08:00Z").year
     (0, 5, 2026)
@@ -85,6 +85,8 @@ def parse_time(
         return _with_zone(
             value, f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)"
         )
+    if getattr(getattr(value, "dtype", None), "kind", "") == "M":
+        return _of_datetime64(name, value)
     if isinstance(value, str):
         if end_ms is not None and is_to_end(value):
             return _parse_text(name, value.strip()[3:] or "now", end_ms())
@@ -98,6 +100,14 @@ def parse_time(
         raise TypeError(
             f"{name} is milliseconds, a time as text or an aware datetime, not {type(value).__name__}"
         ) from None
+
+
+def _of_datetime64(name: str, value: Any) -> int:
+    """Milliseconds of a `numpy.datetime64`, rounded up to a whole one."""
+    whole = value.astype("datetime64[ms]")
+    if whole != whole:
+        raise ValueError(f"{name} is NaT, which is no time")
+    return int(whole.astype("int64")) + bool(whole < value)
 
 
 def is_to_end(value: object) -> bool:

@@ -169,3 +169,22 @@ def test_a_pickled_error_has_all_its_fields():
     for error in (_TAIL, UnwritableError(Reason.COLUMN_VALUE, "too long", row=3)):
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), copy.as_dict(), str(copy)) == (type(error), error.as_dict(), str(error))
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [
+        ("2026-11-21", 1_795_219_200_000),
+        ("2026-11-21T00:00:00.001", 1_795_219_200_001),
+        ("2026-11-21T00:00:00.000000001", 1_795_219_200_001),
+        ("1969-12-31T23:59:59.999000001", 0),
+        ("1969-12-31T23:59:59.998", -2),
+    ],
+)
+def test_a_datetime64_is_a_time_of_utc(value, milliseconds):
+    assert parse_milliseconds("start_timestamp", np.datetime64(value)) == milliseconds
+
+
+def test_nat_is_no_time():
+    with pytest.raises(ValueError, match="start_timestamp is NaT"):
+        parse_milliseconds("start_timestamp", np.datetime64("NaT"))

@@ -29,6 +29,7 @@ from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
 from kafkalog.storage.source import Bytes, open_source
+from kafkalog.storage.staging import staged_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +60,14 @@ class IndexEntries(PublicNames):
     dtype: ClassVar[np.dtype[np.void]]
 
     def __init__(
-        self, data: Bytes, base_offset: int, *, path: str | None = None, size_in_bytes: int | None = None
+        self,
+        data: Bytes | npt.NDArray[np.void] | bytes | bytearray | memoryview,
+        base_offset: int,
+        *,
+        path: str | None = None,
+        size_in_bytes: int | None = None,
     ) -> None:
+        data = self._bytes_of(data)
         entry = self.dtype.itemsize
         whole = data[: data.size // entry * entry]
         size = data.size if size_in_bytes is None else size_in_bytes
@@ -72,10 +79,80 @@ class IndexEntries(PublicNames):
         self.path = path
 
     @classmethod
+    def _bytes_of(cls, data: Any) -> Bytes:
+        """The entries as they are in a file: uint8."""
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            return np.frombuffer(data, np.uint8)
+        if not isinstance(data, np.ndarray):
+            hint = f"; {cls.__name__}.open reads a file" if isinstance(data, (str, os.PathLike)) else ""
+            raise TypeError(f"entries are an array or bytes, not {type(data).__name__}{hint}")
+        if data.dtype == np.uint8:
+            return data
+        if data.dtype.names == cls.dtype.names and data.ndim == 1:
+            # an array in the machine's byte order has the same fields
+            return np.ascontiguousarray(data, cls.dtype).view(np.uint8)
+        raise TypeError(f"entries are uint8 or have the dtype {cls.__name__}.dtype, not {data.dtype}")
+
+    @classmethod
+    def from_columns(cls, base_offset: int, **columns: npt.ArrayLike) -> Self:
+        """Make an index of columns: those that `columns` returns, with absolute offsets.
+
+        Parameters
+        ----------
+        base_offset : int
+            Base offset of the segment.
+        **columns : array_like of int
+            All columns of the index, of one length.
+
+        Raises
+        ------
+        TypeError
+            A column is missing, is not of this index, or is not of whole numbers.
+        ValueError
+            Columns have several lengths, or a number does not fit its field.
+
+        Examples
+        --------
+        >>> from kafkalog.indexes.index_files import OffsetIndex
+        >>> OffsetIndex.from_columns(100, offset=[110, 120], position=[4096, 8200]).lookup([115]).tolist()
+        [4096]
+        """
+        fields = {name.removeprefix("relative_"): name for name in cls.dtype.names or ()}
+        if columns.keys() != fields.keys():
+            raise TypeError(
+                f"the columns of {cls.__name__} are {', '.join(fields)}, not {', '.join(columns) or 'none'}"
+            )
+        arrays = {name: integers(values) for name, values in columns.items()}
+        sizes = {array.shape for array in arrays.values()}
+        if len(sizes) != 1 or len(shape := sizes.pop()) != 1:
+            raise ValueError(f"the columns have the sizes {', '.join(str(array.size) for array in arrays.values())}")
+        entries = np.zeros(shape, cls.dtype)
+        for name, array in arrays.items():
+            field = fields[name]
+            stored = array - base_offset if field != name else array
+            limits = np.iinfo(cls.dtype[field])
+            if stored.size and not limits.min <= stored.min() <= stored.max() <= limits.max:
+                raise ValueError(f"{name} does not fit the {cls.dtype[field].itemsize} bytes of its field")
+            entries[field] = stored
+        return cls(entries, base_offset)
+
+    def tobytes(self) -> bytes:
+        """The entries as they are in a file, without padding."""
+        return self.entries.tobytes()
+
+    def tofile(self, path: str | os.PathLike[str]) -> None:
+        """Write the entries, without padding, as a new file; raises OutputExistsError rather than replace one.
+
+        `kafkalog.reindex` rebuilds the indexes of a log, and replaces them in place.
+        """
+        with staged_file(path) as file:
+            file.write(self.tobytes())
+
+    @classmethod
     def open(
         cls,
         path: str | os.PathLike[str],
-        base_offset: int,
+        base_offset: int | None = None,
         *,
         memory_map: bool = False,
         max_entries: int | None = None,
@@ -84,11 +161,15 @@ class IndexEntries(PublicNames):
 
         Parameters
         ----------
-        base_offset : int
-            Base offset of the segment.
+        base_offset : int, optional
+            Base offset of the segment. Default: the number in the file's name.
         max_entries : int, optional
             Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
         """
+        if base_offset is None:
+            base_offset = kf.parse_base_offset(os.path.basename(path))
+            if base_offset is None:
+                raise ValueError(f"{os.fspath(path)}: the name has no base offset; pass base_offset")
         entry = cls.dtype.itemsize
         with open_source(path, memory_map=memory_map) as source:
             # a broker makes an index of 10 MiB, most of it a hole; the last entry before it may reach into it

@@ -41,6 +41,74 @@ HEADERS: Final = "headers"
 DEFAULT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 
+Slice = slice
+"""The type, in classes that have a method of this name."""
+Rows = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]
+"""Rows to take: a slice, numbers (negative ones count from the end), or a mask with a truth value per row."""
+
+
+def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
+    """Return the numbers of rows, 0 to ``n - 1``, for all that indexes a one-dimensional NumPy array.
+
+    Parameters
+    ----------
+    rows : slice, array_like of int or bool
+        Negative numbers count from the end. A mask has one truth value per row.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    int64[...]
+
+    Raises
+    ------
+    IndexError
+        A number lies outside, or a mask has another length.
+    TypeError
+        Neither whole numbers nor truth values.
+    """
+    if isinstance(rows, slice):
+        return np.arange(*rows.indices(n), dtype=np.int64)
+    numbers = np.asarray(rows)
+    if numbers.ndim != 1:
+        raise IndexError(f"rows have one dimension, not {numbers.ndim}")
+    if numbers.dtype == np.bool_:
+        if numbers.size != n:
+            raise IndexError(f"a mask of {numbers.size} rows for {n} rows")
+        return np.flatnonzero(numbers).astype(np.int64, copy=False)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise TypeError(f"rows are whole numbers, a mask or a slice, not {numbers.dtype}")
+    numbers = np.ascontiguousarray(numbers, np.int64)
+    if not numbers.size:
+        return numbers
+    lowest, highest = int(numbers.min()), int(numbers.max())
+    if lowest < -n or highest >= n:
+        raise IndexError(f"row {lowest if lowest < -n else highest} of {n}")
+    return np.where(numbers < 0, numbers + n, numbers) if lowest < 0 else numbers
+
+
+def _row_number(row: int, n: int) -> int:
+    if not -n <= row < n:
+        raise IndexError(f"row {row} of {n}")
+    return row % n
+
+
+def _is_range(rows: object) -> bool:
+    """Whether rows can be returned without a copy."""
+    return isinstance(rows, slice) and rows.step in (None, 1)
+
+
+def _as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects
+
+
+def _array_of(values: Sequence[object], dtype: npt.DTypeLike | None) -> npt.NDArray[Any]:
+    """The values as Python objects unless a dtype is requested: NumPy's own bytes drop zeros at the end."""
+    return _as_objects(values) if dtype is None or np.dtype(dtype) == np.object_ else np.array(values, dtype)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BinaryColumn:
@@ -59,21 +127,63 @@ class BinaryColumn:
     def __getitem__(self, row: int) -> bytes | None: ...
 
     @overload
-    def __getitem__(self, row: slice | npt.NDArray[Any]) -> BinaryColumn: ...
+    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> BinaryColumn: ...
 
-    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> bytes | BinaryColumn | None:
-        if isinstance(row, (slice, np.ndarray)):
-            return self.take(np.arange(len(self))[row])
-        n = len(self)
-        if not -n <= row < n:
-            raise IndexError(f"row {row} of {n}")
-        row %= n
+    def __getitem__(self, row: Rows) -> bytes | BinaryColumn | None:
+        if _is_range(row):
+            start, stop, _ = cast(slice, row).indices(len(self))
+            return self.slice(start, max(start, stop))
+        if not isinstance(row, (int, np.integer)):
+            return self.take(row)
+        row = _row_number(int(row), len(self))
         if self.validity is not None and not self.validity[row]:
             return None
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
 
     def __iter__(self) -> Iterator[bytes | None]:
         return iter(self.to_pylist())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("the values of a BinaryColumn become an array by a copy; see as_dtype")
+        return _array_of(self.to_pylist(), dtype)
+
+    def as_dtype(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """View values of one size as numbers or records, without a copy.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+            Of this size, such as ``">i8"`` or ``[("id", ">i8"), ("kind", "u1")]``. Big-endian is what serializers of
+            Kafka write.
+
+        Returns
+        -------
+        dtype[n]
+            Shares the memory of the column.
+
+        Raises
+        ------
+        ValueError
+            A value is null or has another size. The message has its row.
+
+        Examples
+        --------
+        >>> from kafkalog.records.columns import BinaryColumn
+        >>> BinaryColumn.of([bytes(7) + b"\\1", bytes(7) + b"\\2"]).as_dtype(">i8").tolist()
+        [1, 2]
+        """
+        wanted = np.dtype(dtype)
+        sizes = np.diff(self.offsets)
+        odd = sizes != wanted.itemsize
+        if self.validity is not None:
+            odd |= ~self.validity
+        if odd.any():
+            row = int(odd.argmax())
+            value = self[row]
+            has = "is null" if value is None else f"has {counted(len(value), 'byte')}"
+            raise ValueError(f"row {row} {has}, and {wanted} has {wanted.itemsize}: select rows first")
+        return self.data[self.offsets[0] : self.offsets[-1]].view(wanted)
 
     def __repr__(self) -> str:
         return f"BinaryColumn({counted(len(self), 'value')}, {counted(self.data.size, 'byte')}, {self.null_count} null)"
@@ -99,13 +209,12 @@ class BinaryColumn:
         data = self.data[offsets[0] : offsets[-1]]
         return BinaryColumn(offsets - offsets[0], data, None if self.validity is None else self.validity[start:stop])
 
-    def take(self, rows: npt.NDArray[np.int64]) -> BinaryColumn:
-        """Return a copy of the rows with these numbers."""
+    def take(self, rows: Slice | npt.ArrayLike) -> BinaryColumn:
+        """Return a copy of the rows with these numbers; see `row_numbers`."""
+        rows = row_numbers(rows, len(self))
         size = np.diff(self.offsets)
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(size[rows], out=offsets[1:])
-        rows = np.ascontiguousarray(rows, np.int64)
-        rows = np.where(rows < 0, rows + len(self), rows) if rows.size and rows.min() < 0 else rows
         data = np.empty(int(offsets[-1]), np.uint8)
         bytes_, places = np.ascontiguousarray(self.data), np.ascontiguousarray(self.offsets, np.int64)
         if kernels.gather(places, bytes_, rows, offsets, data) != rows.size:
@@ -147,8 +256,36 @@ class ViewColumn:
     def __len__(self) -> int:
         return self.views.size // 16
 
-    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> ViewColumn:
-        return self.take(np.arange(len(self))[rows])
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+
+    @overload
+    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> ViewColumn: ...
+
+    def __getitem__(self, row: Rows) -> bytes | ViewColumn | None:
+        if _is_range(row):
+            start, stop, _ = cast(slice, row).indices(len(self))
+            return self.slice(start, max(start, stop))
+        if not isinstance(row, (int, np.integer)):
+            return self.take(row)
+        row = _row_number(int(row), len(self))
+        if self.validity is not None and not self.validity[row]:
+            return None
+        view = self.views[16 * row : 16 * row + 16].tobytes()
+        size = int.from_bytes(view[:4], "little")
+        if size <= 12:
+            return view[4 : 4 + size]
+        number, start = (int.from_bytes(view[at : at + 4], "little") for at in (8, 12))
+        return self.buffers[number][start : start + size].tobytes()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("the values of a ViewColumn become an array by a copy")
+        return _array_of(self.to_pylist(), dtype)
+
+    def to_pylist(self) -> list[bytes | None]:
+        """The values as `bytes` and None."""
+        return [self[row] for row in range(len(self))]
 
     @property
     def null_count(self) -> int:
@@ -159,8 +296,9 @@ class ViewColumn:
         validity = None if self.validity is None else self.validity[start:stop]
         return ViewColumn(self.views[16 * start : 16 * stop], self.buffers, validity)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> ViewColumn:
-        """Return the rows with these numbers; shares the buffers."""
+    def take(self, rows: Slice | npt.ArrayLike) -> ViewColumn:
+        """Return the rows with these numbers, see `row_numbers`; shares the buffers."""
+        rows = row_numbers(rows, len(self))
         views = self.views.reshape(-1, 16)[rows].ravel()
         return ViewColumn(views, self.buffers, None if self.validity is None else self.validity[rows])
 
@@ -191,18 +329,26 @@ class HeadersColumn:
     def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
 
     @overload
-    def __getitem__(self, row: slice | npt.NDArray[Any]) -> HeadersColumn: ...
+    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> HeadersColumn: ...
 
-    def __getitem__(self, row: int | slice | npt.NDArray[Any]) -> list[tuple[bytes, bytes | None]] | HeadersColumn:
-        if isinstance(row, (slice, np.ndarray)):
-            return self.take(np.arange(len(self))[row])
-        n = len(self)
-        if not -n <= row < n:
-            raise IndexError(f"row {row} of {n}")
-        row %= n
+    def __getitem__(self, row: Rows) -> list[tuple[bytes, bytes | None]] | HeadersColumn:
+        if _is_range(row):
+            start, stop, _ = cast(slice, row).indices(len(self))
+            return self.slice(start, max(start, stop))
+        if not isinstance(row, (int, np.integer)):
+            return self.take(row)
+        row = _row_number(int(row), len(self))
         return [
             (cast(bytes, self.key[i]), self.value[i]) for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
         ]
+
+    def __iter__(self) -> Iterator[list[tuple[bytes, bytes | None]]]:
+        return iter(self.to_pylist())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("headers become an array by a copy")
+        return _array_of(self.to_pylist(), dtype)
 
     def __repr__(self) -> str:
         return f"HeadersColumn({counted(len(self), 'record')}, {counted(len(self.key), 'header')})"
@@ -225,8 +371,9 @@ class HeadersColumn:
         first, last = int(offsets[0]), int(offsets[-1])
         return HeadersColumn(offsets - first, self.key.slice(first, last), self.value.slice(first, last))
 
-    def take(self, rows: npt.NDArray[np.int64]) -> HeadersColumn:
-        """Return a copy of the records with these numbers."""
+    def take(self, rows: Slice | npt.ArrayLike) -> HeadersColumn:
+        """Return a copy of the records with these numbers; see `row_numbers`."""
+        rows = row_numbers(rows, len(self))
         count = np.diff(self.offsets)[rows]
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(count, out=offsets[1:])
@@ -288,6 +435,7 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
 
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
     `HeadersColumn`. Columns are also attributes. It contains only the columns that were requested.
+    ``records[10:20]``, ``records[mask]`` and ``records[numbers]`` are records again; a slice shares the memory.
 
     Notes
     -----
@@ -304,8 +452,21 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
             if len(column) != n_records:
                 raise ValueError(f"column {name!r} has {len(column)} rows, not {n_records}")
 
-    def __getitem__(self, name: str) -> Column:
-        return self._columns[name]
+    @overload
+    def __getitem__(self, name: str) -> Column: ...
+
+    @overload
+    def __getitem__(self, name: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> RecordColumns: ...
+
+    def __getitem__(self, name: str | Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> Any:
+        if isinstance(name, str):
+            return self._columns[name]
+        if isinstance(name, slice):
+            start, stop, step = name.indices(self.n_records)
+            return self.slice(start, stop) if step == 1 else self.take(name)
+        if isinstance(name, (int, np.integer)):
+            raise TypeError(f"records[{name}:{name + 1}] is one record; records['offset'] is a column")
+        return self.take(name)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -347,8 +508,22 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
             },
         )
 
-    def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """Return a copy of the records with these numbers."""
+    def take(self, rows: Slice | npt.ArrayLike) -> RecordColumns:
+        """Return a copy of the records with these numbers.
+
+        Parameters
+        ----------
+        rows : slice, array_like of int or bool
+            Negative numbers count from the end. A mask has one truth value per record.
+
+        Raises
+        ------
+        IndexError
+            A number lies outside, or a mask has another length.
+        TypeError
+            Neither whole numbers nor truth values.
+        """
+        rows = row_numbers(rows, self.n_records)
         return RecordColumns(
             rows.size,
             {

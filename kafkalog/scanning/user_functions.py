@@ -7,6 +7,7 @@ with bounds checks.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -82,7 +83,8 @@ class _Compiled:
         self.label, self.dtype = label, dtype  # `where`, or `extract['price']`
         self.function: Callable[..., Any] = getattr(function, "py_func", function)
         self.names = _parameters(label, self.function)
-        self._loop, self._columns = _compile(label, self.function, self.names, None if dtype is None else dtype.str)
+        form = None if dtype is None else dtype.str
+        self._loop, self._columns = _compile(label, self.function, self.names, form, _constants(self.function))
 
     def __reduce__(self) -> Any:
         # compiled code is not pickled: the other process compiles the function again
@@ -210,9 +212,33 @@ def _parameters(label: str, function: Any) -> tuple[str, ...]:
 _compiling = threading.Lock()
 
 
+def _constants(function: Callable[..., Any]) -> tuple[object, ...]:
+    """The values outside of a function that numba compiles into it: when one has changed, it is compiled again."""
+    code, values = function.__code__, function.__globals__
+    named = {name: values[name] for name in code.co_names if name in values}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        named[name] = cell.cell_contents
+    return tuple((name, type(value), _identity(value)) for name, value in named.items())
+
+
+def _identity(value: Any) -> object:
+    """Equal for values that compile to the same."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).digest()
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
 @lru_cache(maxsize=64)
 def _compile(
-    label: str, function: Callable[..., Any], names: tuple[str, ...], dtype: str | None
+    label: str,
+    function: Callable[..., Any],
+    names: tuple[str, ...],
+    dtype: str | None,
+    constants: tuple[object, ...],  # part of the cache's key
 ) -> tuple[Callable[..., int], tuple[str, ...]]:
     """The compiled loop around a function, and the columns of spans that the loop takes."""
     try:

@@ -101,3 +101,47 @@ def test_what_a_broker_allots_ahead_is_not_read(tmp_path, monkeypatch, kind, n):
     assert index.entries.tobytes() == entries.tobytes()
     assert index.padding_bytes == 10 * 2**20 - 10 * 2**20 % kind.dtype.itemsize - entries.nbytes
     assert sum(read) <= entries.nbytes + 2**16
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+@given(data=st.data())
+def test_an_index_of_any_array_of_its_entries_is_the_same(kind, data):
+    numbers = data.draw(st.lists(st.tuples(st.integers(1, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=20))
+    first, second = (np.array([pair[at] for pair in numbers], np.int64) for at in (0, 1))
+    if kind is OffsetIndex:
+        columns = {"offset": first + BASE, "position": second}
+    else:
+        columns = {"timestamp": first, "offset": second + BASE}
+    index = kind.from_columns(BASE, **columns)
+    assert len(index) == len(numbers)
+    assert {name: column.tolist() for name, column in index.columns().items()} == {
+        name: column.tolist() for name, column in columns.items()
+    }
+    native = index.entries.astype(index.dtype.newbyteorder("="))
+    for entries in (index.entries, native, native[::1], index.tobytes(), bytearray(index.tobytes())):
+        assert kind(entries, BASE).tobytes() == index.tobytes()
+
+
+def test_what_is_no_index_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"not str; OffsetIndex\.open reads a file"):
+        OffsetIndex("00000000000000001000.index", BASE)
+    with pytest.raises(TypeError, match="not int64"):
+        OffsetIndex(np.zeros(4, np.int64), BASE)
+    with pytest.raises(TypeError, match="are offset, position, not offset"):
+        OffsetIndex.from_columns(BASE, offset=[1001])
+    with pytest.raises(ValueError, match="the columns have the sizes 1, 2"):
+        OffsetIndex.from_columns(BASE, offset=[1001], position=[1, 2])
+    with pytest.raises(ValueError, match="offset does not fit the 4 bytes of its field"):
+        OffsetIndex.from_columns(BASE, offset=[2**31 + BASE], position=[1])
+    with pytest.raises(ValueError, match="the name has no base offset"):
+        OffsetIndex.open(tmp_path / "some.index")
+
+
+def test_an_index_is_written_and_opened(tmp_path):
+    path = tmp_path / "00000000000000001000.index"
+    index = OffsetIndex.from_columns(BASE, offset=[1010, 1020], position=[4096, 8192])
+    index.tofile(path)
+    assert path.stat().st_size == 16
+    assert OffsetIndex.open(path).columns()["offset"].tolist() == [1010, 1020]
+    with pytest.raises(FileExistsError):
+        index.tofile(path)

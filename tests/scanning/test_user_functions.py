@@ -411,3 +411,31 @@ def _environment():
 
     root = str(Path(kafkalog.__file__).parent.parent)
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(Path(__file__).parents[1] / "support")])}
+
+
+_LIMIT = 3
+_TABLE = np.array([0, 1])
+
+
+def test_a_changed_global_array_or_closure_counts(topic, monkeypatch):
+    def offsets(function):
+        return kafkalog.read_numpy(topic, columns=["offset"], where=function).offset.tolist()
+
+    def below(offset):
+        return offset < _LIMIT
+
+    def listed(offset):
+        return offset == _TABLE[0] or offset == _TABLE[1]
+
+    first = 1
+
+    def after(offset):
+        return offset < first
+
+    assert (offsets(below), offsets(listed), offsets(after)) == ([0, 1, 2], [0, 1], [0])
+    monkeypatch.setitem(globals(), "_LIMIT", 5)
+    _TABLE[1] = 7
+    first = 2
+    assert (offsets(below), offsets(listed), offsets(after)) == ([0, 1, 2, 3, 4], [0, 7], [0, 1])
+    monkeypatch.setitem(globals(), "_LIMIT", 3)
+    assert offsets(below) == [0, 1, 2]
