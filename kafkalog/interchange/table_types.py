@@ -162,29 +162,42 @@ def same_but_case(fields: Iterable[pa.Field], around: str = "") -> Iterator[tupl
             yield from same_but_case(kind, f"{around}{field.name}.")
 
 
-def evolved(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
-    """The type of a column that exists, with the fields that new values have in addition; other types stay."""
+def evolved(known: pa.DataType, seen: pa.DataType, *, widens: bool = False) -> pa.DataType:
+    """The type of a column that exists, with the fields that new values have in addition.
+
+    Other types stay. With `widens`, as in Iceberg, numbers of the same kind become as wide as the new ones.
+    """
     if pt.is_null(known):
         return seen
     if pt.is_struct(known) and pt.is_struct(seen):
-        return pa.struct([*evolved_schema(pa.schema(known), pa.schema(seen))])
+        return pa.struct([*evolved_schema(pa.schema(known), pa.schema(seen), widens=widens)])
     if pt.is_list(known) and pt.is_list(seen):
-        return pa.list_(known.value_field.with_type(evolved(known.value_type, seen.value_type)))
+        return pa.list_(known.value_field.with_type(evolved(known.value_type, seen.value_type, widens=widens)))
     if pt.is_map(known) and pt.is_map(seen):
-        return pa.map_(known.key_type, evolved(known.item_type, seen.item_type))
-    return known
+        return pa.map_(known.key_type, evolved(known.item_type, seen.item_type, widens=widens))
+    return seen if widens and _is_wider(known, seen) else known
 
 
-def evolved_schema(known: pa.Schema, seen: pa.Schema) -> pa.Schema:
+def _is_wider(known: pa.DataType, seen: pa.DataType) -> bool:
+    """Whether Iceberg promotes a type to another one."""
+    if pt.is_decimal(known) and pt.is_decimal(seen):
+        return bool(known.scale == seen.scale and known.precision < seen.precision)
+    return (known, seen) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def evolved_schema(known: pa.Schema, seen: pa.Schema, *, widens: bool = False) -> pa.Schema:
     """The columns that exist, and after them new ones; see `evolved`."""
     at = {field.name: field for field in seen}
-    fields = [one.with_type(evolved(one.type, at[one.name].type)) if one.name in at else one for one in known]
+    fields = [
+        one.with_type(evolved(one.type, at[one.name].type, widens=widens)) if one.name in at else one for one in known
+    ]
+    old = {field.name: field.type for field in fields}
     fields += [field.with_nullable(True) for field in seen if field.name not in known.names]
     names = {field.name for field in fields}
     texts = [
-        pa.field(f"{one.name}{BESIDE}", pa.string())
-        for one in known
-        if one.name in at and f"{one.name}{BESIDE}" not in names and _may_not_fit(one.type, at[one.name].type)
+        pa.field(f"{name}{BESIDE}", pa.string())
+        for name, kind in old.items()
+        if name in at and f"{name}{BESIDE}" not in names and _may_not_fit(kind, at[name].type)
     ]
     return pa.schema([*fields, *texts])
 

@@ -247,7 +247,8 @@ class TableRows:
         self.schema = stored_schema(schema, target)
         if known is not None:
             # checked again: a new field may differ from an old one by case only
-            self.schema = stored_schema(evolved_schema(stored_schema(known, target), self.schema), target)
+            known = evolved_schema(stored_schema(known, target), self.schema, widens=target == "iceberg")
+            self.schema = stored_schema(known, target)
         self._conversion = Conversion(self.schema, target)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -179,6 +179,27 @@ def test_values_that_do_not_fit_the_type_that_a_column_has_are_text_beside_it(tm
     assert rows(lake, "value__text")[-2:] == ["[1]", None]
 
 
+def test_numbers_of_a_later_schema_are_wider(tmp_path, lake):
+    """Iceberg widens the column. The others keep its type: what it cannot hold is next to it, and counted."""
+    old = record(a="int", f="float", l={"type": "array", "items": "int"})
+    new = record(a="long", f="double", l={"type": "array", "items": "long"})
+    options = {"schemas": {0: json.dumps(old), 1: json.dumps(new)}, "partition_by": (), "decode": {"value": "avro"}}
+    root = tmp_path / "log"
+    for number, (schema, value) in enumerate(
+        ((old, {"a": 1, "f": 0.5, "l": [1]}), (new, {"a": 2**40, "f": 0.25, "l": [2**40]}))
+    ):
+        append(root, [b"\0" + number.to_bytes(4, "big") + avro(schema, value)[0]])
+        findings = [one.detail for one in lake.run(root, **options).findings]
+    first, second = rows(lake)
+    assert (first["a"], first["f"], first["l"]) == (1, 0.5, [1])
+    if isinstance(lake, Iceberg):
+        assert second == {"a": 2**40, "f": 0.25, "l": [2**40]}
+        assert not findings
+    else:
+        assert (second["a__text"], second["f"], second["l__text"]) == (str(2**40), 0.25, f"[{2**40}]")
+        assert "1 value of value.a: int64 that does not fit int32, so in a__text" in findings
+
+
 def test_a_directory_has_no_field_without_a_type(tmp_path):
     """Readers of directories take the types of one file."""
     (tmp_path / "lake").mkdir()
