@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, is_out_of_memory, limit_hint, worst
-from kafkalog.cli.text import escape_line
+from kafkalog.cli.text import counted, escape_line
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -169,6 +169,18 @@ class Console:
                 self.message(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unprinted += 1
+
+    def undecoded(self, n: int, accepted: str | None) -> None:
+        """Report values that did not decode: an error, also with -q, unless ``--on-decode-error`` accepts them."""
+        if not n:
+            return
+        values = counted(n, "value")
+        if accepted is not None:
+            self.note(f"{values} did not decode: {'their records are left out' if accepted == 'skip' else 'null'}")
+            return
+        self._codes.add(Exit.DAMAGE)
+        advice = "--on-decode-error null accepts that, skip leaves their records out"
+        self.message("error", f"{values} did not decode, so null; {advice}")
 
     def all_findings(self, found: Findings) -> None:
         """Print the findings that were kept, and count those that were not."""

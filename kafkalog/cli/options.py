@@ -90,6 +90,10 @@ _SHARED: Final = {
     "encoding": """
   --encoding {base64,utf8,hex}    $
 """,
+    "on_decode_error": """
+  --on-decode-error {null,skip}    accept values that do not decode: as null, or without their records (default: null,
+                                   and exit code 1)
+""",
     "threads": """
   --threads N    $
 """,

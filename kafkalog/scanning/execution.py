@@ -105,6 +105,8 @@ class Pass:
         self.path = ""
         """For messages: of the segment of what was read last."""
         self.findings = Findings(query.limits.max_findings)
+        self.n_undecoded = 0
+        """Values, and fields of others, that did not decode."""
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
         # both by the id of a partition

@@ -159,6 +159,19 @@ class Scan(ArrowStream):
         """How many findings of the last pass are damage, those beyond `Limits.max_findings` included."""
         return 0 if self._last is None else self._last.findings.n_damage
 
+    @property
+    def n_undecoded(self) -> int:
+        """How many values, and fields of others, did not decode in the last pass; they are null (see `decode`)."""
+        return 0 if self._last is None else self._last.n_undecoded
+
+    def without_undecoded(self) -> Scan:
+        """The same scan without records of which a value, or a field of one, does not decode."""
+        one = copy(self)
+        if self._decoding is not None:
+            one._decoding = copy(self._decoding)
+            one._decoding.leaves_out = True
+        return one
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches as they are read, in bounded memory.
 
@@ -538,6 +551,7 @@ class Scan(ArrowStream):
             self._report_undecoded(decoding, one)
 
     def _report_undecoded(self, decoding: Decoding, one: Pass) -> None:
+        one.n_undecoded += decoding.n_undecoded()
         for finding in decoding.take_findings():
             one.report(finding)
             warn(finding, DecodeWarning)

@@ -118,6 +118,8 @@ class Decoding:
         self._failures: dict[tuple[str, str, str], _Failures] = {}
         self._notes: dict[str, Reason] = {}
         self._lost: dict[tuple[str, Path, str], _Failures] = {}
+        self.leaves_out = False
+        """Whether records are left out if a value, or a field of one, does not decode."""
 
     @property
     def decoded(self) -> frozenset[str]:
@@ -240,6 +242,7 @@ class Decoding:
         headers, topic = _place(batch)
         self._path = path
         columns: dict[str, pa.Array] = {name: batch.column(name) for name in batch.schema.names}
+        mask = np.ones(n, np.bool_)
         for name, decoder in self._decoders.items():
             columns[f"{name}_bytes"] = raw = batch.column(name)
             decoded = decoder.decode(Payloads.of(raw), headers, topic)
@@ -248,6 +251,8 @@ class Decoding:
                 self._count(path, name, decoded.failures, batch.column("offset"))
             for lost in decoded.lost:
                 self._count_lost(path, (name, *lost.path), lost, batch.column("offset"))
+            if self.leaves_out:
+                mask[[*decoded.failures, *(row for lost in decoded.lost for row in lost.rows.tolist())]] = False
             if f"{name}_error" in self.columns:
                 columns[f"{name}_error"] = text_array(_reasons(decoded, n))
         for name in self._formats:
@@ -265,9 +270,8 @@ class Decoding:
                 name, *fields = field_path(item.name)
                 arrays.append(field_at(columns[name], fields))
         found = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        if self.conditions is None:
-            return found
-        mask = matching(self.conditions, columns, n, self._mixed_paths)
+        if self.conditions is not None:
+            mask &= matching(self.conditions, columns, n, self._mixed_paths)
         return found if mask.all() else found.filter(pa.array(mask))
 
     def _count(self, path: str, name: str, failures: Mapping[int, str], offsets: pa.Array) -> None:
@@ -291,6 +295,10 @@ class Decoding:
         if not known.first:
             known.first.append(int(numbers[lost.rows[0]]))
 
+    def n_undecoded(self) -> int:
+        """How many values, and fields of others, did not decode since the last call of `take_findings`."""
+        return sum(one.n for one in (*self._failures.values(), *self._lost.values()))
+
     def take_findings(self) -> list[Finding]:
         """Findings about values that did not decode since the last call, per segment, column or field, and reason."""
         found = [
@@ -308,7 +316,8 @@ class Decoding:
         for (path, name, reason), one in self._failures.items():
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
-            detail = f"{what} not {self._formats[name].format}, and null in the result (offsets {shown}): {reason}"
+            outcome = "left out of the result" if self.leaves_out else "null in the result"
+            detail = f"{what} not {self._formats[name].format}, and {outcome} (offsets {shown}): {reason}"
             found.append(
                 Finding(
                     Reason.VALUE_UNDECODED,

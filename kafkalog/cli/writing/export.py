@@ -51,6 +51,10 @@ an unclean election replaced them. With --format delta or iceberg, --resume adds
 URL of a Delta table, or CATALOG.NAMESPACE.TABLE with a catalog from pyiceberg's configuration. If two exports run at
 the same time, one fails.
 
+Values that do not decode (--value-format, --key-format) are null, are counted, and make the exit code 1, unless
+--on-decode-error accepts them. --columns offset,key,value,value_error,value_bytes keeps the reason and the original
+bytes, which 'kafkalog load' writes again.
+
 Values stay exact: null differs from empty, headers keep their order and duplicates, and timestamps are null for a v0
 record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless
 --encoding changes that. In CSV, null is an empty field and an empty value is "" (in quotes); --null '\\N' writes null
@@ -82,6 +86,7 @@ where to:
   --null TEXT           the text for null in CSV (default: empty)
   --escape-formulas     in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes
                         such values
+  @on_decode_error
   @scan_selection
   @decoding
   @scan_reading
@@ -121,6 +126,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             raise
         except NotTextError as error:
             raise UsageError(str(error)) from error
+    console.undecoded(result.n_undecoded, args.on_decode_error)
     if args.output != "-":
         wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")

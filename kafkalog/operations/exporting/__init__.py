@@ -4,7 +4,6 @@
     `partitioned_files`  the files of a directory, by topic, partition and date
     `last_batch`         the last exported batch of a partition, to detect records that replaced it
     `resuming`           offsets of earlier exports, and the new ranges
-    `last_batch`         the last exported batch, by which a rewritten log is detected
     `directory`          a directory of files to which each export adds, also in an object store
     `delta`              a Delta table to which each export adds
     `iceberg`            an Iceberg table to which each export adds

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypedDict, Unpack, cast
+from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack, cast
 
 import pyarrow as pa
 
@@ -42,7 +42,7 @@ PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExportResult:
     """The result of an export."""
 
@@ -52,6 +52,12 @@ class ExportResult:
     """What was written."""
     findings: list[Finding] = field(repr=False)
     """The findings of the scan."""
+    n_undecoded: int = 0
+    """How many values, and fields of others, did not decode (`decode`). They are null, or their records left out."""
+
+    def __repr__(self) -> str:
+        undecoded = f", n_undecoded={self.n_undecoded}" if self.n_undecoded else ""
+        return f"ExportResult(n_records={self.n_records}, n_bytes={self.n_bytes}, n_files={self.n_files}{undecoded})"
 
 
 class OutputOptions(TypedDict, total=False):
@@ -66,6 +72,7 @@ class OutputOptions(TypedDict, total=False):
     escape_formulas: bool
     overwrite: bool
     resume: bool
+    on_decode_error: Literal["null", "skip"] | None
 
 
 class ExportOptions(OutputOptions, ScanOptions, total=False):
@@ -91,6 +98,8 @@ class Exporter:
             to = located(to, scan.get("storage_options"))
         self._to = to
         self._overwrite = given.pop("overwrite", False)
+        on_decode_error = given.pop("on_decode_error", None)
+        check_on_decode_error(on_decode_error)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
         self._resumed: Resumption | None = None
@@ -114,7 +123,9 @@ class Exporter:
             raise ValueError("partition_by names all columns, so the files would have none")
         if is_resumed:
             self._resume(path, scan, format)
-        else:
+        if on_decode_error == "skip":
+            self.scan = self.scan.without_undecoded()
+        if not is_resumed:
             _ = self._schema
 
     @functools.cached_property
@@ -214,14 +225,14 @@ class Exporter:
     def _result(self, wrote: RecordSink | PartitionedFiles, n_files: int, more: Sequence[Finding] = ()) -> ExportResult:
         where = os.fspath(self._to) if isinstance(self._to, (str, os.PathLike)) else None
         findings = [*more, *lost_findings(wrote.lost, where), *self.scan.findings]
-        return ExportResult(wrote.n_records, wrote.n_bytes, n_files, findings)
+        return ExportResult(wrote.n_records, wrote.n_bytes, n_files, findings, self.scan.n_undecoded)
 
     def _append(self, resumed: ResumedTable) -> ExportResult:
         """Write what is new, and add it to the table."""
         wrote = Exported(0, 0, 0)
         if resumed.is_changed:
             wrote = resumed.append(self._batches(), self._schema, self._keys)
-        return ExportResult(*wrote, [*resumed.findings, *self.scan.findings])
+        return ExportResult(*wrote, [*resumed.findings, *self.scan.findings], self.scan.n_undecoded)
 
     def _add(self, resumed: ResumedDirectory | RemoteExport) -> ExportResult:
         """Write what is new, and add it to the directory."""
@@ -293,6 +304,12 @@ def _resumption(format: str, to: Any) -> Resumption:
 
         return ResumedIceberg(to)
     return RemoteExport(to, is_resumed=True) if isinstance(to, Location) else ResumedDirectory(to)
+
+
+def check_on_decode_error(value: str | None) -> None:
+    """Raise ValueError for an unknown value of `on_decode_error`."""
+    if value not in (None, "null", "skip"):
+        raise ValueError(f"on_decode_error (--on-decode-error) takes null or skip, not {value!r}")
 
 
 def _sources(scan: Scan) -> list[Path]:
@@ -393,8 +410,13 @@ def export(
         log. The first export makes both. The other options must be the same each time. If an export is killed, the next
         one finishes or repeats it. New fields are added. Values that do not fit the type of a field are in the field
         ``NAME__text``.
+    on_decode_error : {"null", "skip"}, optional
+        What to do with values, and fields of others, that do not decode. `skip` leaves their records out. Default, and
+        `null`: they are null. In each case `ExportResult.n_undecoded` counts them. The command ends with exit code 1
+        if there are any, unless this option is set.
     columns, topics, start_offset, on_corruption, threads, ...
-        The options of `scan`.
+        The options of `scan`. With `decode`, the columns `value_error`, `value_bytes`, `key_error` and `key_bytes` hold
+        the reasons and the original bytes; `load` writes these bytes again.
 
     Returns
     -------
