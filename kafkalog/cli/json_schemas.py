@@ -113,7 +113,7 @@ compacted_partition: path text, +place, verdict text, error text?, log_start_off
     log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int, n_bytes_before int,
     removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file],
     cleaned_to int?, n_records_before int, n_records int
-preflight: is_clean bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int,
+preflight: is_clean bool, is_kraft bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int,
     problems [problem], partitions [partition_plan], findings [finding], n_more_findings int
 salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
 salvaged_partition: path text, output text?, quarantine text?,

@@ -17,7 +17,7 @@ from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
-SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted", "cleaned"]
+SegmentAction = Literal["kept", "recovered", "split", "cut", "emptied", "deleted", "cleaned"]
 Retention = Literal["retention.ms", "retention.bytes"]
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
 Change = Literal["new", "changed", "same", "removed"]
@@ -48,9 +48,9 @@ class SegmentPlan(JsonFields):
     base_offset: int
     action: SegmentAction
     """What is done with it. "kept": on disk according to the recovery point, and not read. "recovered": read, and
-    intact. "cut": truncated to `n_bytes`, before damage. "emptied": truncated to 0 bytes, because its offsets do not
-    rise. "deleted": it follows damage, lies below the log start offset, or was merged into another. "cleaned": it was
-    compacted.
+    intact. "split": its offsets reach too far for an index, and it becomes several. "cut": truncated to `n_bytes`,
+    before damage. "emptied": truncated to 0 bytes, because its offsets do not rise. "deleted": it follows damage, lies
+    below the log start offset, or was merged into another. "cleaned": it was compacted.
     """
     n_bytes_before: int
     n_bytes: int
@@ -167,6 +167,8 @@ class PartitionPlan(JsonFields):
             if segment.action == "cut":
                 why = f": {segment.finding.reason.value}" if segment.finding is not None else ""
                 lines.append(f"  {segment.name} cut at byte {segment.n_bytes:,} of {segment.n_bytes_before:,}{why}")
+            elif segment.action == "split":
+                lines.append(f"  {segment.name} split: its offsets are too far apart for one segment")
             elif segment.action not in ("kept", "recovered"):
                 lines.append(f"  {segment.name} {segment.action}")
         for setting in ("retention.ms", "retention.bytes"):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, KafkalogError, ReadError, Reason
 from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import walk
@@ -111,3 +112,33 @@ def last_intact_end(segment: Segment) -> int:
     except KafkalogError:
         pass  # the bytes from there on cannot be read
     return end
+
+
+def split_bases(segment: Segment) -> tuple[list[int], int] | None:
+    """The base offsets of the segments into which a broker splits one whose offsets reach too far, and their end.
+
+    A single one if it need not be split. None if it is damaged: then the broker may fail. Source:
+    UnifiedLog.splitOverflowedSegment, LogSegment.appendFromFile, Kafka 4.3.
+    """
+    bases: list[int] = []
+    end = segment.base_offset
+    try:
+        with segment.open() as source:
+            for window in segment.iter_windows(source):
+                if not valid_crcs(window).all():
+                    return None
+                firsts, lasts = window.batches.base_offset.tolist(), window.batches.last_offset.tolist()
+                for first, last in zip(firsts, lasts, strict=True):
+                    if last < end:
+                        return None
+                    if not bases or last - bases[-1] > _MOST_RELATIVE:
+                        bases.append(first)
+                    end = last + 1
+                source.release(window.data, window.start)
+    except KafkalogError:
+        return None
+    is_near = end - 1 - segment.base_offset <= _MOST_RELATIVE
+    return ([segment.base_offset] if is_near else bases), end
+
+
+_MOST_RELATIVE = 2**31 - 1

@@ -106,7 +106,7 @@ def _has_metadata_log(root: Path) -> bool:
     return (root / kf.METADATA_DIRECTORY).is_dir()
 
 
-def _is_kraft(root: Path) -> bool:
+def is_kraft(root: Path) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
     if _has_metadata_log(root):
         return True
@@ -118,7 +118,7 @@ def _is_kraft(root: Path) -> bool:
 
 def _is_second_disk(roots: Sequence[Path]) -> bool:
     """Whether these cannot be all log dirs of their broker, whose metadata log is on another."""
-    return not any(map(_has_metadata_log, roots)) and any(map(_is_kraft, roots))
+    return not any(map(_has_metadata_log, roots)) and any(map(is_kraft, roots))
 
 
 def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
@@ -198,7 +198,7 @@ def _identity_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[
     node_id = config.node_id
     first: dict[str, tuple[str, Path]] = {}
     directory_ids: dict[str, Path] = {}
-    is_kraft = bool(config.roles) or any(map(_is_kraft, roots))
+    has_kraft = bool(config.roles) or any(map(is_kraft, roots))
     for root in roots:
         path = root / kf.META_PROPERTIES
         if not exists(path):
@@ -206,7 +206,7 @@ def _identity_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[
             if _has_metadata_log(root):
                 detail = f"{kf.METADATA_DIRECTORY} exists, but this file is missing"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
-            elif is_kraft:
+            elif has_kraft:
                 detail = "this file is missing: mount the disk of this log dir, or format it with kafka-storage.sh"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             continue
@@ -312,7 +312,11 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
             detail = f"the metadata log begins at offset {start}, but {which}: the records before {start} are missing"
             yield StartProblem(Reason.SEGMENT_MISSING, str(directory), detail)
         return
-    yield from _snapshot_problems(directory / newest[1], limits)
+    # the first one has what `kafka-storage.sh format` wrote; the log has it again, and a broker takes less for it
+    is_first = newest[1] == _FIRST_SNAPSHOT
+    for problem in _snapshot_problems(directory / newest[1], limits):
+        if not (is_first and problem.reason in (*_CUT_OFF, Reason.INTERNAL_RECORD) and start == 0):
+            yield problem
 
 
 def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:
@@ -407,6 +411,7 @@ def _duplicates(directories: Iterable[Path]) -> Iterator[StartProblem]:
 
 
 _CUT_OFF: Final = (Reason.PARTIAL_TAIL, Reason.SIZE_EXCEEDS_FILE)
+_FIRST_SNAPSHOT: Final = f"{0:020d}-{0:010d}.checkpoint"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _BAD_ESCAPE: Final = re.compile(rb"^(?![ \t\f]*[#!]).*(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", re.MULTILINE)
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")

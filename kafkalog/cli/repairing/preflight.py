@@ -64,10 +64,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.recovering.preflight import preflight
 
+    shown: list[str] = []
+
     def show(row: PartitionPlan) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
-        if not args.json and (is_told or args.verbose):
-            console.lines(row.lines())
+        if is_told or args.verbose:
+            shown.extend(row.lines())
+            if not args.json:
+                console.lines(row.lines())
 
     args.clean = True if args.clean else False if args.unclean else None
     result = preflight(
@@ -81,10 +85,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.json:
         console.json(result.as_dict())
     rows = {row.path for row in result.partitions}
+    text = "\n".join(shown)
     for one in result.findings.rows:
-        # those about the files of a partition are in its lines
-        is_shown = one.path in rows or os.path.dirname(one.path or "") in rows
-        (console.count_findings if is_shown else console.findings)([one])
+        # those about the files of a partition may be in its lines
+        is_of_row = one.path in rows or os.path.dirname(one.path or "") in rows
+        is_shown = one.detail in text or (one.reason.value in text and os.path.basename(one.path or "") in text)
+        (console.count_findings if is_of_row and (is_shown or not one.damage) else console.findings)([one])
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged
@@ -100,6 +106,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])
 
 
+_RENAMED: Final = "Kafka 4.x renames it"
 _PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "does not start": "fail"}
 
 
@@ -112,6 +119,10 @@ def _sum_up(result: Preflight, console: Console) -> None:
         for verdict in _PLURALS
         if (n := sum(row.verdict == verdict for row in result.partitions))
     )
+    if any(_RENAMED in remark for row in result.partitions for remark in row.remarks):
+        console.note(
+            "these log dirs are of a broker with ZooKeeper, which loads them as they are; Kafka 4.x renames them"
+        )
     how = "clean" if result.is_clean else "unclean"
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")

@@ -21,6 +21,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -34,11 +35,12 @@ from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
-from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
+from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import StartProblem, root_problems, voter_problem
+from kafkalog.survey.startup_root import StartProblem, is_kraft, root_problems, voter_problem
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
@@ -142,6 +144,7 @@ def preflight(
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
             result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
     starts = {root: _LogDirStart(root, clean, cluster, index_interval_bytes, now_ms, limits, result) for root in roots}
+    result.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or cluster.metadata is not None
     result.is_clean = all(start.is_clean for start in starts.values())
     found: list[tuple[_LogDirStart, Path, bool]] = []
     for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
@@ -319,11 +322,17 @@ class _Load:
         run = RecoveryRun(report, make, *settings, cluster=self.cluster, is_replayed=False)
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
+        if row.problem is not None and row.problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+            self._split(row, report.findings)
         # recovery rewrites them, and a broker fails before it does
         row.problem = row.problem or epochs_problem(plan.path)
         row.n_bytes_read = sum(segment.size_in_bytes for segment in plan.recovered)
         if row.problem is None:
             row.stray = self._why_stray()
+            if row.stray is not None and not start.result.is_kraft:
+                row.remarks.append(f"Kafka 4.x renames it to -stray, and later deletes it: {row.stray}")
+                row.stray = None
+            self._place_log_start(row, report.findings)
             self._expire(row, report.findings)
             # a segment that is recovered gets a snapshot, from which the rest is replayed
             is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
@@ -332,6 +341,32 @@ class _Load:
             if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
                 row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
         return row, report.findings
+
+    def _split(self, row: PartitionPlan, findings: Findings) -> None:
+        """Turn the problem of offsets that reach too far into the split that a broker makes of intact segments.
+
+        `recover` leaves it to the broker. Source: LogLoader.retryOnOffsetOverflow, Kafka 4.3.
+        """
+        segments = self.plan.partition.segments
+        splits = [split_bases(segment) for segment in segments]
+        known = [split for split in splits if split is not None]
+        ends = [end for _, end in known]
+        bases = [base for split, _ in known for base in split]
+        following = zip(ends, bases[1:], strict=False) if len(bases) == len(ends) else ()
+        if len(known) < len(segments) or bases != sorted(set(bases)) or any(end > base for end, base in following):
+            return
+        rows = [one for one in findings.rows if one.reason is not Reason.OFFSET_OUTSIDE_SEGMENT]
+        findings.n_damage -= sum(one.damage for one in findings.rows) - sum(one.damage for one in rows)
+        findings.rows = rows
+        row.problem = None
+        recovered = {segment.base_offset for segment in self.plan.recovered}
+        for segment, (split, _) in zip(segments, known, strict=True):
+            base, size = segment.base_offset, segment.size_in_bytes
+            action: SegmentAction = "split" if split != [base] else "recovered" if base in recovered else "kept"
+            row.segments.append(SegmentPlan(segment.path.name, base, action, size, size))
+        # after a clean shutdown the old base is not forgotten
+        row.log_start_offset = max(self.plan.log_start, segments[0].base_offset if self.plan.is_clean else bases[0])
+        row.log_end_offset = max(ends[-1], row.log_start_offset)
 
     def _why_stray(self) -> str | None:
         """Source: LogManager.isStrayKraftReplica, Kafka 4.3."""
@@ -346,6 +381,26 @@ class _Load:
         if topic_id is None:
             return "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         return None if metadata is None else metadata.why_stray(key, topic_id, self.cluster.node_id)
+
+    def _place_log_start(self, row: PartitionPlan, findings: Findings) -> None:
+        """Let a tiered log begin in remote storage, which a broker that has none forgets.
+
+        Source: LogLoader.load, DynamicBrokerConfig, LogConfig.validateRemoteStorageOnlyIfSystemEnabled, Kafka 4.3.
+        """
+        partition, properties = self.plan.partition, self.cluster.properties
+        start, local = self.plan.log_start, row.log_start_offset
+        if not self.cluster.likely_config(partition).remote_storage_enable or not self.plan.bases:
+            return
+        if properties is None or BrokerConfig.of("", properties).has_remote_storage:
+            row.log_start_offset = min(start, local)
+            return
+        detail = "the topic is tiered, but the broker's configuration lacks remote.log.storage.system.enable=true"
+        row.remarks.append(f"{detail}: its log begins at the local offset {local}")
+        if start < local:
+            detail += f": offsets {start} to {local - 1} in remote storage are out of reach"
+            lost = offsets_finding(Reason.LOG_START_BEHIND_END, detail, row.path, start, local)
+            row.lost.append(lost)
+            findings.add(lost)
 
     def _expire(self, row: PartitionPlan, findings: Findings) -> None:
         """Note which segments retention deletes, and those of them whose records are not old."""

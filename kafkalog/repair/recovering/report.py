@@ -82,6 +82,8 @@ class Preflight(PartitionsReport, JsonFields):
 
     is_clean: bool = False
     """Whether the broker takes all log dirs for cleanly shut down."""
+    is_kraft: bool = True
+    """Whether they are of a broker without ZooKeeper. Strays of others are remarks: Kafka 4.x alone renames them."""
     partitions: list[PartitionPlan] = field(default_factory=list)
     problems: list[StartProblem] = field(default_factory=list)
     """Files with which the broker does not start, except for the contents of partitions."""

@@ -2,12 +2,17 @@
 
 import json
 
+import builder
 import pytest
 from startups import asked, logs
+from writing import TOPIC_ID
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import Reason
+from kafkalog.repair.recovering.settings import Cluster
+
+FAR = 2**31 + 100
 
 
 def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition):
@@ -29,6 +34,11 @@ def test_names_and_ids_that_stop_or_displace(partition):
     (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
     (partition.parent / "backup").mkdir()
     (partition / "partition.metadata").unlink()
+    [row] = kafkalog.preflight(partition.parent).partitions
+    assert row.stray is None  # a broker with ZooKeeper loads it
+    assert any("Kafka 4.x renames it" in remark for remark in row.remarks)
+    ids = "cluster.id=kafkalogSampleBroker01A\nnode.id=1\ndirectory.id=X0qcQdqYVPjkhw06oncc2A\n"
+    (partition.parent / "meta.properties").write_text(f"version=1\n{ids}")
     result = kafkalog.preflight(partition.parent)
     assert [one.path for one in result.problems] == [str(partition.parent / "backup")]
     assert "no topic id" in (result.partitions[0].stray or "")
@@ -159,3 +169,74 @@ def test_a_directory_without_kafka_files_is_an_error(tmp_path):
     with pytest.raises(kafkalog.NotKafkaError) as caught:
         kafkalog.preflight(tmp_path)
     assert caught.value.path == str(tmp_path)
+
+
+def overflowing(directory, bases, *, damaged=False):
+    directory.mkdir(parents=True)
+    record = builder.record_v2(0, 0, b"k", b"v")
+    data = b"".join(builder.batch_v2([record], base_offset=base) for base in bases)
+    (directory / f"{0:020d}.log").write_bytes(data[:-1] + bytes([data[-1] ^ damaged]))
+
+
+@pytest.mark.parametrize(
+    ("bases", "start", "end", "n_split"),
+    [
+        ([0, 5, FAR, FAR + 7, 2 * FAR], 0, 2 * FAR + 1, 1),
+        ([FAR, FAR + 9], FAR, FAR + 10, 1),
+        ([0, 2**31 - 1], 0, 2**31, 0),
+        ([0, 2**31], 0, 2**31 + 1, 1),
+    ],
+)
+def test_offsets_that_reach_too_far_split_a_segment(tmp_path, run, bases, start, end, n_split):
+    """As with a real 4.3.1; `recover` leaves such a partition to the broker."""
+    overflowing(tmp_path / "t-0", bases)
+    [row] = kafkalog.preflight(tmp_path / "t-0", clean=False).partitions
+    assert (row.verdict, row.log_start_offset, row.log_end_offset, row.losses) == ("recovers", start, end, [])
+    assert row.count("split") == n_split
+    assert row.n_bytes == row.n_bytes_read
+    code, out, _ = run("preflight", tmp_path / "t-0", "--unclean")
+    assert code == 0
+    assert ("split" in out) == bool(n_split)
+
+
+def test_a_damaged_segment_that_has_to_be_split_is_a_problem(tmp_path):
+    overflowing(tmp_path / "t-0", [0, FAR, FAR + 1], damaged=True)
+    [row] = kafkalog.preflight(tmp_path / "t-0", clean=False).partitions
+    assert row.verdict == "does not start"
+
+
+def test_whatever_sets_the_exit_code_is_printed(tmp_path, run):
+    """Also for a partition with which the broker starts: its segments are gone."""
+    for name in ("gone", "fine"):
+        with kafkalog.PartitionWriter(tmp_path / f"{name}-0", topic_id=TOPIC_ID) as writer:
+            writer.append({"value": [b"v"] * 9})
+    for path in (tmp_path / "gone-0").iterdir():
+        if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
+            path.unlink()
+    for args in ([], ["-t", "gone"], ["--unclean"]):
+        code, out, err = run("preflight", tmp_path, *args)
+        assert code == 1
+        assert "gone-0" in out + err
+        assert "all segments are gone" in out + err
+
+
+def test_a_tiered_topic_needs_tiered_storage(tmp_path, run, monkeypatch):
+    """Without it, a broker forgets what is in remote storage."""
+    partition = tmp_path / "orders-0"
+    with kafkalog.PartitionWriter(partition, topic_id=TOPIC_ID, start_offset=234) as writer:
+        writer.append({"value": [b"v"] * 9, "timestamp": [10**15] * 9})
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    config = tmp_path.parent / f"{tmp_path.name}.properties"
+    monkeypatch.setattr(
+        Cluster, "likely_config", lambda self, partition: kafkalog.LogConfig(remote_storage_enable=True)
+    )
+    for text, start, verdict in (("", 234, "loses"), ("remote.log.storage.system.enable=true", 0, "starts")):
+        config.write_text(f"log.retention.ms=-1\n{text}\n")
+        [row] = kafkalog.preflight(tmp_path, clean=True, config=config).partitions
+        assert (row.log_start_offset, row.log_end_offset, row.verdict) == (start, 243, verdict)
+        assert row.loss.n_records == start
+        code, out, _ = run("preflight", tmp_path, "--clean", "--config", config)
+        assert code == (1 if start else 0)
+        assert ("remote.log.storage.system.enable" in out) == bool(start)
+    [row] = kafkalog.preflight(tmp_path, clean=True).partitions
+    assert (row.log_start_offset, row.verdict) == (0, "starts")
