@@ -31,7 +31,7 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
-from kafkalog.storage.location import exists, list_names
+from kafkalog.storage.location import exists, list_names, stat_of
 from kafkalog.storage.source import read_file
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
@@ -106,6 +106,17 @@ def _has_metadata_log(root: Path) -> bool:
     return (root / kf.METADATA_DIRECTORY).is_dir()
 
 
+def _has_metadata(root: Path) -> bool:
+    """Whether the metadata log of a log dir has records, or a snapshot of them."""
+    directory = root / kf.METADATA_DIRECTORY
+    try:
+        names = list_names(directory)
+    except OSError:
+        return False
+    logs = (stat_of(directory / name).st_size for name in names if name.endswith(kf.LOG_SUFFIX))
+    return any(map(_SNAPSHOT.fullmatch, names)) or any(logs)
+
+
 def is_kraft(root: Path) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
     if _has_metadata_log(root):
@@ -154,14 +165,14 @@ def _metadata_dir_problems(roots: Sequence[Path], config: BrokerConfig) -> Itera
         if _has_metadata_log(root) and not config.holds_metadata_log(root):
             detail = f"a metadata log outside of the metadata log dir {where} (metadata.log.dir, or first of log.dirs)"
             yield StartProblem(Reason.UNKNOWN_FILE, str(root / kf.METADATA_DIRECTORY), detail)
-    if any(map(_has_metadata_log, roots)) or not config.is_controller or not exists(where / kf.META_PROPERTIES):
+    if not config.is_controller or not exists(where / kf.META_PROPERTIES) or _has_metadata(where):
         return
     path = str(where / kf.METADATA_DIRECTORY)
     if config.is_dynamic:
-        detail = "it is missing, and the voters of a dynamic quorum with it: the start hangs; copy it from a controller"
+        detail = "it has no records, so no voters of the dynamic quorum: the start hangs; copy it from a controller"
         yield StartProblem(Reason.METADATA_INCOMPLETE, path, detail)
     elif [*map(str, config.voters)] == [config.node_id]:
-        detail = "it is missing, and no other voter has it: the broker renames all partitions to -stray"
+        detail = "it has no records, and no other voter has them: the broker renames all partitions to -stray"
         yield StartProblem(Reason.METADATA_INCOMPLETE, path, detail, effect="loses metadata")
 
 
