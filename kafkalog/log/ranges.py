@@ -20,8 +20,9 @@ from typing import Any
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, OnCorruption, Reason
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import MOST_EARLIER, PlannedPart
+from kafkalog.log.segment_reader import PlannedPart
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.location import Entry, Location, as_path

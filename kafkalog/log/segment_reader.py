@@ -18,6 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
+from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.searching.odd_offsets import offsets_from
@@ -36,8 +37,6 @@ from kafkalog.storage.source import ByteSource
 _WINDOW_AHEAD: Final = 2**20
 OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
 """Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
-MOST_EARLIER: Final = 4
-"""Segments in which the originals of copied batches are looked for."""
 
 
 @dataclass(slots=True)
@@ -151,14 +150,12 @@ class SegmentReader:
         start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
-        once: bool = True,
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order. The caller checks the contents of the batches.
 
         Headers that cannot be walked, and files that cannot be read, are handled according to `on_corruption`.
         ``start_at`` returns the position of a batch of a segment before which nothing is wanted. ``reader_for`` returns
-        the reader of the good batches of a segment (see `walk_with`); None for windows alone. `once` leaves out batches
-        after skipped damage if an earlier segment also has them.
+        the reader of the good batches of a segment (see `walk_with`); None for windows alone.
         """
         counts, planned = ScanStatistics() if statistics is None else statistics, self._planned
         earlier = () if planned is None else planned.earlier
@@ -215,7 +212,7 @@ class SegmentReader:
                         report=noted,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
-                        earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
+                        earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:],
                     )
                     for window in stream.windows(position):
                         run = window.run

@@ -29,6 +29,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.copies import MOST_EARLIER, Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
@@ -135,9 +136,9 @@ class SegmentStream:
         self.stopped = False
         self._last_position = follows
         self._start = 0
-        self._earlier, self._follows, self._goes_on = earlier, follows, goes_on
-        self._next_original: tuple[SegmentFile, int] | None = None
-        self._n_searches, self._gone_back_at = 0, -1
+        self._earlier, self._follows, self._goes_on = earlier[-MOST_EARLIER:], follows, goes_on
+        self._originals = Originals(segment, source, self._earlier)
+        self._gone_back_at = self._after_copy = -1
 
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
@@ -150,7 +151,7 @@ class SegmentStream:
         position: int | None = self._start
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch
-            is_known = not position or (self._follows is not None and position == start)
+            is_known = not position or (self._follows is not None and position == start) or position == self._after_copy
             before = self.previous if is_known else None
             try:
                 for window in self._walk(
@@ -304,20 +305,19 @@ class SegmentStream:
         """
         batch, where = window.batches, window.start
         behind = int(batch.next_position[0])
-        original = self._original_of(window)
+        original = self._originals.of(window, self._last_position)
         following = offsets_from(self.source, behind)
         self.source.release(window.data, where)
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = batch.first_offset, int(batch.last_offset[0])
-        if original is not None:
-            segment, position = original
-            self._next_original = segment, position + behind - where
-            # exactly its number of offsets is missing here: it is not a copy, but its offset may be damaged
-            if not following or following[0] - self.previous - 1 != last - first + 1:
-                place = "" if segment is self.segment else f" of {segment.path.name}"
-                detail = f"a copy of the batch at position {position}{place}; it is returned once"
-                self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
-                return behind
+        # if exactly its number of offsets is missing here, it is not a copy, but its offset may be damaged
+        if original is not None and (not following or following[0] - self.previous - 1 != last - first + 1):
+            segment = [*self._earlier, self.segment][original.number]
+            place = "" if segment is self.segment else f" of {segment.path.name}"
+            detail = f"a copy of the batch at position {original.position}{place}; it is returned once"
+            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
+            self._after_copy = behind
+            return behind
         # report a batch once, although each later batch that goes back would report it again
         if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
             self._gone_back_at = where
@@ -343,35 +343,6 @@ class SegmentStream:
         self.report(lost)
         return behind
 
-    def _original_of(self, copy: Window) -> tuple[SegmentFile, int] | None:
-        """The segment and the position of an earlier batch with the same bytes."""
-        places = [] if self._last_position is None else [(self.segment, self._last_position)]
-        places += [] if self._next_original is None else [self._next_original]
-        # each comparison may cost a lookup: after this many, compare only neighbours
-        if self._n_searches < _MOST_SEARCHES:
-            self._n_searches += 1
-            last = int(copy.batches.last_offset[0])
-            before = [one for one in self._earlier if one.base_offset <= last]
-            for segment in (self.segment, *reversed(before)):
-                with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-                    whole = segment.reopened()  # a part would lack the batches before it
-                    places.append((segment, int(whole.find_offsets([last])["position"][0])))
-        return next((place for place in places if self._is_same(*place, copy)), None)
-
-    def _is_same(self, segment: SegmentFile, position: int, copy: Window) -> bool:
-        """Whether a batch that was read before has the bytes of another."""
-        is_here = segment is self.segment
-        if position < 0 or (is_here and position >= copy.start):
-            return False
-        with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
-            source = self.source if is_here else stack.enter_context(segment.open())
-            end = position + copy.data.size
-            data = source.window(position, min(end, source.size))
-            is_same = np.array_equal(data, copy.data)
-            source.release(data, position)
-            return is_same
-        return False
-
 
 def with_bytes(source: ByteSource, window: Window) -> Window:
     """The window without the records that were read with it, but with the bytes to decode them again."""
@@ -380,5 +351,4 @@ def with_bytes(source: ByteSource, window: Window) -> Window:
     return window._replace(records=None)
 
 
-_MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16

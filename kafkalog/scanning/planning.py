@@ -29,9 +29,9 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, join_outside, log_position_of, missing_behind, range_of
+from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import MOST_EARLIER
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.read_methods import Offsets
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk

@@ -334,10 +334,13 @@ def _leftover(partition: Partition, name: str) -> Finding:
     return Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False)
 
 
-def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentContents, list[Finding]]:
+def remains(
+    segment: Segment, start: int, state: LogDirState, *, previous: int = -1, earlier: Sequence[Segment] = ()
+) -> tuple[SegmentContents, list[Finding]]:
     """Read the contents of a segment, damage or not, and the loss if a broker cuts it at `start`.
 
-    The findings are the damage from `start` on, and one about the intact batches there.
+    The findings are the damage from `start` on, and one about the intact batches there. What `earlier` segments have,
+    up to the offset `previous`, is not lost in this one.
     """
     path, base = str(segment.path), segment.base_offset
     contents = SegmentContents(path, base, base - 1, segment.size_in_bytes)
@@ -350,7 +353,10 @@ def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentCo
 
     try:
         with segment.open() as source:
-            for window in segment.iter_windows(source, on_corruption="skip", report=add):
+            before = max(previous, base - 1)
+            for window in segment.iter_windows(
+                source, previous_offset=before, on_corruption="skip", report=add, earlier=earlier
+            ):
                 batches, valid = window.batches, valid_crcs(window)
                 for row in np.flatnonzero(~valid).tolist():
                     add(lost_in(segment, window, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)))

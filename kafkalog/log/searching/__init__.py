@@ -5,6 +5,7 @@
     `choosing`         the largest consistent set of batches
     `resume`           where reading continues after damage
     `odd_offsets`      which of two contradicting batches has a wrong offset
+    `copies`           the original of a batch that is in a log twice
     `neighbours`       the records lost with an unreadable batch, from the batches around it
     `missing`          missing offsets, from segments and other files
 

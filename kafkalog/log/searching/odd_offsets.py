@@ -15,15 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from kafkalog.errors import CorruptionError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import intact_headers_at, window_of
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
+_IDENTITY: Final = ("last_offset", "size_in_bytes", "crc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,21 @@ def odd_end(
     if follower is not None:
         if intact_headers_at(source, int(batch.position[0]), max_batch_bytes) is None:
             return Reason.CRC_MISMATCH
+        if all((getattr(batch, name) == getattr(follower, name))[0] for name in _IDENTITY):
+            return None  # a copy of it
         return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
     if before is None or batch.first_offset <= before + 1:
         return None
-    if following is not None and following == before + 1 + last - batch.first_offset + 1:
+    first = batch.first_offset
+    if batch.base_offset[0] < 0:  # only the records of a compressed message of v0 or v1 say where it begins
+        inside = first_offset_at(source, int(batch.position[0]), DEFAULT_LIMITS)
+        first = first if inside is None else inside
+        if first <= before + 1:
+            return None
+    if following is not None and following == before + 1 + last - first + 1:
         # the next one is damaged too, but its offset shows where this one belongs; torn bytes show nothing
         return Reason.OFFSET_ORDER if offsets_from(source, position, 1, is_whole=True) else None
-    return odd_last(before, batch.first_offset, last, witnesses())
+    return odd_last(before, first, last, witnesses())
 
 
 def odd_last(before: int, first: int, last: int, known: Witnesses) -> Reason | None:

@@ -6,7 +6,6 @@ threads, and so the output does not, either. This module does not choose partiti
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +26,6 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.state.leader_epochs import UNDEFINED, falling_epoch
-from kafkalog.storage.file_locks import is_locked
 
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -95,7 +93,7 @@ class Conversion:
         if self._bases[-1] >= _MAX_OFFSET:
             detail = f"the log would begin at {self._bases[-1]}, past the largest offset of a record"
             raise CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=partition.path)
-        self.start_offset = self.end_offset = self._bases[0]
+        self.start_offset = self.end_offset = self._last_base = self._bases[0]
         self.counts = Counts()
         self._stopped = False
         self._n_begun = 1
@@ -134,10 +132,7 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            # a batch that reaches into the next segment is left out below, so that its copy there is wanted
-            windows = partition.reader.windows(
-                selection, on_corruption=self._on_corruption, report=on_finding, once=False
-            )
+            windows = partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding)
             for piece in windows:
                 while found:
                     yield found.pop(0)
@@ -229,48 +224,48 @@ class Conversion:
         window_in_order = self._in_order(number, window)
         if window_in_order is None:
             return
-        # before the batches: a segment without any has to be there, too, so that the log end offset stays
-        self._begin_segments(number, sink)
-        sink.append(window_in_order, self.partition.segments[number])
-        self.counts.add_output(window_in_order.batches)
-        self.end_offset = int(window_in_order.batches.last_offset[-1]) + 1
+        for base_number, part in self._by_segment(number, window_in_order):
+            # before the batches: a segment without any has to be there, too, so that the log end offset stays
+            self._begin_segments(base_number, sink)
+            sink.append(part, self.partition.segments[number])
+            self.counts.add_output(part.batches)
+            self.end_offset = int(part.batches.last_offset[-1]) + 1
         self._tail = None
+
+    def _by_segment(self, number: int, window: Window) -> Iterator[tuple[int, Window]]:
+        """The batches by the segment that they belong to, which is a later one for copies of its batches."""
+        batches = window.batches
+        if not self._keeps_segments or batches.base_offset[-1] < self._end_of(number):
+            yield number, window
+            return
+        numbers = np.maximum(np.searchsorted(self._bases, batches.base_offset, side="right") - 1, number)
+        for base_number in np.unique(numbers).tolist():
+            rows = np.flatnonzero(numbers == base_number)
+            part = assemble([Part(rows, Window(window.data, window.start, batches[rows]))])
+            if part is not None:
+                yield base_number, part
 
     def _begin_segments(self, number: int, sink: Sink) -> None:
         """Start all segments up to `number`, also those that get no batch."""
         while self._keeps_segments and self._n_begun <= number:
-            base_offset = self._bases[self._n_begun]
+            # a batch of the segment before may reach into this one
+            base_offset = max(self._bases[self._n_begun], self.end_offset)
             self._n_begun += 1
-            if base_offset > self._bases[self._n_begun - 2]:  # equal for segments below the log start offset
+            if base_offset > self._last_base:  # equal for segments below the log start offset
                 sink.roll(base_offset)
-                self.end_offset = max(self.end_offset, base_offset)
+                self._last_base = self.end_offset = base_offset
 
     def _end_of(self, number: int) -> int:
         """The offset at which the segment after a segment begins."""
         return next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
-
-    def _follow_merge(self, number: int) -> bool:
-        """Whether a running broker's cleaner merged later segments into this one: then they begin nowhere."""
-        segments = self.partition.segments
-        later = range(number + 1, len(segments))
-        merged = list(itertools.takewhile(lambda n: not segments[n].path.exists(), later))
-        if not merged or not is_locked(self.partition.path.absolute().parent):
-            return False
-        self._bases[number + 1 : merged[-1] + 1] = [self._bases[number]] * len(merged)
-        return True
 
     def _in_order(self, number: int, window: Window) -> Window | None:
         """The batches whose offsets increase within the segment; others are handled as damage and dropped."""
         batches = window.batches
         # a batch below its segment's base would be found in another segment by a broker
         least = max(self.end_offset, self._bases[number])
-        # no checksum covers a batch's offset: it is checked against the base offset in the next segment's file name
-        end = self._end_of(number)
         behind = np.concatenate([[least], batches.last_offset[:-1] + 1])
-        in_order = bool((batches.base_offset >= behind).all())
-        if in_order and not (batches.last_offset < end).all() and self._follow_merge(number):
-            end = self._end_of(number)
-        if in_order and (batches.last_offset < end).all():
+        if (batches.base_offset >= behind).all():
             return window
         kept = []
         path = str(self.partition.segments[number].path)
@@ -279,16 +274,12 @@ class Conversion:
         ):
             if self._stopped:
                 break
-            if least <= first and last < end:
+            if least <= first:
                 kept.append(row)
                 least = last + 1
                 continue
-            if first < least:
-                reason, detail = Reason.OFFSET_ORDER, f"offsets {first}..{last + 1} come after {least - 1}"
-            else:
-                reason = Reason.OFFSET_OUTSIDE_SEGMENT
-                detail = f"offsets {first}..{last + 1} reach beyond the next segment, at {end}"
-            error = CorruptionError(reason, f"{detail}: the batch is left out", path=path, base_offset=first)
+            detail = f"offsets {first}..{last + 1} come after {least - 1}: the batch is left out"
+            error = CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first)
             finding = replace(
                 error.to_finding(), last_offset=last, n_records=max(last - first + 1, 0), certainty="at_most"
             )

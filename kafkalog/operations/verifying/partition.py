@@ -37,7 +37,7 @@ from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.storage.location import list_names, parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
-from kafkalog.survey.losses import OffsetGap, survey
+from kafkalog.survey.losses import OffsetGap, remains, survey
 from kafkalog.survey.startup_files import topic_id_problem
 
 _CHECKPOINTS: Final = (
@@ -64,6 +64,7 @@ def check_partition(
     Findings about an index go to its segment, those about overlapping segments and other files to `add`. With
     `indexes_only`, other files are skipped.
     """
+    _excuse_copies(partition, segments, around)
     _check_transactions(partition, segments, around)
     _check_producer_epochs(segments, add)
     names = None if indexes_only else _names(partition.path)
@@ -87,6 +88,22 @@ def check_partition(
     if problem is not None and not (around.is_live and not os.path.exists(partition.path)):
         add(problem)
     return gaps
+
+
+def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState) -> None:
+    """Count nothing as lost that an earlier segment has, by walking damaged segments again as readers do.
+
+    Each segment was checked alone, without the batches before it.
+    """
+    previous = -1
+    for number, (segment, result) in enumerate(zip(partition.segments, segments, strict=False)):
+        lost = [one for one in result.findings if one.damage and one.path == result.path and one.n_records != 0]
+        is_odd = any(one.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT) for one in lost)
+        if number and lost and (is_odd or previous >= result.base_offset):
+            again, _ = remains(segment, 0, around, previous=previous, earlier=partition.segments[:number])
+            excused = {one.position: one for one in again.findings if one.n_records == 0}
+            result.findings = [excused.get(one.position, one) if one in lost else one for one in result.findings]
+        previous = max(previous, result.last_offset)
 
 
 def _names(directory: Path) -> list[str] | None:

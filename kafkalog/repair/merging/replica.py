@@ -168,8 +168,7 @@ class _Search(PartitionSalvage):
         super()._add(plan, source)
         rows = np.concatenate([np.empty(0, ROW_DTYPE), *self.parts[first_part:]])
         # the batch after each lost range, by its number; one too large if there is none
-        first = np.append(0, np.cumsum(plan.kept.n_batches))
-        behind = np.unique(first[np.searchsorted(plan.kept.start, plan.lost.start, side="right")])
+        behind = np.unique(np.searchsorted(rows["position"], plan.lost.start))
         rows["is_after_loss"][behind[behind < rows.size]] = True
         if rows.size:
             rows["is_after_loss"][0] |= self.is_end_lost

@@ -18,11 +18,14 @@ from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.copies import Originals
 from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
+from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     SegmentPlan,
@@ -46,6 +49,7 @@ from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
 from kafkalog.survey.losses import losses_of, survey
+from kafkalog.text import counted
 
 MOST_HOLES: Final = 1000
 """Holes of a partition that are described; the others are counted."""
@@ -143,9 +147,12 @@ class PartitionSalvage:
         self._sink: Sink | None = None
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
-        self._next_offset = report.start_offset = self._segments[0].base_offset if self._segments else 0
+        self._next_offset = self._rolled_at = report.start_offset = (
+            self._segments[0].base_offset if self._segments else 0
+        )
         self._contents: dict[int, SegmentContents] = {}
         self._gaps = GapMeter(0)
+        self._originals: Originals
         self._timestamp: int | None = None
 
     def run(self, pool: OrderedPool, threads: int, progress: Callable[[int], object]) -> None:
@@ -234,9 +241,12 @@ class PartitionSalvage:
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
         self._gaps = GapMeter(segment.base_offset)
+        self._originals = Originals(segment, source, self._before(segment))
+        # the segment before may reach into this one, and even to its end
         self._next_offset = max(self._next_offset, segment.base_offset)
-        if self._sink is not None:
+        if self._sink is not None and self._next_offset > self._rolled_at:
             self._sink.roll(self._next_offset)
+            self._rolled_at = self._next_offset
         # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
         holes = np.searchsorted(plan.kept.start, lost.start, side="right")
         n_done = n_rows = 0
@@ -269,6 +279,17 @@ class PartitionSalvage:
             batches = window.batches
             start, stop_at = runs.start[begin:end], runs.end[begin:end]
             position = file_positions(batches.position, start, stop_at)
+            contents = self._contents[plan.segment.base_offset]
+            contents.last_offset = int(batches.last_offset[-1])
+            again = _overlapping(batches, self._next_offset)
+            if again.any():
+                self._set_apart(source, row, batches[again], position[again])
+                if again.all():
+                    continue
+                rest = assemble([Part(np.flatnonzero(~again), Window(window.data, 0, batches[~again]))])
+                assert rest is not None
+                window, batches, position = rest, rest.batches, position[~again]
+                start, stop_at = position, position + batches.size_in_bytes
             self._keep(plan.segment, window, position)
             for finding in self._undecodable(window, start, stop_at, row.path, last):
                 row.n_batches_undecodable += finding.reason is not Reason.OFFSET_ORDER
@@ -279,8 +300,28 @@ class PartitionSalvage:
             row.n_records_kept += int((batches.records_count < 0).sum())
             self._follow(window, batches)
             self._gaps.feed(batches, position)
-            contents = self._contents[plan.segment.base_offset]
-            contents.last_offset, contents.has_gaps = int(batches.last_offset[-1]), self._gaps.has_gaps
+            contents.has_gaps = self._gaps.has_gaps
+
+    def _before(self, segment: Segment) -> list[Segment]:
+        """The segments of the directory before one, saved or not."""
+        return [one for one in self._partition.segments if one.base_offset < segment.base_offset]
+
+    def _set_apart(
+        self, source: BadSectorSource, row: SalvagedSegment, batches: BatchTable, position: npt.NDArray[np.int64]
+    ) -> None:
+        """Move intact batches to the quarantine file whose offsets the segment before has, too."""
+        for start, n_bytes in zip(position.tolist(), batches.size_in_bytes.tolist(), strict=True):
+            self._quarantine.add(source, start, start + n_bytes)
+        n_bytes = int(batches.size_in_bytes.sum())
+        row.n_bytes_kept -= n_bytes
+        row.n_bytes_suspect += n_bytes
+        row.n_batches_suspect += len(batches)
+        last = int(batches.last_offset[-1])
+        n_lost = max(last + 1 - self._next_offset, 0)
+        detail = f"{counted(len(batches), 'batch')} whose offsets are in the segment before, too: kept once"
+        found = Finding(Reason.OFFSET_ORDER, detail, path=row.path, position=int(position[0]), length=n_bytes)
+        found = replace(found, base_offset=self._next_offset if n_lost else batches.first_offset, last_offset=last)
+        self._note(replace(found, n_records=n_lost, certainty="at_most" if n_lost else "exact"))
 
     def _keep(self, segment: Segment, window: Window, position: npt.NDArray[np.int64]) -> None:
         """Write batches, which begin at these positions of the segment."""
@@ -311,10 +352,13 @@ class PartitionSalvage:
         pieces: list[LostPiece] = []
         heads: list[bytes] = []
         suspects: list[bytes] = []
+        reasons: set[Reason] = set()  # of what is no copy
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, head, is_zero = self._quarantine.add(source, start, end)
-            (suspects if is_suspect else heads).append(head)
+            is_copy = is_suspect and self._is_copy(source, start, end)
+            if not is_copy:
+                (suspects if is_suspect else heads).append(head)
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
                 reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
@@ -326,6 +370,7 @@ class PartitionSalvage:
                 elif lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
                     reason = Reason.CRC_MISMATCH
                 pieces.append(LostPiece(start, end, is_suspect, reason, at))
+                reasons |= set() if is_copy else {reason}
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
         begin, end_offset = self._next_offset, plan.next_base_offset
@@ -335,11 +380,13 @@ class PartitionSalvage:
             end_offset = int(kept.first_offset[hole]) if inside is None else inside
             timestamp = _first_timestamp(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
-        is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
+        is_cut = end_offset is None and reasons == {Reason.PARTIAL_TAIL}
         is_torn = is_cut and not self._state.was_closed
         known_end = None if is_torn else self._state.known_end
         # what the header of an incomplete batch says was never all there
         heads = [] if is_cut else heads
+        if not reasons and end_offset is None:
+            end_offset = max(known_end or begin, begin)
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
         if not heads and len(suspects) == 1 and n_records != 0:
             # an intact batch whose offset alone is wrong
@@ -406,6 +453,22 @@ class PartitionSalvage:
             self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
         self._report.lost.append(found)
         self._note(found.to_finding())
+
+    def _is_copy(self, source: BadSectorSource, start: int, end: int) -> bool:
+        """Whether all batches of a range are copies of batches before it."""
+        while start < end:
+            batch, _ = intact_batch_at(source, start, self._limits.max_batch_bytes)
+            if batch is None or self._originals.of(batch) is None:
+                return False
+            start = batch.batches.end_position
+        return True
+
+
+def _overlapping(batches: BatchTable, next_offset: int) -> npt.NDArray[np.bool_]:
+    """bool[n]: batches with offsets below the next one of the log."""
+    known = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
+    overlaps: npt.NDArray[np.bool_] = known < next_offset
+    return overlaps
 
 
 def _first_timestamp(source: BadSectorSource, position: int) -> int | None:

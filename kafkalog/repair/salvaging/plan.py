@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Finding, KafkalogError, LimitExceededError, Limits, Reason
-from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.errors import FileChangedError, Finding, LimitExceededError, Limits, Reason
+from kafkalog.log.searching.choosing import read_wrappers, touching
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
-from kafkalog.log.searching.resync import Found, find_batches
+from kafkalog.log.searching.resync import INSIDE, Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
@@ -31,6 +31,7 @@ from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource
 
+_MOST_TAIL: Final = 4096
 COPY_BYTES: Final = 2**23
 """Bytes that are read or written at a time."""
 
@@ -88,7 +89,7 @@ def plan_segment(
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
     next_base_offset = None if following is None else following.base_offset
-    end_offset = _MAX_OFFSET if following is None else _end_offset(found, following)
+    end_offset = _MAX_OFFSET if following is None else _end_offset(source, found, following.base_offset, limits)
     choice = choose(
         source,
         found,
@@ -108,21 +109,22 @@ def plan_segment(
     return SegmentPlan(segment, next_base_offset, source.size, kept, written, lost, padding, n_suspects)
 
 
-def _end_offset(found: Found, following: Segment) -> int:
-    """The bound of a segment's offsets: where the next one begins, or its last batch ends, which may reach into it.
+def _end_offset(source: ByteSource, found: Found, base_offset: int, limits: Limits) -> int:
+    """The bound of a segment's offsets: where the next one begins, or its last batches end, which may reach into it.
 
-    It is the log's own if it continues from the batch before it, and the next segment begins with a later offset.
+    They are the log's own if they continue from a batch before `base_offset`, the next segment's. Readers return them,
+    too, and not the copies in the next segment.
     """
-    base, last = following.base_offset, found[-1:]
-    if not len(last) or int(last.n_batches[0]) == 1 or not int(last.first_offset[0]) < base <= int(last.last_offset[0]):
-        return base
-    try:
-        with following.open() as source:
-            first = first_offset_at(source, 0, following.limits)
-    except KafkalogError:
-        return base
-    end = int(last.last_offset[0]) + 1
-    return base if first is None or first < end else end
+    runs = found[(found.kind != LINKED) & (found.kind != INSIDE)]
+    if not len(runs) or int(runs.last_offset[-1]) < base_offset:
+        return base_offset
+    runs, _ = read_wrappers(source, runs[-_MOST_TAIL:], limits)
+    follows = touching(runs) & (runs.first_offset[1:] == runs.last_offset[:-1] + 1)
+    follows &= runs.leader_epoch[1:] >= runs.leader_epoch[:-1]
+    breaks = np.flatnonzero(~follows)
+    tail = runs[int(breaks[-1]) + 1 :] if breaks.size else runs
+    is_own = int(tail.n_batches.sum()) > 1 and int(tail.first_offset[0]) < base_offset
+    return int(tail.last_offset[-1]) + 1 if is_own else base_offset
 
 
 def _lost(choice: Choice, linked: Found, stop: int) -> Lost:

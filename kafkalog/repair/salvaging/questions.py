@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.log.searching.choosing import Mask, agreeing
+from kafkalog.log.searching.choosing import Mask, agreeing, read_wrappers
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
 from kafkalog.log.searching.resync import Found, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
@@ -115,6 +115,7 @@ def _has_odd_end(source: ByteSource, runs: Found, base_offset: int, witnesses: C
     if not len(runs) or runs.n_batches[-1] > 1 or source.size - runs.end[-1] >= kf.LOG_OVERHEAD:
         return False
     start, before = (int(runs.end[-2]), int(runs.last_offset[-2])) if len(runs) > 1 else (0, base_offset - 1)
-    first, last = int(runs.first_offset[-1]), int(runs.last_offset[-1])
+    last_run, _ = read_wrappers(source, runs[-1:], DEFAULT_LIMITS)
+    first, last = int(last_run.first_offset[0]), int(last_run.last_offset[0])
     is_far = runs.start[-1] == start and first > before + 1
     return is_far and odd_last(before, first, last, witnesses()) is not None

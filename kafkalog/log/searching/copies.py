@@ -1,0 +1,101 @@
+"""Finds the original of a batch that is in a log twice: a copy is returned once, and loses nothing.
+
+All commands use this: readers where offsets go back, and salvage for batches that it does not keep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import KafkalogError
+from kafkalog.records.batch_table import Window
+from kafkalog.storage.source import ByteSource
+
+MOST_EARLIER: Final = 4
+"""Segments in which the originals of copied batches are looked for."""
+_MOST_SEARCHES: Final = 64
+_EPOCH: Final = slice(12, 16)  # no checksum covers the leader epoch of a v2 batch
+
+
+class CopiedSegment(Protocol):
+    """The part of `Segment` that is used here."""
+
+    base_offset: int
+
+    def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
+    def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
+    def reopened(self) -> CopiedSegment: ...
+
+
+class Original(NamedTuple):
+    """Where the first of several equal batches is."""
+
+    number: int
+    """Number of the segment among those that are searched; the last one is that of the copy."""
+    position: int
+
+
+class Originals:
+    """Finds the originals of the copied batches of one segment, in it and in a few segments before it."""
+
+    def __init__(self, segment: CopiedSegment, source: ByteSource, earlier: Sequence[CopiedSegment] = ()) -> None:
+        self._segments, self._source = [*earlier[-MOST_EARLIER:], segment], source
+        self._next: Original | None = None
+        self._n_searches = 0
+
+    def of(self, copy: Window, last_position: int | None = None) -> Original | None:
+        """The earlier batch that has the bytes of a window with one batch; `last_position` is that of the one before.
+
+        Consecutive copies mostly have consecutive originals, so the place after the last original is compared first.
+        """
+        here = len(self._segments) - 1
+        places = [] if last_position is None else [Original(here, last_position)]
+        places += [] if self._next is None else [self._next]
+        original = next((place for place in places if self._is_same(place, copy)), None)
+        # each search may scan a segment: after this many, compare only neighbours
+        if original is None and self._n_searches < _MOST_SEARCHES:
+            self._n_searches += 1
+            original = self._search(copy)
+        if original is not None:
+            self._next = Original(original.number, original.position + copy.data.size)
+        return original
+
+    def _search(self, copy: Window) -> Original | None:
+        """Look up the offset of a copy in its own segment, then in those before."""
+        last = int(copy.batches.last_offset[0])
+        for number, segment in reversed([*enumerate(self._segments)]):
+            if segment is not self._segments[-1] and segment.base_offset > last:
+                continue
+            with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
+                whole = segment.reopened()  # a part would lack the batches before it
+                place = Original(number, int(whole.find_offsets([last])["position"][0]))
+                if self._is_same(place, copy):
+                    return place
+        return None
+
+    def _is_same(self, place: Original, copy: Window) -> bool:
+        """Whether an earlier batch has the bytes of another."""
+        is_here = place.number == len(self._segments) - 1
+        if place.position < 0 or (is_here and place.position >= copy.start):
+            return False
+        with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
+            source = self._source if is_here else stack.enter_context(self._segments[place.number].open())
+            data = source.window(place.position, min(place.position + copy.data.size, source.size))
+            is_same = _are_same(data, copy)
+            source.release(data, place.position)
+            return is_same
+        return False
+
+
+def _are_same(data: npt.NDArray[np.uint8], copy: Window) -> bool:
+    if data.size != copy.data.size:
+        return False
+    differs = data != copy.data
+    if copy.batches.magic[0] >= 2:
+        differs[_EPOCH] = False
+    return not differs.any()

@@ -1,0 +1,89 @@
+"""A copy of a batch is returned once and loses nothing, wherever the original is, and for every command."""
+
+import builder
+import pytest
+from test_agreement import counts, of_convert, of_merge, of_salvage, of_scan, of_verify
+
+from kafkalog.format import segment_file_name
+
+
+def v2(base):
+    return builder.batch_v2(
+        [builder.record_v2(i, 0, b"k", b"%d" % (base + i) * 20) for i in range(3)], base_offset=base
+    )
+
+
+def legacy(base):
+    return b"".join(builder.message(base + i, b"k", b"%d" % (base + i) * 20, magic=1) for i in range(3))
+
+
+def wrapped(base):
+    inner = [builder.message(i, b"k", b"%d" % (base + i) * 20, magic=1) for i in range(3)]
+    return builder.wrapper(inner, offset=base + 2, magic=1, codec=builder.GZIP)
+
+
+KINDS = {"v2": v2, "legacy": legacy, "compressed messages": wrapped}
+CASES = {
+    # batches of each segment by their base offsets, negative for a damaged one; offsets that are lost
+    "the last batch": ({0: (0, 3, 6, 6)}, []),
+    "the last batch, twice": ({0: (0, 3, 6, 6, 6)}, []),
+    "a batch after itself": ({0: (0, 3, 3, 6)}, []),
+    "a batch in the middle": ({0: (0, 3, 6, 9, 3, 12, 15)}, []),
+    "an early batch at the end": ({0: (0, 3, 6, 9, 3)}, []),
+    "two batches at the end": ({0: (0, 3, 6, 9, 3, 6)}, []),
+    "the whole segment": ({0: (0, 3, 6, 0, 3, 6)}, []),
+    "the whole segment three times": ({0: (0, 3, 6) * 3}, []),
+    "the whole first segment": ({0: (0, 3, 6, 0, 3, 6), 9: (9, 12)}, []),
+    "the whole last segment": ({0: (0, 3, 6), 9: (9, 12, 9, 12)}, []),
+    "first batches of the next segment": ({0: (0, 3, 6, 9), 9: (9, 12, 15)}, []),
+    "first two batches of the next segment": ({0: (0, 3, 6, 9, 12), 9: (9, 12, 15)}, []),
+    "all batches of the next segment": ({0: (0, 3, 6, 9, 12, 15), 9: (9, 12, 15), 18: (18,)}, []),
+    "all batches of the last segment": ({0: (0, 3, 6, 9, 12, 15), 9: (9, 12, 15)}, []),
+    "last batches of the segment before": ({0: (0, 3, 6), 9: (6, 9, 12)}, []),
+    "last two batches of the segment before": ({0: (0, 3, 6), 9: (3, 6, 9, 12)}, []),
+    "a batch of the first segment at the end": ({0: (0, 3, 6), 9: (9, 12), 15: (15, 18, 3)}, []),
+    "a batch of the segment before at the end": ({0: (0, 3, 6), 9: (9, 12, 6)}, []),
+    "of a damaged batch, at the end of the segment before": ({0: (0, 3, 6, 9), 9: (-9, 12, 15)}, []),
+    "of two batches, one of them damaged": ({0: (0, 3, 6, 9, 12), 9: (9, -12, 15)}, []),
+    "after a lost batch": ({0: (0, 3, 9, 9, 12), 15: (15, 18)}, None),
+    "next to damage": ({0: (0, 3, 3, -6, 9)}, [(6, 9, 3)]),
+    "next to damage at the end": ({0: (0, 3, 6, -9, 3)}, None),
+}
+
+
+def damaged(data):
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_copy_is_returned_once_and_loses_nothing(tmp_path, kind, case):
+    segments, lost = CASES[case]
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    gone = set()
+    for base, batches in segments.items():
+        data = b"".join(KINDS[kind](one) if one >= 0 else damaged(KINDS[kind](-one)) for one in batches)
+        (root / "t-0" / segment_file_name(base)).write_bytes(data)
+        # of single messages, the last of three is damaged
+        gone |= {-one + i for one in batches if one < 0 for i in ((2,) if kind == "legacy" else range(3))}
+    readable = {abs(one) + i for batches in segments.values() for one in batches for i in range(3)} - gone
+    readable |= {one + i for batches in segments.values() for one in batches if one >= 0 for i in range(3)}
+    if kind == "legacy" and lost:
+        lost = [(end - 1, end, 1) for _, end, _ in lost]
+    reports = {
+        "verify": of_verify(root),
+        "salvage": of_salvage(root),
+        "merge": of_merge(root),
+        "scan": of_scan(root),
+        "convert": of_convert(root),
+    }
+    if lost is None:
+        lost = counts(reports["verify"].losses)
+    assert {name: counts(one.losses) for name, one in reports.items()} == dict.fromkeys(reports, lost)
+    kept = sorted(readable)
+    assert {name: reports[name].kept for name in ("scan", "salvage", "merge")} == dict.fromkeys(
+        ("scan", "salvage", "merge"), kept
+    )
+    assert reports["convert"].kept == len(kept)
