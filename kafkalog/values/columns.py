@@ -334,15 +334,17 @@ def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, 
     order = np.zeros(n, np.int64)
     behind = 1
     lost = []
+    faults: dict[int, str] = {}
     for rows, part in parts:
         order[rows] = np.arange(behind, behind + rows.size)
         behind += rows.size
         failures |= {int(rows[row]): why for row, why in part.failures.items()}
+        faults |= {int(rows[row]): why for row, why in part.faults.items()}
         lost += [one._replace(rows=rows[one.rows]) for one in part.lost]
     if len(parts) == 1 and parts[0][0].size == n:
-        return Decoded(parts[0][1].array, failures, lost)
+        return Decoded(parts[0][1].array, failures, faults, lost)
     arrays = [pa.nulls(1, kind), *(part.array for _, part in parts)]
-    return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures, lost)
+    return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures, faults, lost)
 
 
 def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:

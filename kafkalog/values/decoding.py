@@ -115,7 +115,7 @@ class Decoding:
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None
         self._path: str | None = None
-        self._failures: dict[tuple[str, str, str], _Failures] = {}
+        self._failures: dict[tuple[str, str, bool, str], _Failures] = {}
         self._notes: dict[str, Reason] = {}
         self._lost: dict[tuple[str, Path, str], _Failures] = {}
         self.leaves_out = False
@@ -247,12 +247,14 @@ class Decoding:
             columns[f"{name}_bytes"] = raw = batch.column(name)
             decoded = decoder.decode(Payloads.of(raw), headers, topic)
             columns[name] = decoded.array
-            if decoded.failures:
-                self._count(path, name, decoded.failures, batch.column("offset"))
+            for part, failures in ((False, decoded.failures), (True, decoded.faults)):
+                self._count((path, name, part), failures, batch.column("offset"))
             for lost in decoded.lost:
                 self._count_lost(path, (name, *lost.path), lost, batch.column("offset"))
             if self.leaves_out:
-                mask[[*decoded.failures, *(row for lost in decoded.lost for row in lost.rows.tolist())]] = False
+                mask[
+                    [*decoded.failures, *decoded.faults, *(row for lost in decoded.lost for row in lost.rows.tolist())]
+                ] = False
             if f"{name}_error" in self.columns:
                 columns[f"{name}_error"] = text_array(_reasons(decoded, n))
         for name in self._formats:
@@ -274,13 +276,15 @@ class Decoding:
             mask &= matching(self.conditions, columns, n, self._mixed_paths)
         return found if mask.all() else found.filter(pa.array(mask))
 
-    def _count(self, path: str, name: str, failures: Mapping[int, str], offsets: pa.Array) -> None:
+    def _count(self, place: tuple[str, str, bool], failures: Mapping[int, str], offsets: pa.Array) -> None:
+        if not failures:
+            return
         numbers = offsets.to_numpy()
         for row, reason in sorted(failures.items()):
-            key = path, name, reason
+            key = *place, reason
             # reasons may contain values: bound their number
             if key not in self._failures and len(self._failures) >= _MOST_REASONS:
-                key = path, name, _OTHER
+                key = *place, _OTHER
             known = self._failures.setdefault(key, _Failures())
             known.n += 1
             known.last = int(numbers[row])
@@ -313,11 +317,16 @@ class Decoding:
             decoder.notes.clear()
         found += [Finding(reason, note, path=self._path, damage=False) for note, reason in self._notes.items()]
         self._notes = {}
-        for (path, name, reason), one in self._failures.items():
+        for (path, name, is_part, reason), one in self._failures.items():
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
-            what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
             outcome = "left out of the result" if self.leaves_out else "null in the result"
-            detail = f"{what} not {self._formats[name].format}, and {outcome} (offsets {shown}): {reason}"
+            if is_part:
+                what = f"{one.n} {name}s have" if one.n > 1 else f"a {name} has"
+                what = f"{what} fields that do not decode, {outcome}"
+            else:
+                what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
+                what = f"{what} not {self._formats[name].format}, and {outcome}"
+            detail = f"{what} (offsets {shown}): {reason}"
             found.append(
                 Finding(
                     Reason.VALUE_UNDECODED,
@@ -334,7 +343,7 @@ class Decoding:
 
 def _reasons(decoded: Decoded, n: int) -> list[str | None]:
     """Reasons why values, or fields of values, differ from the bytes."""
-    reasons: list[str | None] = [decoded.failures.get(row) for row in range(n)]
+    reasons: list[str | None] = [decoded.failures.get(row) or decoded.faults.get(row) for row in range(n)]
     for lost in decoded.lost:
         where = f"{field_name(lost.path)}: " if lost.path else ""
         for row in lost.rows.tolist():

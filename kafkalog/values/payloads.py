@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_buffers import validity
-from kafkalog.interchange.table_types import LostValues
+from kafkalog.interchange.table_types import LostValues, Path, field_name
 
 Rows = npt.NDArray[np.int64]
 
@@ -70,6 +70,21 @@ class Payloads:
         return offsets, np.concatenate(parts) if parts else np.empty(0, np.uint8)
 
 
+Faults = list[tuple[Path, str]]
+"""The fields of a value that do not decode, with reasons; in a reason, ``{}`` stands for the field."""
+_MOST_FAULTS: Final = 5
+
+
+def faults_text(faults: Faults) -> str:
+    """The faults of a value, such as ``a.b: text that is not UTF-8``; only the first ones if there are many."""
+    texts = dict.fromkeys(_fault_text(field_name(path) or "the value", why) for path, why in faults)
+    return "; ".join([*texts][:_MOST_FAULTS]) + ("; ..." if len(texts) > _MOST_FAULTS else "")
+
+
+def _fault_text(name: str, why: str) -> str:
+    return why.replace("{}", name) if "{}" in why else f"{name}: {why}"
+
+
 @dataclass(slots=True)
 class Decoded:
     """A column of values."""
@@ -78,5 +93,7 @@ class Decoded:
     """Null for null, and for values that do not decode."""
     failures: dict[int, str] = field(default_factory=dict)
     """Reason for each row that did not decode."""
+    faults: dict[int, str] = field(default_factory=dict)
+    """For each row with fields that did not decode and are null: which, and why."""
     lost: list[LostValues] = field(default_factory=list)
     """Parts of decoded values that the array cannot hold."""

@@ -13,14 +13,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog.interchange.table_types import Digits
+from kafkalog.interchange.table_types import Digits, Path
+from kafkalog.values.payloads import Faults
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
-
-
-class UnfitError(ValueError):
-    """A value does not conform to its schema."""
 
 
 def schema_type(text: str) -> pa.DataType:
@@ -59,30 +56,32 @@ def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
     return kind if pt.is_null(said) else said
 
 
-def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
-    """A parsed value that conforms to a type, with int in integer fields; raises UnfitError if it does not conform."""
+def conformed(value: Any, kind: pa.DataType, faults: Faults, path: Path = ()) -> Any:
+    """A parsed value that conforms to a type, with int in integer fields.
+
+    What does not conform is null, and `faults` receives it.
+    """
     if value is None or pt.is_null(kind):
         return value
     expected, name = _PYTHON_TYPES[kind.id]
     if pt.is_integer(kind) and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise UnfitError(f"does not match its schema: {path or 'the value'} is not of type {name}")
+        faults.append((path, f"does not match its schema: {{}} is not of type {name}"))
+        return None
     if isinstance(value, list):
-        return [conformed(item, kind.value_type, f"{path}[]") for item in value]
+        return [conformed(item, kind.value_type, faults, (*path, "[]")) for item in value]
     if not isinstance(value, dict):
         return value
     found = value.copy()
     for field in kind:
-        inner = f"{path}.{field.name}" if path else field.name
-        if field.name in value:
-            found[field.name] = conformed(value[field.name], field.type, inner)
-        if found.get(field.name) is None and not field.nullable:
-            raise UnfitError(_MISSING.format(inner))
+        if value.get(field.name) is not None:
+            found[field.name] = conformed(value[field.name], field.type, faults, (*path, field.name))
+        elif not field.nullable:
+            faults.append(((*path, field.name), "does not match its schema: {} is missing"))
     return found
 
 
-_MISSING: Final = "does not match its schema: {} is missing"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
     pa.float64().id: ((int, float, Digits), "number"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Set
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Final
@@ -24,9 +25,9 @@ import pyarrow.types as pt
 
 import kafkalog._kernels.json_text as kernel
 from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_integer, json_real, json_text
-from kafkalog.values.formats.json_schema import UnfitError, conformed, nullable_type, overlaid
+from kafkalog.values.formats.json_schema import conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues
-from kafkalog.values.payloads import Decoded, Payloads, Rows
+from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
 from kafkalog.values.types import MOST_DEPTH, CommonType, narrow_type
 
 _INT64: Final = 2**63
@@ -129,24 +130,29 @@ class JsonValues:
             array = self.common.fit(decoded.array, lost.report, kind) if decoded.array.type != kind else decoded.array
             rows = [row for row, why in decoded.failures.items() if why == _OTHER]
             failures = {row: why for row, why in decoded.failures.items() if why != _OTHER}
-        taken, values = [], []
+        taken, values, faulty = [], [], dict[int, str]()
         for row in rows:
-            value, rounded = parse(payloads.bytes(row) or b"", said), list[Path]()
+            rounded, faults = list[Path](), Faults()
+            value = parse(payloads.bytes(row) or b"", said, faults)
+            shaping = _Shaping(self.common.as_text, rounded, faults, is_whole)
             if not isinstance(value, NotJson):
-                value = _shaped(value, kind, (), self.common.as_text, rounded, is_whole=is_whole)
-            if isinstance(value, NotJson):
-                failures[row] = value.why
-            else:
-                taken.append(row)
-                values.append(value)
-                for path in rounded:
-                    cut.setdefault(path, []).append(row)
+                value = shaping.shaped(value, kind, ())
+            whole = [fault for fault in faults if not fault[0]]
+            if isinstance(value, NotJson) or whole:
+                failures[row] = faults_text(whole) or value.why
+                continue
+            taken.append(row)
+            values.append(value)
+            if faults:
+                faulty[row] = faults_text(faults)
+            for path in rounded:
+                cut.setdefault(path, []).append(row)
         if taken:
             order = np.arange(len(array))
             order[taken] = np.arange(len(array), len(array) + len(taken))
             array = pa.concat_arrays([array, pa.array(values, kind)]).take(pa.array(order))
         lost.found += [LostValues(path, ROUNDED, len(at), np.unique(at)) for path, at in cut.items()]
-        return Decoded(array, failures, lost.found)
+        return Decoded(array, failures, faulty, lost.found)
 
 
 class NotJson:
@@ -156,33 +162,72 @@ class NotJson:
         self.why = why
 
 
-def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
+def parse(data: bytes, said: pa.DataType = _UNSAID, faults: Faults | None = None) -> Any:
     """Parse JSON text to a value, or return `NotJson`.
 
-    Stricter than Python's parser: no duplicate names in an object, no lone surrogates, no deep nesting; and the value
-    must conform to its schema. As with Python, DuckDB and Spark, NaN and Infinity are numbers. A byte order mark, which
-    producers for .NET write, is skipped.
+    Null replaces what is no text in UTF-8, is named twice in an object, or does not conform to the schema; `faults`
+    receives it. Without `faults`, such a value is not accepted. Deep nesting is refused. As with Python, DuckDB and
+    Spark, NaN and Infinity are numbers. A byte order mark, which producers for .NET write, is skipped.
     """
+    if faults is None:
+        value = parse(data, said, refused := Faults())
+        return NotJson(faults_text(refused)) if refused else value
     # Python's parser recurses: deep nesting would raise RecursionError or overflow the stack
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
+    why = "not JSON"
     try:
         text = data.decode("utf-8-sig")
+        has_halves = "\\u" in text
+    except UnicodeDecodeError:
+        text, has_halves, why = data.decode("utf-8-sig", "surrogateescape"), True, "not UTF-8"
+    try:
         value = _DECODER.decode(text)
-        if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        return conformed(value, said)
-    except UnicodeError:
-        return NotJson("not UTF-8" if data[:1] != b"\0" else _FRAMED)
-    except UnfitError as error:
-        return NotJson(str(error))
     except _TwiceError:
-        return NotJson("a JSON object with the same name twice")
+        try:
+            value, has_halves = _LENIENT.decode(text), True
+        except (ValueError, RecursionError):
+            return NotJson(why)
     except (ValueError, RecursionError):
-        return NotJson("not JSON" if data[:1] != b"\0" else _FRAMED)
+        return NotJson(why if data[:1] != b"\0" else _FRAMED)
+    if has_halves:
+        value = _cleaned(value, (), faults)
+    return conformed(value, said, faults)
 
 
 _FRAMED: Final = "not JSON: it begins with a schema id, as values of avro, protobuf and jsonschema do"
+_TWICE: Final = object()
+"""The value of a name that an object has twice."""
+
+
+def _cleaned(value: Any, path: Path, faults: Faults) -> Any:
+    """The value without what `parse` refuses."""
+    if value is _TWICE:
+        faults.append((path, "twice in a JSON object"))
+        return None
+    if isinstance(value, str) and not _is_text(value):
+        faults.append((path, "text that is not UTF-8, or has half a pair of surrogates"))
+        return None
+    if isinstance(value, list):
+        return [_cleaned(item, (*path, "[]"), faults) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, item in value.items():
+        if _is_text(name):
+            found[name] = _cleaned(item, (*path, name), faults)
+        else:
+            shown = name.encode("ascii", "backslashreplace").decode()
+            faults.append(((*path, shown), "the name is not UTF-8, or has half a pair of surrogates"))
+    return found
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _TwiceError(ValueError):
@@ -196,7 +241,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=json_integer, parse_float=json_real)
+def _object_with_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        found[name] = _TWICE if name in found else value
+    return found
+
+
+_NUMBERS: Final[dict[str, Any]] = {"parse_int": json_integer, "parse_float": json_real}
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, **_NUMBERS)
+_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object_with_twice, **_NUMBERS)
 
 
 def _depth(data: bytes) -> int:
@@ -236,44 +290,50 @@ def _types_of(value: Any) -> list[pa.DataType]:
     ]
 
 
-def _shaped(
-    value: Any, kind: pa.DataType, path: Path, as_text: set[Path], rounded: list[Path], *, is_whole: bool
-) -> Any:
-    """Convert a parsed value for Arrow, or return `NotJson`; `rounded` receives the fields that lose digits."""
-    if path in as_text:
-        return None if value is None else json_text(value)
-    if value is None:
+@dataclass(slots=True)
+class _Shaping:
+    """Converts parsed values for Arrow."""
+
+    as_text: Set[Path]
+    rounded: list[Path]
+    """Receives the fields that lose digits."""
+    faults: Faults
+    """Receives the fields that do not fit, which become null."""
+    is_whole: bool
+    """Whether a field that the type lacks is a fault."""
+
+    def shaped(self, value: Any, kind: pa.DataType, path: Path) -> Any:
+        if value is None or path in self.as_text:
+            return None if value is None else json_text(value)
+        if pt.is_struct(kind) and isinstance(value, dict):
+            found = {one.name: self.shaped(value.get(one.name), one.type, (*path, one.name)) for one in kind}
+            for name in value.keys() - found.keys() if self.is_whole else ():
+                self.faults.append(((*path, name), "a field that the values before did not have"))
+            return found
+        if pt.is_list(kind) and isinstance(value, list):
+            return [self.shaped(item, kind.value_type, (*path, "[]")) for item in value]
+        return self._scalar(value, kind, path)
+
+    def _scalar(self, value: Any, kind: pa.DataType, path: Path) -> Any:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if pt.is_boolean(kind) and isinstance(value, bool):
+            return value
+        if pt.is_integer(kind) and is_whole and -_INT64 <= value < _INT64:
+            return value
+        if pt.is_decimal(kind) and is_whole:
+            return Decimal(value)
+        if pt.is_floating(kind) and isinstance(value, Digits) and value.real is not None:
+            self.rounded.append(path)
+            return value.real
+        if pt.is_floating(kind) and (is_whole or isinstance(value, float)):
+            if isinstance(value, float) or float(value) == value:
+                return float(value)
+            self.faults.append((path, "a number with more digits than those before"))
+            return None
+        if pt.is_string(kind) and isinstance(value, str):
+            return value
+        self.faults.append((path, "another type than the values before have"))
         return None
-    if pt.is_struct(kind) and isinstance(value, dict):
-        found = {}
-        for field in kind:
-            inside = (*path, field.name)
-            one = _shaped(value.get(field.name), field.type, inside, as_text, rounded, is_whole=is_whole)
-            if isinstance(one, NotJson):
-                return one
-            found[field.name] = one
-        if is_whole and len(value.keys() - found.keys()):
-            return NotJson("a field that the values before did not have")
-        return found
-    if pt.is_list(kind) and isinstance(value, list):
-        inside = (*path, "[]")
-        items = [_shaped(item, kind.value_type, inside, as_text, rounded, is_whole=is_whole) for item in value]
-        return next((item for item in items if isinstance(item, NotJson)), items)
-    if pt.is_boolean(kind) and isinstance(value, bool):
-        return value
-    if pt.is_integer(kind) and isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64:
-        return value
-    if pt.is_decimal(kind) and isinstance(value, int) and not isinstance(value, bool):
-        return Decimal(value)
-    if pt.is_floating(kind) and isinstance(value, Digits) and value.real is not None:
-        rounded.append(path)
-        return value.real
-    if pt.is_floating(kind) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        is_same = float(value) == value or isinstance(value, float)  # NaN differs from itself
-        return float(value) if is_same else NotJson("a number with more digits than those before")
-    if pt.is_string(kind) and isinstance(value, str):
-        return value
-    return NotJson("another type than the values before have")
 
 
 class _Program(ProgramValues):
