@@ -10,6 +10,7 @@
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
  *                over n zero bytes.
+ * On 64-bit ARM: three streams of the crc32c or crc32 instruction, joined by a carry-less multiplication.
  * All constants are computed at import.
  */
 #ifndef KAFKALOG_CRC_IMPL_H
@@ -59,14 +60,18 @@ static uint32_t kl_crc32c_portable(const uint8_t *p, size_t n) {
     return ~kl_crc_more(kl_crc32c_table, 0xFFFFFFFFu, p, n);
 }
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
+#if defined(__GNUC__) || defined(__clang__)
+#if defined(__x86_64__)
 #define KL_X86 1
+#elif defined(__aarch64__) && defined(__AARCH64EL__) && (defined(__linux__) || defined(__APPLE__))
+#define KL_ARM 1
+#endif
+#endif
 
+#if defined(KL_X86) || defined(KL_ARM)
 /* Two stream lengths: three of the longer fill a 4 KiB page, so a 16 KiB batch is four rounds and a short rest. */
 #define KL_LONG 1360
 #define KL_SHORT 128
-static uint32_t kl_long_1, kl_long_2, kl_short_1, kl_short_2;
 
 /* x^n mod P, bit-reflected */
 static uint32_t kl_x_pow(uint32_t n, uint32_t poly) {
@@ -74,6 +79,95 @@ static uint32_t kl_x_pow(uint32_t n, uint32_t poly) {
     while (n--) value = (value >> 1) ^ ((value & 1) ? poly : 0);
     return value;
 }
+
+/* What joins three streams: advances a CRC over one and over two of them. */
+typedef struct { uint32_t long_1, long_2, short_1, short_2; } kl_joins;
+
+static kl_joins kl_joins_of(uint32_t poly) {
+    kl_joins joins = {kl_x_pow(8 * KL_LONG - 33, poly), kl_x_pow(16 * KL_LONG - 33, poly),
+                      kl_x_pow(8 * KL_SHORT - 33, poly), kl_x_pow(16 * KL_SHORT - 33, poly)};
+    return joins;
+}
+
+static kl_joins kl_joins_crc32c;
+
+static inline uint64_t kl_load(const uint8_t *p) {
+    uint64_t word;
+    memcpy(&word, p, 8);
+    return word;
+}
+#endif
+
+#ifdef KL_ARM
+#include <arm_acle.h>
+#include <arm_neon.h>
+#ifndef __APPLE__
+#include <sys/auxv.h>
+#endif
+#ifdef __clang__
+/* its headers hide what the whole file is not compiled for, even in functions that are */
+#define KL_ARM_TARGET __attribute__((target("crc,aes")))
+#define KL_CRC32CD __builtin_arm_crc32cd
+#define KL_CRC32CB __builtin_arm_crc32cb
+#define KL_CRC32D __builtin_arm_crc32d
+#define KL_CRC32B __builtin_arm_crc32b
+#define KL_MULTIPLY(a, b) __builtin_neon_vmull_p64((poly64_t)(a), (poly64_t)(b))
+#else
+#define KL_ARM_TARGET __attribute__((target("+crc+crypto")))
+#define KL_CRC32CD __crc32cd
+#define KL_CRC32CB __crc32cb
+#define KL_CRC32D __crc32d
+#define KL_CRC32B __crc32b
+#define KL_MULTIPLY(a, b) vmull_p64((poly64_t)(a), (poly64_t)(b))
+#endif
+
+static kl_joins kl_joins_crc32;
+
+/* A product of 63 bits, low bits first, as the instructions take it. */
+KL_ARM_TARGET static inline uint64_t kl_times(uint32_t crc, uint32_t constant) {
+    return vgetq_lane_u64(vreinterpretq_u64_p128(KL_MULTIPLY(crc, constant)), 0);
+}
+
+/* Three streams side by side, joined by a multiplication; INSTRUCTION takes eight bytes, LAST one. */
+#define KL_ARM_STREAMS(INSTRUCTION, LENGTH, BY_1, BY_2)                                               \
+    while (n >= 3 * (LENGTH)) {                                                                       \
+        uint32_t b = 0, c = 0;                                                                        \
+        const uint8_t *stop = p + (LENGTH);                                                           \
+        do {                                                                                          \
+            a = INSTRUCTION(a, kl_load(p));                                                           \
+            b = INSTRUCTION(b, kl_load(p + (LENGTH)));                                                \
+            c = INSTRUCTION(c, kl_load(p + 2 * (LENGTH)));                                            \
+            p += 8;                                                                                   \
+        } while (p < stop);                                                                           \
+        a = c ^ INSTRUCTION(0, kl_times(a, BY_2) ^ kl_times(b, BY_1));                                \
+        p += 2 * (LENGTH);                                                                            \
+        n -= 3 * (LENGTH);                                                                            \
+    }
+#define KL_ARM_CRC(NAME, INSTRUCTION, LAST, JOINS)                                                    \
+    KL_ARM_TARGET static uint32_t NAME(const uint8_t *p, size_t n) {                                  \
+        uint32_t a = 0xFFFFFFFFu;                                                                     \
+        KL_ARM_STREAMS(INSTRUCTION, KL_LONG, JOINS.long_1, JOINS.long_2)                              \
+        KL_ARM_STREAMS(INSTRUCTION, KL_SHORT, JOINS.short_1, JOINS.short_2)                           \
+        for (; n >= 8; p += 8, n -= 8) a = INSTRUCTION(a, kl_load(p));                                \
+        while (n--) a = LAST(a, *p++);                                                                \
+        return ~a;                                                                                    \
+    }
+
+KL_ARM_CRC(kl_crc32c_arm, KL_CRC32CD, KL_CRC32CB, kl_joins_crc32c)
+KL_ARM_CRC(kl_crc32_arm, KL_CRC32D, KL_CRC32B, kl_joins_crc32)
+
+static int kl_arm_has_crc(void) {
+#ifdef __APPLE__
+    return 1; /* every Mac with such a processor */
+#else
+    const unsigned long has_pmull = 1ul << 4, has_crc32 = 1ul << 7; /* HWCAP_PMULL, HWCAP_CRC32 */
+    return (getauxval(AT_HWCAP) & (has_pmull | has_crc32)) == (has_pmull | has_crc32);
+#endif
+}
+#endif
+
+#ifdef KL_X86
+#include <immintrin.h>
 
 /* What folds a 128-bit word over a distance of so many bits: for its first and its second eight bytes. */
 typedef struct { uint64_t first, second; } kl_fold;
@@ -143,9 +237,9 @@ KL_AVX512 static inline __m512i kl_by_avx512(kl_fold fold) {
 }
 
 KL_AVX512 static inline __m512i kl_fold_avx512_step(__m512i words, __m512i by, __m512i next) {
-    const int xor_of_three = 0x96;
+    enum { XOR_OF_THREE = 0x96 }; /* an immediate: neither clang nor gcc -O0 takes a variable */
     return _mm512_ternarylogic_epi64(
-        next, _mm512_clmulepi64_epi128(words, by, 0x00), _mm512_clmulepi64_epi128(words, by, 0x11), xor_of_three);
+        next, _mm512_clmulepi64_epi128(words, by, 0x00), _mm512_clmulepi64_epi128(words, by, 0x11), XOR_OF_THREE);
 }
 
 /* The same for n / 64 * 64 bytes (n >= 64). */
@@ -285,13 +379,6 @@ static inline uint64_t kl_times(uint32_t crc, uint32_t constant) {
     return (uint64_t)_mm_cvtsi128_si64(product);
 }
 
-__attribute__((target("sse4.2,pclmul")))
-static inline uint64_t kl_load(const uint8_t *p) {
-    uint64_t word;
-    memcpy(&word, p, 8);
-    return word;
-}
-
 #define KL_THREE_STREAMS(LENGTH, SHIFT_1, SHIFT_2)                                              \
     while (n >= 3 * (LENGTH)) {                                                                 \
         uint64_t b = 0, c = 0;                                                                  \
@@ -321,8 +408,8 @@ static inline uint64_t kl_crc32c_more(uint64_t a, const uint8_t *p, size_t n) {
 __attribute__((target("sse4.2,pclmul")))
 static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
     uint64_t a = 0xFFFFFFFFu;
-    KL_THREE_STREAMS(KL_LONG, kl_long_1, kl_long_2)
-    KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
+    KL_THREE_STREAMS(KL_LONG, kl_joins_crc32c.long_1, kl_joins_crc32c.long_2)
+    KL_THREE_STREAMS(KL_SHORT, kl_joins_crc32c.short_1, kl_joins_crc32c.short_2)
     return ~(uint32_t)kl_crc32c_more(a, p, n);
 }
 
@@ -456,10 +543,7 @@ static int kl_crc_setup(int level) {
     kl_crc32_best = kl_crc32_portable;
 #ifdef KL_X86
     __builtin_cpu_init();
-    kl_long_1 = kl_x_pow(8 * KL_LONG - 33, KL_POLY_CRC32C);
-    kl_long_2 = kl_x_pow(16 * KL_LONG - 33, KL_POLY_CRC32C);
-    kl_short_1 = kl_x_pow(8 * KL_SHORT - 33, KL_POLY_CRC32C);
-    kl_short_2 = kl_x_pow(16 * KL_SHORT - 33, KL_POLY_CRC32C);
+    kl_joins_crc32c = kl_joins_of(KL_POLY_CRC32C);
     kl_many = kl_shifts_of(KL_MANY);
     kl_few = kl_shifts_of(KL_FEW);
     kl_folds_crc32c = kl_folds_of(KL_POLY_CRC32C);
@@ -477,6 +561,15 @@ static int kl_crc_setup(int level) {
             kl_crc32_best = kl_crc32_avx512;
             return KL_VPCLMUL_512;
         }
+        return KL_PCLMUL;
+    }
+#endif
+#ifdef KL_ARM
+    kl_joins_crc32c = kl_joins_of(KL_POLY_CRC32C);
+    kl_joins_crc32 = kl_joins_of(KL_POLY_CRC32);
+    if (level >= KL_PCLMUL && kl_arm_has_crc()) {
+        kl_crc32c_best = kl_crc32c_arm;
+        kl_crc32_best = kl_crc32_arm;
         return KL_PCLMUL;
     }
 #endif
