@@ -22,6 +22,7 @@ from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, e
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import add_command, make_limits
 from kafkalog.cli.parser import Completion, Parser
+from kafkalog.cli.text import escape_line
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
 
 _DESCRIPTION: Final = """\
@@ -251,7 +252,8 @@ def _reported_warnings(console: Console) -> Iterator[None]:
             if issubclass(category, ConfigWarning):
                 console.note(str(message))
             else:
-                shown(message, category, *where, **more)
+                # those of other libraries may quote what they read
+                shown(escape_line(str(message)), category, *where, **more)
 
         warnings.simplefilter("ignore", CorruptionWarning)
         warnings.simplefilter("always", ConfigWarning)
@@ -261,7 +263,7 @@ def _reported_warnings(console: Console) -> Iterator[None]:
 
 def _report_bug(error: Exception, console: Console) -> None:
     if console.verbose:
-        traceback.print_exception(error)
+        console.list("".join(traceback.format_exception(error)).splitlines())
     console.message(
         "bug",
         f"internal error in kafkalog {__version__} ({type(error).__name__}). Please report it with the command,"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, is_out_of_memory, limit_hint, worst
-from kafkalog.cli.text import counted, escape_line
+from kafkalog.cli.text import counted, escape_line, escape_lines
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -74,32 +74,30 @@ class Console:
         self.progress = Progress(total, what, unit=unit, enabled=self.shows_progress)
 
     def write(self, text: str) -> None:
-        """Write data to stdout.
+        """Write data to stdout; at a terminal, unprintable characters are escaped.
 
         Raises BrokenPipeError if the reader has closed the pipe, and OutputError if the write fails, as on a full disk.
         """
         with self._output():
-            if self.progress.is_shown and sys.stdout.isatty():
+            is_terminal = sys.stdout.isatty()
+            # the last of several barriers: what a file has must not control the terminal, in any format
+            text = escape_lines(text) if is_terminal else text
+            if self.progress.is_shown and is_terminal:
                 with self.progress.hidden():
                     sys.stdout.write(text)
                     sys.stdout.flush()
             else:
                 sys.stdout.write(text)
 
-    def write_bytes(self, data: bytes) -> None:
-        """Write bytes to stdout regardless of its encoding; raises as `write` does."""
+    def write_bytes(self, data: bytes | memoryview) -> None:
+        """Write bytes of text to stdout regardless of its encoding, at a terminal as `write` does; raises as that."""
         stream = getattr(sys.stdout, "buffer", None)
-        if stream is None:
-            self.write(data.decode(errors="replace"))
+        if stream is None or sys.stdout.isatty():
+            self.write(bytes(data).decode(errors="surrogateescape"))
             return
         with self._output():
             sys.stdout.flush()
-            if self.progress.is_shown and sys.stdout.isatty():
-                with self.progress.hidden():
-                    stream.write(data)
-                    stream.flush()
-            else:
-                stream.write(data)
+            stream.write(data)
 
     def line(self, text: str) -> None:
         """Write a line of text, unprintable characters escaped; raises as `write` does."""

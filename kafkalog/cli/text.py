@@ -21,7 +21,12 @@ _FEW: Final = 40
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 _CONTROLS: Final = bytes([*range(9), *range(11, 32), 127])
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+_DOUBTFUL: Final = re.compile(r"[^\t\n -~]")
+_CONTROL: Final = re.compile(
+    rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+"""In UTF-8: the controls of ASCII and of Latin-1, separators of lines, and what changes the direction of text."""
+_LEADS: Final = (b"\xc2", b"\xd8\x9c", b"\xe2\x80", b"\xe2\x81")
 
 
 def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
@@ -68,14 +73,23 @@ def escape_line(text: str) -> str:
     return text
 
 
+def escape_lines(text: str) -> str:
+    r"""Return text of many lines with unprintable characters escaped, except for tabs and line ends.
+
+    >>> escape_lines("caf\u00e9\t1\n\x1b[31m\x9b\u202e").encode()
+    b'caf\xc3\xa9\t1\n\\x1b[31m\\xc2\\x9b\\xe2\\x80\\xae'
+    """
+    return _DOUBTFUL.sub(lambda found: found[0] if found[0].isprintable() else _escape(found[0]), text)
+
+
 def escape_controls(text: bytes) -> bytes:
-    r"""Return UTF-8 text of many lines with its control characters escaped, except for tabs and line ends.
+    r"""Return UTF-8 text of many lines with what a terminal obeys escaped, except for tabs and line ends.
 
     >>> escape_controls("caf\u00e9\n\x1b[31m\x9b".encode()).decode()
     'café\n\\x1b[31m\\xc2\\x9b'
     """
     # both tests are much faster than the search, and most records have no such character
-    if len(text.translate(None, _CONTROLS)) == len(text) and b"\xc2" not in text:
+    if len(text.translate(None, _CONTROLS)) == len(text) and not any(lead in text for lead in _LEADS):
         return text
     return _CONTROL.sub(lambda found: "".join(f"\\x{byte:02x}" for byte in found[0]).encode(), text)
 

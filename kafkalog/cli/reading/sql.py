@@ -12,6 +12,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command
 from kafkalog.cli.scan_options import path_of, scan_options, usage_errors
+from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +105,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 def _line(cells: list[Any], is_csv: bool) -> str:
     """A row: with tabs between cells, or as CSV, where null is empty and an empty text is in quotes."""
     if not is_csv:
-        texts = ["null" if one is None else one.translate(_ESCAPED) for one in cells]
+        texts = ["null" if one is None else escape_line(one.translate(_ESCAPED)) for one in cells]
         return "\t".join(texts) + "\n"
     quoted = []
     for one in cells:
@@ -113,13 +114,7 @@ def _line(cells: list[Any], is_csv: bool) -> str:
     return ",".join(quoted) + "\n"
 
 
-_ESCAPED: Final = {
-    **{number: f"\\x{number:02x}" for number in (*range(32), 127)},
-    ord("\t"): "\\t",
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord("\\"): "\\\\",
-}
+_ESCAPED: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\"): "\\\\"}
 
 
 def _write(batches: Iterator[pa.RecordBatch], output: str, console: Console) -> None:

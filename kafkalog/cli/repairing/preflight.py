@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
@@ -74,13 +75,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 console.lines(row.lines())
 
     args.clean = True if args.clean else False if args.unclean else None
-    result = preflight(
-        args.paths,
-        **chosen(args, preflight),
-        on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
-        progress=lambda n_bytes: console.progress.advance(n_bytes),
-        on_partition=show,
-    )
+    with usage_errors():  # a setting of --config
+        result = preflight(
+            args.paths,
+            **chosen(args, preflight),
+            on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
+            progress=lambda n_bytes: console.progress.advance(n_bytes),
+            on_partition=show,
+        )
     console.progress.close()
     if args.json:
         console.json(result.as_dict())

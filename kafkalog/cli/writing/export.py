@@ -8,7 +8,7 @@ import warnings
 from typing import Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import OutputError, UsageError
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import (
     note_if_nothing_matches,
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     from kafkalog.operations.exporting.export import Exporter, OutputOptions
 
-    to = _stdout(args) if args.output == "-" else args.output
+    to = _stdout(args, console) if args.output == "-" else args.output
     with usage_errors():
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
@@ -132,24 +132,23 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
 
 
-def _stdout(args: argparse.Namespace) -> BinaryIO:
+def _stdout(args: argparse.Namespace, console: Console) -> BinaryIO:
     if args.format == "arrow" or args.format is None or args.format == "parquet":
         raise UsageError(f"stdout needs --format {' or '.join(_STREAMS)}")
     if args.partition_by:
         raise UsageError("--partition-by needs a directory: use -o DIR")
     if args.format == "arrows" and sys.stdout.isatty():
         raise UsageError("an Arrow stream is binary; redirect stdout to a program or a file")
-    return _Stdout()  # type: ignore[return-value]
+    return _Stdout(console)  # type: ignore[return-value]
 
 
 class _Stdout:
     """stdout as a binary file; a failed write raises `OutputError`."""
 
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
     def write(self, data: Any) -> int:
-        try:
-            sys.stdout.buffer.write(data)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"the output could not be written: {error.strerror or error}") from error
-        return memoryview(data).nbytes
+        view = memoryview(data)
+        self._console.write_bytes(view)
+        return view.nbytes

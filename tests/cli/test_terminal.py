@@ -1,0 +1,215 @@
+"""No name and no value from a file reaches a terminal unescaped, whichever command shows it."""
+
+import io
+import re
+import shutil
+import sys
+
+import golden_sets
+import numpy as np
+import pyarrow as pa
+import pytest
+from builder import fix_crc
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.cli.commands import SUMMARIES
+
+HOSTILE = "\x1b[2J\u009b31m\u202e\x07\x7f\u2028"
+HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+SYSTEM = (
+    "__cluster_metadata-0",
+    "__consumer_offsets-*",
+    "__transaction_state-*",
+    "__share_group_state-*",
+    "_schemas-*",
+)
+
+
+def hostile(n_bytes):
+    """Text of that many bytes in UTF-8, with as many control characters as fit."""
+    text = (HOSTILE * n_bytes).encode()[:n_bytes].decode(errors="ignore")
+    return (text + "\x1b" * (n_bytes - len(text.encode()))).encode()
+
+
+def made_hostile(data):
+    """The batches of a segment, with each longer word in their records replaced."""
+    result = []
+    while data:
+        batch = data[: int.from_bytes(data[8:12], "big") + 12]
+        data = data[len(batch) :]
+        if batch[16] == 2 and not batch[22] & 7 and len(batch) > 61:
+            body = re.sub(rb"[a-zA-Z][a-zA-Z0-9_.-]{4,}", lambda found: hostile(len(found[0])), batch[61:])
+            batch = fix_crc(batch[:61] + body)
+        result.append(batch)
+    return b"".join(result)
+
+
+def n_log_bytes(place):
+    """The bytes of a partition's segments."""
+    return sum(path.stat().st_size for path in place.glob("*.log"))
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory):
+    """A log dir in which every name and value that a producer, a client or a stranger chooses is hostile."""
+    root = tmp_path_factory.mktemp("hostile") / "data"
+    source = golden_sets.unpacked("k44")
+    root.mkdir()
+    for pattern in SYSTEM:
+        # of each topic the partition with the most records
+        for place in sorted(source.glob(pattern), key=n_log_bytes)[-1:]:
+            shutil.copytree(place, root / place.name)
+            for path in (root / place.name).glob("*.log"):
+                path.write_bytes(made_hostile(path.read_bytes()))
+            for path in (root / place.name).glob("*.checkpoint"):
+                path.unlink()  # the log has all of it
+    text = HOSTILE.encode()
+    column = pa.array(
+        [text, text + b"\xff", b'{"' + text[:1] + b'": "x"}', '{"\u009b\u202e": "\u009b\u202e"}'.encode()]
+    )
+    headers = [[("h" + HOSTILE, text)]] * 4
+    records = pa.table({"key": column, "value": column, "headers": pa.array(headers, HEADERS)})
+    kafkalog.write_table(records, root, topic="orders", stage_in=root.parent)
+    texts = pa.table({"key": [f"k{HOSTILE}"], "value": [f"v{HOSTILE}"]})
+    kafkalog.write_table(texts, root, topic="texts", stage_in=root.parent)
+    shutil.copytree(root / "orders-0", root / f"or{HOSTILE}-0")
+    shutil.copytree(root / "orders-0", root / f"damaged{HOSTILE}-0")
+    path = root / f"damaged{HOSTILE}-0" / f"{0:020d}.log"
+    data = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    data[30] ^= 1
+    path.write_bytes(data.tobytes())
+    for name in (f"{HOSTILE}.log", f"{0:020d}.log.{HOSTILE}", f"{5:020d}.{HOSTILE}"):
+        (root / "orders-0" / name).write_bytes(b"x")
+    for name in (f"or{HOSTILE}-0.{'0' * 32}-delete", HOSTILE):
+        (root / name).mkdir()
+    lines = f"0\n2\norders 0 3\n{HOSTILE} 0 7\n"
+    for name in ("recovery-point", "replication", "log-start"):
+        (root / f"{name}-offset-checkpoint").write_text(lines)
+    (root / "meta.properties").write_text(f"version=1\ncluster.id=c{HOSTILE}\nnode.id=1\n")
+    (root.parent / "server.properties").write_text(f"log.dirs={root}\nnode.id=1\ncompression.type={HOSTILE}\n")
+    return root
+
+
+def commands(root, out):
+    """The arguments of each command, in some of its forms."""
+    orders, hostile_topic = root / "orders-0", root / f"or{HOSTILE}-0"
+    log, bad = orders / f"{0:020d}.log", root / f"damaged{HOSTILE}-0"
+    groups, states = "__consumer_offsets", "__transaction_state"
+    yield from (["ls", root], ["ls", root, "--segments"], ["ls", bad])
+    yield from (["report", root], ["report", root, "--config", root.parent / "server.properties"])
+    yield from (["space", root], ["space", root, "--records"], ["cat", orders], ["cat", hostile_topic])
+    yield ["cat", root, "--on-corruption", "skip"]
+    for how in ("utf8", "json"):
+        yield ["cat", orders, "--value-format", how, "--on-decode-error", "null"]
+    yield from (["cat", bad], ["cat", orders, "--explain"], ["cat", hostile_topic / "nothing"])
+    for form in ([], ["--json"], ["--csv"]):
+        yield ["sql", "select * from orders", orders, *form]
+        yield ["sql", f'select key, value, [value], value as "a{HOSTILE}" from texts', root / "texts-0", *form]
+        yield [
+            "sql",
+            f'select value as "a{HOSTILE}" from orders',
+            orders,
+            "--value-format",
+            "utf8",
+            "--on-decode-error",
+            "null",
+            *form,
+        ]
+        yield ["sql", f'select * from "{HOSTILE}"', root, *form]
+    yield from (["batches", root, "--on-corruption", "skip"], ["batches", root, "--summary"], ["batches", bad])
+    yield from (["lookup", orders, "--offset", 1], ["lookup", bad, "--offset", 1])
+    for topic, decoder in (
+        (groups, "offsets"),
+        (states, "transaction-log"),
+        ("__cluster_metadata", "cluster-metadata"),
+    ):
+        files = sorted(root.glob(f"{topic}-*/*.log"))
+        yield ["dump", f"--{decoder}-decoder", *files]
+        yield ["dump", f"--{decoder}-decoder", *files, "--json"]
+    yield from (["dump", "--print-data-log", log], ["dump", "--print-data-log", log, "--json"])
+    yield ["dump", "--print-data-log", bad / f"{0:020d}.log"]
+    for form in ("csv", "jsonl"):
+        yield ["export", orders, "-o", "-", "--format", form, "--encoding", "utf8"]
+        yield ["export", orders, "-o", "-", "--format", form, "--value-format", "utf8", "--on-decode-error", "null"]
+    yield from (["producers", root], ["epochs", root], ["epochs", bad], ["schemas", root], ["transactions", root])
+    yield from (["transactions", root, "--history"], ["groups", root], ["groups", root, "--members"])
+    yield from (["groups", root, "--history"], ["groups", root, "--offsets"], ["groups", root, "-g", HOSTILE])
+    yield from (
+        ["metadata", root],
+        ["metadata", root, "--history"],
+        ["metadata", root, "--show", "configs,topics,brokers,acls,users"],
+    )
+    yield from (["index-stats", root], ["index-stats", root, "--segments"], ["verify", root, "-v"], ["verify", root])
+    yield from (["tiered", "verify", root], ["tiered", "verify", root, "--log-dir", root])
+    yield from (
+        ["tiered", "restore", root, "-o", out / "restored"],
+        ["preflight", root],
+        ["preflight", root, "--unclean"],
+    )
+    yield ["preflight", root, "--config", root.parent / "server.properties"]
+    yield from (["recover", root, "-o", out / "recovered"], ["recover", root, "--all", "--dry-run"])
+    yield from (
+        ["truncate", root, "--to-offset", 1, "-o", out / "cut"],
+        ["trim", root, "--before-offset", 1, "-o", out / "trimmed"],
+    )
+    yield from (["trim", root, "--retention", "--dry-run"], ["compact", root, "-o", out / "compacted"])
+    yield from (["salvage", root, "-o", out / "salvaged"], ["merge", root, root, "-o", out / "merged"])
+    yield from (["diff", orders, bad], ["boot", root, "-o", out / "booted"], ["reindex", root, "--dry-run"])
+    yield from (
+        ["convert", root, "-o", out / "converted", "--on-corruption", "skip"],
+        ["convert", bad, "-o", out / "x"],
+    )
+    (out / "rows.jsonl").write_text('{"value": "\\u009b\\u202e", "key": 1, "\\u009b\\u202e": 3}\n')
+    yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", f"t{HOSTILE}"]
+    yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", "t"]
+
+
+class Screen(io.TextIOWrapper):
+    """stdout or stderr, in memory."""
+
+    def __init__(self, *, is_terminal):
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
+        self._is_terminal = is_terminal
+
+    def isatty(self):
+        return self._is_terminal
+
+    def fileno(self):
+        raise OSError
+
+    def shown(self):
+        return self.buffer.getvalue().decode(errors="surrogateescape")
+
+
+OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def obeyed(text, *, is_terminal):
+    """The first line of a text with what a terminal might obey; at one, with anything that is not printable."""
+    for line in re.split(r"[\n\t]", text):
+        if (is_terminal and not line.isprintable()) or OBEYED.search(line):
+            return ascii(line)[:300]
+    return None
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, monkeypatch):
+    tested, faults = set(), []
+    for number, argv in enumerate(commands(log_dir, tmp_path)):
+        argv = [str(one) for one in argv]
+        tested.add(argv[0])
+        if not is_terminal and ("--csv" in argv or argv[0] == "export"):
+            continue  # CSV in a file has what the records have
+        out, err = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main(argv)
+        shown = out.shown(), err.shown()
+        assert any(shown) or code == 0, argv
+        faults += [f"{number} {argv!a}: {found}" for text in shown if (found := obeyed(text, is_terminal=is_terminal))]
+        if code == 70:
+            faults.append(f"{argv!a}: {ascii(shown)[-500:]}")
+    assert not faults, "\n".join(faults)
+    assert tested == set(SUMMARIES)
