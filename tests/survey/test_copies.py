@@ -2,7 +2,7 @@
 
 import builder
 import pytest
-from test_agreement import counts, of_convert, of_merge, of_salvage, of_scan, of_verify
+from loss_reports import counts, of_convert, of_merge, of_salvage, of_scan, of_verify
 
 from kafkalog.format import segment_file_name
 

@@ -10,5 +10,5 @@
     `missing`          missing offsets, from segments and other files
 
 Readers that skip damage continue at the next batch found here. Salvage also checks single fields of these batches. Only
-the last two modules know segments: the others get bytes, and the range of offsets.
+the last three modules know segments: the others get bytes, and the range of offsets.
 """

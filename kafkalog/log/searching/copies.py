@@ -48,14 +48,15 @@ class Originals:
         self._next: Original | None = None
         self._n_searches = 0
 
-    def of(self, copy: Window, last_position: int | None = None) -> Original | None:
-        """The earlier batch that has the bytes of a window with one batch; `last_position` is that of the one before.
+    def of(self, copy: Window, neighbour: int | None = None) -> Original | None:
+        """The batch that has the bytes of a window with one batch: an earlier one, or the one at `neighbour`.
 
         Consecutive copies mostly have consecutive originals, so the place after the last original is compared first.
         """
         here = len(self._segments) - 1
-        places = [] if last_position is None else [Original(here, last_position)]
-        places += [] if self._next is None else [self._next]
+        places = [] if neighbour is None else [Original(here, neighbour)]
+        is_later = self._next is not None and self._next.number == here and self._next.position >= copy.start
+        places += [] if self._next is None or (is_later and (neighbour or 0) < copy.start) else [self._next]
         original = next((place for place in places if self._is_same(place, copy)), None)
         # each search may scan a segment: after this many, compare only neighbours
         if original is None and self._n_searches < _MOST_SEARCHES:
@@ -74,14 +75,15 @@ class Originals:
             with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
                 whole = segment.reopened()  # a part would lack the batches before it
                 place = Original(number, int(whole.find_offsets([last])["position"][0]))
-                if self._is_same(place, copy):
+                is_later = segment is self._segments[-1] and place.position >= copy.start
+                if not is_later and self._is_same(place, copy):
                     return place
         return None
 
     def _is_same(self, place: Original, copy: Window) -> bool:
-        """Whether an earlier batch has the bytes of another."""
+        """Whether another batch has the bytes of a copy."""
         is_here = place.number == len(self._segments) - 1
-        if place.position < 0 or (is_here and place.position >= copy.start):
+        if place.position < 0 or (is_here and place.position == copy.start):
             return False
         with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
             source = self._source if is_here else stack.enter_context(self._segments[place.number].open())

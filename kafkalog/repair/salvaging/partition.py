@@ -353,10 +353,11 @@ class PartitionSalvage:
         heads: list[bytes] = []
         suspects: list[bytes] = []
         reasons: set[Reason] = set()  # of what is no copy
+        following = int(kept.start[hole]) if hole < len(kept) else None
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, head, is_zero = self._quarantine.add(source, start, end)
-            is_copy = is_suspect and self._is_copy(source, start, end)
+            is_copy = is_suspect and self._is_copy(source, start, end, following)
             if not is_copy:
                 (suspects if is_suspect else heads).append(head)
             if len(pieces) < _MOST_PIECES:
@@ -387,6 +388,8 @@ class PartitionSalvage:
         heads = [] if is_cut else heads
         if not reasons and end_offset is None:
             end_offset = max(known_end or begin, begin)
+        elif not reasons and following is not None and self._is_copy(source, start, end, following, is_next=True):
+            begin = end_offset or begin  # the next batch stands there twice
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
         if not heads and len(suspects) == 1 and n_records != 0:
             # an intact batch whose offset alone is wrong
@@ -454,12 +457,20 @@ class PartitionSalvage:
         self._report.lost.append(found)
         self._note(found.to_finding())
 
-    def _is_copy(self, source: BadSectorSource, start: int, end: int) -> bool:
-        """Whether all batches of a range are copies of batches before it."""
+    def _is_copy(
+        self, source: BadSectorSource, start: int, end: int, following: int | None, *, is_next: bool = False
+    ) -> bool:
+        """Whether all batches of a range are copies of batches before it, or of the one at `following`.
+
+        With `is_next`, whether the first one is a copy of that one.
+        """
         while start < end:
             batch, _ = intact_batch_at(source, start, self._limits.max_batch_bytes)
-            if batch is None or self._originals.of(batch) is None:
+            original = None if batch is None else self._originals.of(batch, following)
+            if batch is None or original is None:
                 return False
+            if is_next:
+                return original.position == following
             start = batch.batches.end_position
         return True
 
