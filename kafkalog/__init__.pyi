@@ -63,6 +63,8 @@ from kafkalog.operations.loading.install import install as install
 from kafkalog.operations.loading.load import load as load
 from kafkalog.operations.loading.load import write_table as write_table
 from kafkalog.operations.loading.report import LoadResult as LoadResult
+from kafkalog.operations.querying import QueryResult as QueryResult
+from kafkalog.operations.querying import sql as sql
 from kafkalog.operations.rebuilding.reindex import reindex as reindex
 from kafkalog.operations.rebuilding.report import RebuildReport as RebuildReport
 from kafkalog.operations.remote_storage import StorageFault as StorageFault

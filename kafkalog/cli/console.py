@@ -174,7 +174,8 @@ class Console:
             return
         values = counted(n, "value")
         if accepted is not None:
-            self.note(f"{values} did not decode: {'their records are left out' if accepted == 'skip' else 'null'}")
+            outcome = "left out, with the records that have them" if accepted == "skip" else "null"
+            self.note(f"{values} did not decode: {outcome}")
             return
         self._codes.add(Exit.DAMAGE)
         advice = "--on-decode-error null accepts that, skip leaves their records out"

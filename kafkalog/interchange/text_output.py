@@ -265,18 +265,36 @@ def _moments(array: pa.Array) -> Iterator[str | None]:
         yield None if not is_valid else f"{text}{zone}" if text != "NaT" else str(number)
 
 
-def readable_values(array: pa.Array) -> list[Any]:
-    """As `plain_values`, with bytes as text where they are UTF-8."""
+def encoded_values(array: pa.Array, encoding: str, *, is_json: bool) -> list[Any]:
+    """As `plain_values`, with bytes in one of `ENCODINGS`; each value is shown in one way only.
+
+    With `utf8`, bytes that are not text become ``{"base64": ...}``. Where this is text itself and no JSON, text that
+    begins alike is also encoded so.
+    """
     if array.type not in BYTES_TYPES:
         return plain_values(array)
-    return [value if value is None else _readable(value) for value in array.to_pylist()]
+    values = map(ENCODERS[encoding], array.to_pylist())
+    if is_json or encoding != "utf8":
+        return [*values]
+    return [_told_apart(one) for one in values]
 
 
-def _readable(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode("ascii")
+_OBJECT: Final = '{"base64":'
+
+
+def _told_apart(value: str | dict[str, str] | None) -> str | None:
+    if isinstance(value, str) and value.startswith(_OBJECT):
+        value = {"base64": base64.b64encode(value.encode()).decode("ascii")}
+    return encode_json(value) if isinstance(value, dict) else value
+
+
+def text_of_bytes(batch: pa.RecordBatch, encoding: str) -> pa.RecordBatch:
+    """The batch with its columns of bytes as text; see `encoded_values`."""
+    columns = [
+        pa.array(encoded_values(column, encoding, is_json=False), pa.string()) if column.type in BYTES_TYPES else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def headers_list(column: Any) -> list[Headers]:

@@ -10,16 +10,19 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import Finding, ReadError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
+from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.interchange.table_types import Conversion, lost_findings, same_but_case, stored_schema
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.scan import Scan
@@ -28,7 +31,13 @@ from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.options import WITH_SCHEMAS
 from kafkalog.values.schemas import in_context
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
 _LOOKED_AT: Final = 20
+_WORDS: Final = re.compile(r"""'(?:[^']|'')*'|"([^"]+)"|([\w.-]+)""")
+"""Text in quotes, which is no name, and names."""
 _NOT_IN_FILES: Final = re.compile("INTERVAL|UNION|BIT|UHUGEINT|VARINT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY")
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
 
@@ -37,11 +46,36 @@ class QueryError(ValueError):
     """A query is no SQL, or names what is not there."""
 
 
+class _Passes:
+    """Collects what passes over the records find; DuckDB may read a table more than once."""
+
+    def __init__(self) -> None:
+        self.conversions: list[Conversion] = []
+        self._findings: dict[str, Finding] = {}
+        self._n_undecoded: dict[tuple[str, ...], int] = {}
+
+    def add(self, scan: Scan) -> None:
+        """Take note of a pass that has ended."""
+        findings = scan.findings
+        self._findings.update({str(finding): finding for finding in findings})
+        # the same values may be read again, as for both sides of a join
+        undecoded = tuple(sorted(str(finding) for finding in findings if finding.reason == Reason.VALUE_UNDECODED))
+        self._n_undecoded[undecoded] = max(scan.n_undecoded, self._n_undecoded.get(undecoded, 0))
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [*self._findings.values()]
+
+    @property
+    def n_undecoded(self) -> int:
+        return sum(self._n_undecoded.values())
+
+
 class _Stored:
     """A scan in the types of DuckDB."""
 
-    def __init__(self, scan: Scan, conversions: list[Conversion]) -> None:
-        self._scan, self._conversions = scan, conversions
+    def __init__(self, scan: Scan, passes: _Passes) -> None:
+        self._scan, self._passes = scan, passes
         self.schema = stored_schema(scan.schema, "duckdb")
 
     @property
@@ -52,18 +86,22 @@ class _Stored:
         return self._scan._repr_html_(title)
 
     def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> _Stored:
-        return _Stored(self._scan.narrowed(columns, expression), self._conversions)
+        return _Stored(self._scan.narrowed(columns, expression), self._passes)
 
     def without_ruled_out(self, expression: pc.Expression) -> _Stored:
-        return _Stored(self._scan.without_ruled_out(expression), self._conversions)
+        return _Stored(self._scan.without_ruled_out(expression), self._passes)
 
     def plan(self) -> list[_Stored]:
-        return [_Stored(part, self._conversions) for part in self._scan.plan()]
+        return [_Stored(part, self._passes) for part in self._scan.plan()]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         conversion = Conversion(self.schema, "duckdb")
-        self._conversions.append(conversion)
-        return map(conversion.of, self._scan.to_batches())
+        self._passes.conversions.append(conversion)
+        try:
+            with contextlib.closing(cast(Any, self._scan.to_batches())) as batches:
+                yield from map(conversion.of, batches)
+        finally:
+            self._passes.add(self._scan)
 
     def count_rows(self) -> int:
         return self._scan.count_rows()
@@ -72,60 +110,141 @@ class _Stored:
 class Querying:
     """Topics of a log as tables of DuckDB; takes the options of `kafkalog.scan`, for all topics.
 
-    Without `decode`, values and keys are decoded as what they seem to be. Raises ImportError without DuckDB.
+    Without `decode`, values and keys are decoded as what they seem to be. With `on_decode_error="skip"`, tables have no
+    records of which a value does not decode. Raises ImportError without DuckDB.
     """
 
-    def __init__(self, path: Paths | LogDir, **options: Unpack[ScanOptions]) -> None:
+    def __init__(
+        self,
+        path: Paths | LogDir,
+        *,
+        on_decode_error: Literal["null", "skip"] | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> None:
         try:
             import duckdb
         except ImportError as error:
             raise ImportError("queries need duckdb: pip install 'kafkalog[sql]'") from error
+        check_on_decode_error(on_decode_error)
+        if unknown := [name for name in options if name not in ScanOptions.__annotations__]:
+            raise TypeError(f"unexpected keyword argument {unknown[0]!r}; the options are those of scan")
         limits: dict[str, Any] = {} if options.get("limits") is None else {"limits": options["limits"]}
         self.log_dir = path if isinstance(path, LogDir) else open_log_dir(path, **limits)
+        self._leaves_out = on_decode_error == "skip"
         # those of what is open
         self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
         self._connection = duckdb.connect()
         with contextlib.suppress(duckdb.Error):  # some builds have no zones
             # as everywhere else, whatever the machine's zone is
             self._connection.execute("set TimeZone = 'UTC'")
-        self._conversions: list[Conversion] = []
+        self._passes = _Passes()
         self._notes: list[Finding] = []
 
-    def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
-        """The result of a query as record batches, the first one empty; QueryError for a wrong query."""
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the errors of DuckDB into a QueryError, or a ReadError."""
         import duckdb
 
         try:
-            for topic in self._named_in(query):
-                table = _Stored(self._table(topic), self._conversions)
-                self._connection.register(topic, ScanDataset(table))
-                self._notes += [
-                    Finding(Reason.COLUMN_TWICE, f"DuckDB ignores case: {other} is found as {one}", damage=False)
-                    for one, other in same_but_case(table.schema)
-                ]
-            result = self._connection.sql(query)
-            if result is None:
-                raise QueryError("the query has no result: a select is expected")
-            reader = _as_arrow(result).to_arrow_reader(batch_size)
-            yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
-            yield from reader
+            yield
         except duckdb.Error as error:
             raise QueryError(self._explained(str(error))) from None
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
 
+    def relation(self, query: str) -> Any:
+        """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query."""
+        with self.errors():
+            for name, topic in self._tables_of(query).items():
+                self._register(name, topic)
+            result = self._connection.sql(query)
+            if result is None:
+                raise QueryError("the query has no result: a select is expected")
+            return self._distinct(result)
+
+    def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
+        """The result of a query as record batches, the first one empty; QueryError for a wrong query."""
+        result = self.relation(query)
+        with self.errors():
+            reader = as_arrow(result).to_arrow_reader(batch_size)
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
+            yield from reader
+
     @property
     def findings(self) -> list[Finding]:
-        """Values that DuckDB's types cannot hold, from all queries so far."""
-        lost = sum((one.lost for one in self._conversions), start=Counter[tuple[tuple[str, ...], str]]())
-        return [*self._notes, *lost_findings(lost, str(self.log_dir.paths[0]))]
+        """What all queries so far have found, and values that DuckDB's types cannot hold."""
+        lost = sum((one.lost for one in self._passes.conversions), start=Counter[tuple[tuple[str, ...], str]]())
+        return [*self._notes, *self._passes.findings, *lost_findings(lost, str(self.log_dir.paths[0]))]
 
-    def _named_in(self, query: str) -> list[str]:
-        """The topics that a query names; the others are not read."""
-        words = {word.lower() for word in re.findall(r'"([^"]+)"|([\w.-]+)', query) for word in word if word}
-        return [topic for topic in self.log_dir.topics if topic.lower() in words]
+    @property
+    def n_undecoded(self) -> int:
+        """How many values, and fields of others, that queries have read did not decode."""
+        return self._passes.n_undecoded
 
-    def _table(self, topic: str) -> Scan:
+    def _tables_of(self, query: str) -> dict[str, str]:
+        """The names of tables in a query, with their topics; the others are not read.
+
+        DuckDB ignores the case of names. Topics that differ by nothing else have the names ``TOPIC#1`` and so on, in
+        their order. A topic keeps its name if the query has no other spelling. Otherwise QueryError names the tables.
+        """
+        words = {word for pair in _WORDS.findall(query) for word in pair if word}
+        spellings: dict[str, set[str]] = {}
+        for word in words:
+            spellings.setdefault(word.lower(), set()).add(word)
+        alike: dict[str, list[str]] = {}
+        for topic in sorted(self.log_dir.topics):
+            alike.setdefault(topic.lower(), []).append(topic)
+        tables: dict[str, str] = {}
+        for name, topics in alike.items():
+            numbered = {f"{topic}#{number}": topic for number, topic in enumerate(topics, 1)} if topics[1:] else {}
+            tables |= {table: topic for table, topic in numbered.items() if table.lower() in spellings}
+            used = spellings.get(name, set())
+            if not used:
+                continue
+            if numbered and (len(used) > 1 or not used <= {*topics}):
+                quoted = ", ".join(f'"{table}"' for table in numbered)
+                raise QueryError(
+                    f"DuckDB ignores case, so {' and '.join(sorted(used))} may be any of {len(topics)} topics. Name one"
+                    f" of the tables {quoted}"
+                )
+            (topic,) = used if numbered else topics
+            if numbered:
+                others = " or ".join(other for other in topics if other != topic)
+                detail = f"DuckDB ignores case: {topic} is the topic of this name, not {others}"
+                self._notes.append(Finding(Reason.PARTITION_TWICE, detail, damage=False))
+            tables[topic] = topic
+        return tables
+
+    def _register(self, name: str, topic: str) -> None:
+        """Make a topic a table."""
+        scan, errors = self._table(topic)
+        table = _Stored(scan, self._passes)
+        quoted = name.replace('"', '""')
+        self._notes += [
+            Finding(Reason.COLUMN_TWICE, f"DuckDB ignores case: {other} is found as {one}", damage=False)
+            for one, other in same_but_case(table.schema)
+        ]
+        if not errors:
+            self._connection.register(name, ScanDataset(table))
+            return
+        # a condition of each query, whatever columns it has
+        self._connection.register(f"#{name}", ScanDataset(table))
+        where = " and ".join(f"{error} is null" for error in errors)
+        select = f'select * exclude ({", ".join(errors)}) from "#{quoted}" where {where}'
+        self._connection.execute(f'create or replace view "{quoted}" as {select}')
+
+    def _distinct(self, result: Any) -> Any:
+        """The result with a name of its own for each column."""
+        names = distinct_names(result.columns)
+        if names == result.columns:
+            return result
+        renamed = [f"{one} is {new}" for one, new in zip(result.columns, names, strict=True) if one != new]
+        detail = f"the result has columns of the same name: the next {', the next '.join(renamed)}"
+        self._notes.append(Finding(Reason.COLUMN_TWICE, detail, damage=False))
+        return result.project(", ".join(f"#{at} as {_quoted(name)}" for at, name in enumerate(names, 1)))
+
+    def _table(self, topic: str) -> tuple[Scan, list[str]]:
+        """The scan of a topic, and the columns that say why values do not decode, if such records are left out."""
         options: dict[str, Any] = {**self._options, "topics": topic}
         decode = dict(options.get("decode") or {})
         if not decode.keys() >= {"key", "value"}:
@@ -136,7 +255,10 @@ class Querying:
         ):
             options.pop("schemas", None)
             options.pop("schema_context", None)
-        return Scan(self.log_dir, **options)
+        errors = [f"{name}_error" for name in decode] if self._leaves_out else []
+        if errors:
+            options["columns"] = [*DEFAULT_COLUMNS, *errors]
+        return Scan(self.log_dir, **options), errors
 
     def _formats_of(self, topic: str, context: str | None) -> dict[str, str]:
         """What the keys and values of a topic's first records seem to be; none for bytes."""
@@ -159,12 +281,136 @@ class Querying:
         return line
 
 
-def _as_arrow(result: Any) -> Any:
-    """The result with text for types that Arrow's files do not have."""
+class QueryResult(ArrowStream):
+    """The rows of a query; made by `kafkalog.sql`. Each call runs the query again.
+
+    A result is an Arrow stream: ``pa.table(result)`` and ``polars.DataFrame(result)`` read it.
+    """
+
+    def __init__(self, querying: Querying, query: str) -> None:
+        self._querying = querying
+        self._relation = querying.relation(query)
+
+    def __repr__(self) -> str:
+        return f"QueryResult({', '.join(self.columns)})"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns; a name that the query gives twice has a number at its end."""
+        return list(self._relation.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of `arrow` and `to_batches`."""
+        with self._querying.errors():
+            return as_arrow(self._relation).limit(0).to_arrow_table().schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as Arrow's record batches, in bounded memory."""
+        with self._querying.errors():
+            yield from as_arrow(self._relation).to_arrow_reader(2**16)
+
+    def arrow(self) -> pa.Table:
+        """The rows as a `pyarrow.Table`; types that Arrow's files lack, such as intervals, are text."""
+        return self.to_table()
+
+    def df(self) -> pd.DataFrame:
+        """The rows as a `pandas.DataFrame`, with the types that DuckDB chooses."""
+        with self._querying.errors():
+            frame: pd.DataFrame = self._relation.df()
+            return frame
+
+    def pl(self) -> pl.DataFrame:
+        """The rows as a `polars.DataFrame`."""
+        import polars
+
+        return polars.DataFrame(self.arrow())
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python's values."""
+        with self._querying.errors():
+            rows: list[tuple[Any, ...]] = self._relation.fetchall()
+            return rows
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found while the query ran: values that did not decode, damage, columns of one name."""
+        return self._querying.findings
+
+    @property
+    def n_undecoded(self) -> int:
+        """How many values, and fields of others, did not decode in the columns that the query read. They are null."""
+        return self._querying.n_undecoded
+
+
+def sql(
+    query: str,
+    path: Paths | LogDir,
+    *,
+    on_decode_error: Literal["null", "skip"] | None = None,
+    **options: Unpack[ScanOptions],
+) -> QueryResult:
+    """Query a log with SQL: DuckDB, with a table for each topic.
+
+    Parameters
+    ----------
+    query : str
+        The name of a topic with a dot or a hyphen is in double quotes. DuckDB ignores case: topics whose names differ
+        by nothing else are tables with a number, such as ``"Orders#1"``; the error about such a name lists them.
+    path : path-like, sequence of path-like, or what `open` returned
+    on_decode_error : {"null", "skip"}, optional
+        What to do with values that do not decode. `skip` leaves their records out. Default, and `null`: they are null,
+        and `QueryResult.n_undecoded` counts them.
+    decode, start_offset, on_corruption, ...
+        The options of `scan`, for all topics. Without `decode`, a topic's first records decide: JSON, Avro or Protobuf
+        with schemas in ``_schemas``, text, or bytes.
+
+    Returns
+    -------
+    QueryResult
+        Has `df`, `arrow`, `pl` and `fetchall`, and is an Arrow stream.
+
+    Raises
+    ------
+    ValueError
+        The query is no SQL, names what is not there, or has no result.
+    ImportError
+        DuckDB is not installed.
+
+    Examples
+    --------
+    >>> kafkalog.sql('select count(*) as n from "p-multi" where partition = 0', "tests/golden/log_dir").fetchall()
+    [(122,)]
+    """
+    return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query)
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The names of columns; one that is there before gets a number that no other has.
+
+    >>> distinct_names(["name", "name", "name_1", "x"])
+    ['name', 'name_2', 'name_1', 'x']
+    """
+    taken = set(names)
+    distinct: list[str] = []
+    for name in names:
+        new, number = name, 1
+        while new in distinct or (new != name and new in taken):
+            new, number = f"{name}_{number}", number + 1
+        distinct.append(new)
+    return distinct
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def as_arrow(result: Any) -> Any:
+    """A relation with text for types that Arrow's files do not have."""
     texts = [bool(_NOT_IN_FILES.search(str(kind))) for kind in result.types]
     if not any(texts):
         return result
-    quoted = ['"' + name.replace('"', '""') + '"' for name in result.columns]
+    quoted = [_quoted(name) for name in result.columns]
     return result.project(
         ", ".join(f"{one}::varchar as {one}" if is_text else one for one, is_text in zip(quoted, texts, strict=True))
     )

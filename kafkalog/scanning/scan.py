@@ -536,7 +536,7 @@ class Scan(ArrowStream):
     def _decoded_batches(self, decoding: Decoding) -> Iterator[pa.RecordBatch]:
         """Record batches with decoded columns."""
         schema, left = self.schema, self._limit
-        one = self._pass()
+        one, decoding = self._pass(), decoding.for_pass()
         try:
             for raw in self._raw_batches(one):
                 batch = decoding.decode(raw, one.path, schema)

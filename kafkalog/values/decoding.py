@@ -139,6 +139,13 @@ class Decoding:
         one.conditions = AllOf((*parts, condition))
         return one
 
+    def for_pass(self) -> Decoding:
+        """Return a copy that counts what does not decode by itself: engines run several passes at a time."""
+        one = copy(self)
+        one._failures, one._lost = {}, {}
+        self._notes = {}  # those of the copy now
+        return one
+
     @property
     def needs_to_learn(self) -> bool:
         """Whether `learn` must read the records before `schema` is known."""

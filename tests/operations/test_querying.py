@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import random
+import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from effort import fuzz_inputs
@@ -81,7 +83,124 @@ def test_the_command_prints_rows(log, tmp_path, capsys):
     assert main(["sql", "select * from orders", str(log), "-o", str(tmp_path / "o.parquet")]) == 0
     assert pq.read_table(tmp_path / "o.parquet").num_rows == N
     assert main(["sql", "select value from bytes", str(log), "--json"]) == 0
-    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["/wA=", "text"]
+    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == [{"base64": "/wA="}, "text"]
+
+
+JOIN = 'select a.value.who, b.value.who from orders a join "orders.eu-1" b using ("offset") order by a."offset" limit 3'
+
+
+def test_columns_of_one_name_are_kept_apart(log, tmp_path, capsys):
+    a, b = (
+        kafkalog.read_table(log, topics=topic, decode={"value": "json"}, columns=["value.who"], limit=3)[0].to_pylist()
+        for topic in ("orders", "orders.eu-1")
+    )
+    expected = [{"who": one, "who_1": other} for one, other in zip(a, b, strict=True)]
+    assert main(["sql", JOIN, str(log), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == expected
+    assert "who_1" in err
+    for option, delimiter in (("--csv", ","), ("", "\t")):
+        assert main(["sql", JOIN, str(log), *filter(None, [option])]) == 0
+        first, *lines = capsys.readouterr().out.splitlines()
+        assert first == f"who{delimiter}who_1"
+        assert len(lines) == 3
+    for suffix in ("parquet", "arrow", "jsonl", "csv"):
+        path = tmp_path / f"o.{suffix}"
+        assert main(["sql", JOIN, str(log), "-o", str(path)]) == 0
+        if suffix != "arrow":
+            assert duckdb.sql(f"select * from '{path}'").columns == ["who", "who_1"]
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == expected
+    result = kafkalog.sql("select 1 as x, 2 as x, 3 as x_1, 4 as X", log)
+    assert result.columns == ["x", "x_2", "x_1", "X"]
+    assert result.fetchall() == [(1, 2, 3, 4)]
+
+
+def test_a_query_in_python(log):
+    result = kafkalog.sql('select "offset" as o, value.who as w from orders where value.id < 3 order by 1', log)
+    rows = result.fetchall()
+    assert [row[0] for row in rows] == [0, 1, 2]
+    assert result.arrow().to_pylist() == [{"o": o, "w": w} for o, w in rows]
+    assert pa.table(result).equals(result.arrow())
+    assert result.df()["o"].tolist() == [0, 1, 2]
+    assert result.pl().rows() == rows
+    assert (result.columns, result.n_undecoded, repr(result)) == (["o", "w"], 0, "QueryResult(o, w)")
+    with pytest.raises(ValueError, match="nowhere"):
+        kafkalog.sql("select * from nowhere", log)
+    with pytest.raises(TypeError):
+        kafkalog.sql("select 1", log, on_decode="null")
+
+
+def test_bytes_are_shown_in_one_way(tmp_path, capsys):
+    """No two values look alike, whatever the output is."""
+    values = [
+        b"\xff\x00\x01",
+        b"/wAB",
+        b'{"base64": "/wAB"}',
+        b"ff0001",
+        b"",
+        None,
+        b"\x00\x00\x00\x01",
+        b"\x00\x00\x00\xc8",
+    ]
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": values})
+    for encoding in ("utf8", "base64", "hex"):
+        for option in ("--json", "--csv", "-o"):
+            path = tmp_path / f"{encoding}.csv"
+            output = [option, str(path)] if option == "-o" else [option]
+            assert main(["sql", "select value from t", str(tmp_path), "--encoding", encoding, *output]) == 0
+            text = path.read_text() if option == "-o" else capsys.readouterr().out
+            lines = text.splitlines()[option != "--json" :]
+            assert len({*lines}) == len(lines) == len(values), (encoding, option)
+    assert main(["sql", "select value from t limit 1", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"value": {"base64": "/wAB"}}
+
+
+def test_topics_that_differ_by_case(tmp_path, capsys):
+    topics = ("Orders", "orders", "ORDERS")
+    for topic in topics:
+        with kafkalog.PartitionWriter(tmp_path / f"{topic}-0") as writer:
+            writer.append({"value": [topic.encode()]})
+    for topic in topics:
+        assert kafkalog.sql(f"select value from {topic} where value <> 'orderS'", tmp_path).fetchall() == [(topic,)]
+    for number, topic in enumerate(sorted(topics), 1):
+        assert kafkalog.sql(f'select value from "{topic}#{number}"', tmp_path).fetchall() == [(topic,)]
+    joined = kafkalog.sql('select a.value, b.value from "Orders#2" a, "orders#3" b', tmp_path)
+    assert joined.fetchall() == [("Orders", "orders")]
+    for query in ("select * from oRders", "select * from Orders, orders"):
+        assert main(["sql", query, str(tmp_path)]) == 2
+        assert '"ORDERS#1", "Orders#2", "orders#3"' in capsys.readouterr().err
+    assert main(["sql", "select * from Orders", str(tmp_path)]) == 0
+    assert "not ORDERS or orders" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+def test_values_that_do_not_decode_are_counted(tmp_path, capsys):
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"key": [b"a", b"a", b"b"], "value": [b'{"a":1}', b"oops", b'{"a":2}']})
+    command = ["sql", "select value.a from t order by 1", str(tmp_path), "--value-format", "json", "--json"]
+    assert main([*command, "-q"]) == 1
+    assert "1 value did not decode" in capsys.readouterr().err
+    assert main([*command, "--on-decode-error", "null"]) == 0
+    assert capsys.readouterr().out.splitlines() == ['{"a": 1}', '{"a": 2}', '{"a": null}']
+    assert main([*command, "--on-decode-error", "skip"]) == 0
+    assert capsys.readouterr().out.splitlines() == ['{"a": 1}', '{"a": 2}']
+    decode = {"value": "json"}
+    count = kafkalog.sql("select count(*) from t", tmp_path, decode=decode, on_decode_error="skip")
+    assert count.fetchall() == [(2,)]
+    joined = kafkalog.sql("select count(*) from t x join t y on x.value.a = y.value.a", tmp_path, decode=decode)
+    assert joined.fetchall() == [(2,)]
+    assert joined.n_undecoded == 1
+    assert kafkalog.sql('select sum("offset") from t', tmp_path, decode=decode).n_undecoded == 0
+
+
+def test_damage_that_is_skipped_makes_the_exit_code(log, tmp_path):
+    shutil.copytree(log / "orders-0", tmp_path / "orders-0")
+    path = min((tmp_path / "orders-0").glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert main(["sql", "select count(value) from orders", str(tmp_path), "--on-corruption", "skip"]) == 1
 
 
 def test_options_choose_records_and_formats(log):

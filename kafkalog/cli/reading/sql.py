@@ -23,7 +23,11 @@ Run an SQL query over a log with DuckDB (pip install 'kafkalog[sql]').
 
 Each topic is a table. Quote its name if it has a dot or a hyphen. The columns are those of 'kafkalog cat'; a value with
 fields is a struct, with fields such as value.total. Without --value-format and --key-format, kafkalog detects formats
-from the first records of a topic: JSON, Avro or Protobuf with schemas in _schemas, text, or bytes.
+from the first records of a topic: JSON, Avro or Protobuf with schemas in _schemas, text, or bytes. Values that do not
+decode are null, are counted, and make the exit code 1, unless --on-decode-error accepts them.
+
+DuckDB ignores case. Topics whose names differ by nothing else are tables with a number, such as "Orders#1"; an error
+lists them. If a query gives two columns the same name, the second one gets a number, as name_1.
 
 Conditions on topic, partition, offset and timestamp, and the options below, skip batches without reading them.""",
     examples="""\
@@ -36,6 +40,8 @@ output:
   | --json              an object per row
   | --csv               CSV with a header line
   | -o --output FILE    write a .parquet, .arrow, .csv or .jsonl file
+  @encoding encoding of bytes, except in Parquet and Arrow (default: utf8, with {"base64": ...} for other bytes)
+  @on_decode_error
   @decoding
   @scan_selection
   @scan_reading
@@ -57,24 +63,33 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError(f"{query} is a path: the query comes first, then PATH")
     if args.topics:
         raise UsageError("remove -t and -T: the query names the topics")
+    from kafkalog.errors import CorruptionWarning
     from kafkalog.operations.querying import Querying
+    from kafkalog.values.decoding import DecodeWarning
 
     with usage_errors(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        querying = Querying(path_of(args), **scan_options(args))
+        # findings have the same
+        for category in (CorruptionWarning, DecodeWarning):
+            warnings.simplefilter("ignore", category)
+        querying = Querying(path_of(args), on_decode_error=args.on_decode_error, **scan_options(args))
         batches = querying.run(query)
+        encoding = args.encoding or "utf8"
         if args.output is not None:
-            _write(batches, args.output, console)
+            _write(batches, args.output, encoding, console)
         else:
-            _print_rows(batches, console, as_json=args.json, as_csv=args.csv)
+            _print_rows(batches, console, encoding, as_json=args.json, as_csv=args.csv)
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
     console.findings(querying.findings)
+    console.undecoded(querying.n_undecoded, args.on_decode_error)
 
 
-def _print_rows(batches: Iterable[pa.RecordBatch], console: Console, *, as_json: bool, as_csv: bool) -> None:
+def _print_rows(
+    batches: Iterable[pa.RecordBatch], console: Console, encoding: str, *, as_json: bool, as_csv: bool
+) -> None:
     """Print rows of any types: with tabs between columns, as JSON, or as CSV."""
-    from kafkalog.interchange.text_output import encode_json, readable_values
+    from kafkalog.interchange.text_output import encode_json, encoded_values
 
     names: list[str] | None = None
     for batch in batches:
@@ -82,7 +97,7 @@ def _print_rows(batches: Iterable[pa.RecordBatch], console: Console, *, as_json:
             names = batch.schema.names
             if not as_json:
                 console.write(_line(names, as_csv))
-        columns = [readable_values(column) for column in batch.columns]
+        columns = [encoded_values(column, encoding, is_json=as_json) for column in batch.columns]
         if as_json:  # sums of whole numbers are of 128 bits
             columns = [
                 [one if one is None else int(one) for one in cells] if _is_whole(column.type) else cells
@@ -117,17 +132,20 @@ def _line(cells: list[Any], is_csv: bool) -> str:
 _ESCAPED: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\"): "\\\\"}
 
 
-def _write(batches: Iterator[pa.RecordBatch], output: str, console: Console) -> None:
+def _write(batches: Iterator[pa.RecordBatch], output: str, encoding: str, console: Console) -> None:
     from kafkalog.cli.text import counted, human_bytes
     from kafkalog.interchange.file_types import SUFFIXES, TEXT_FORMATS, file_type
     from kafkalog.interchange.record_writers import OutputFormat
+    from kafkalog.interchange.text_output import text_of_bytes
     from kafkalog.storage.staging import staged_file
 
     format, packed = file_type(output)
     if format is None:
         raise UsageError(f"{output}: unknown format; the file name must end in {SUFFIXES}")
     first = next(batches)
-    how = OutputFormat(format, packed, encoding="utf8") if format in TEXT_FORMATS else OutputFormat(format)
+    how = OutputFormat(format, packed, encoding=encoding) if format in TEXT_FORMATS else OutputFormat(format)
+    if format == "csv":
+        first, batches = text_of_bytes(first, encoding), (text_of_bytes(batch, encoding) for batch in batches)
     with staged_file(output) as file:
         sink = how.open(file, first.schema)
         try:
