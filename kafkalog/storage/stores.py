@@ -464,9 +464,59 @@ def _without_secrets(options: Options) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if isinstance(value, (str, int, float))}
 
 
+def _endpoint(scheme: str, config: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The endpoint of a store, and the environment's word on http: options win, as with the AWS tools."""
+    environment = {name.upper(): value for name, value in os.environ.items() if value}
+    given = next((str(value) for name, value in config.items() if "endpoint" in name.lower()), None)
+    known: tuple[str, ...] = ()
+    if scheme.startswith("s3"):
+        known, http = (_S3_ENDPOINT, "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "AWS_ALLOW_HTTP"
+    elif scheme == "gs":
+        http = "GOOGLE_ALLOW_HTTP"
+    else:
+        known, http = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"), "AZURE_ALLOW_HTTP"
+    found = (environment[name] for name in known if name in environment)
+    return given or next(found, None), environment.get(http, "")
+
+
 def _obstore_of(root: str, options: dict[str, Any]) -> Any:
     with _needed("obstore", root):
         from obstore.store import from_url
+    scheme = root.partition("://")[0]
+    settings = _obstore_settings(root, options)
+    if scheme.startswith("http"):
+        del settings["config"]
+    with _valid_options(root), _hidden(_S3_ENDPOINT):  # its library would prefer this to an option
+        return from_url(root, **settings)
+
+
+_S3_ENDPOINT: Final = "AWS_ENDPOINT_URL_S3"
+_ENVIRONMENT: Final = threading.RLock()
+
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """The process without a variable of its environment."""
+    with _ENVIRONMENT:
+        value = os.environ.pop(name, None)
+        try:
+            yield
+        finally:
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _valid_options(root: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        line = clean((str(error).strip().splitlines() or [""])[0])
+        raise ValueError(f"{clean(root)}: invalid storage options: {line}") from None
+
+
+def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What obstore takes, out of options with its names or those of s3fs, and out of the environment."""
     scheme = root.partition("://")[0]
     nested = options.pop("client_kwargs", None)
     if isinstance(nested, Mapping):
@@ -479,10 +529,13 @@ def _obstore_of(root: str, options: dict[str, Any]) -> Any:
     if timeout is not None:
         seconds = str(timeout) if str(timeout)[-1:].isalpha() else f"{timeout}s"
         client = dict.fromkeys(client, seconds)
-    if str(config.pop("allow_http", "")).lower() in ("1", "true") or scheme == "http":
+    endpoint, allows_http = _endpoint(scheme, config)
+    allows_http = str(config.pop("allow_http", allows_http)).lower()
+    if allows_http in ("1", "true") or scheme == "http" or (endpoint or "").startswith("http://"):
         client["allow_http"] = True
-    if any("endpoint" in name and str(value).startswith("http://") for name, value in config.items()):
-        client["allow_http"] = True
+    if endpoint is not None and not scheme.startswith("http"):
+        config = {name: value for name, value in config.items() if "endpoint" not in name.lower()}
+        config["endpoint"] = endpoint
     more: dict[str, Any] = {"retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=120)}}
     named = {*map(str.lower, config), *(name.lower() for name in os.environ)}
     has_key = any("access_key_id" in name for name in named) or "aws_container_credentials_relative_uri" in named
@@ -494,13 +547,32 @@ def _obstore_of(root: str, options: dict[str, Any]) -> Any:
 
             if profile or boto3.Session().get_credentials() is not None:
                 more["credential_provider"] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
-    try:
-        if scheme.startswith("http"):
-            return from_url(root, client_options=client, **more)
-        return from_url(root, config=config or None, client_options=client, **more)
-    except Exception as error:
-        line = clean((str(error).strip().splitlines() or [""])[0])
-        raise ValueError(f"{clean(root)}: invalid storage options: {line}") from None
+    return {"config": config or None, "client_options": client, **more}
+
+
+def _cached_store(url: str, options: Mapping[str, Any]) -> tuple[Any, str] | None:
+    """A cache of fsspec over a store that obstore reads, with the options of that store; None for other URLs."""
+    kind, _, inner = url.partition("::")
+    scheme, _, key = inner.partition("://")
+    if kind not in _CACHES or "::" in inner or scheme not in _OBSTORE or scheme.startswith("http"):
+        return None
+    with _needed("obstore", url):
+        from fsspec import filesystem
+        from obstore.fsspec import FsspecStore
+    of_store: dict[str, Any] = dict(options.get(scheme) or {})
+    of_cache: dict[str, Any] = dict(options.get(kind) or {})
+    for name, value in options.items():
+        if name not in (scheme, kind):
+            (of_cache if name in _OF_CACHES else of_store)[name] = value
+    with _valid_options(url):
+        return filesystem(kind, fs=FsspecStore(scheme, **_obstore_settings(inner, of_store)), **of_cache), key
+
+
+_CACHES: Final = ("filecache", "simplecache", "blockcache")
+_OF_CACHES: Final = frozenset(
+    {"cache_storage", "cache_check", "check_files", "expiry_time", "same_names", "compression", "cache_mapper"}
+    | {"cache_storage_mode", "skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths"}
+)
 
 
 def _filesystem_of(url: str, options: dict[str, Any]) -> tuple[FilesystemStore, str]:
@@ -508,7 +580,8 @@ def _filesystem_of(url: str, options: dict[str, Any]) -> tuple[FilesystemStore, 
         import fsspec.core
     shown = clean(url)
     try:
-        filesystem, path = fsspec.core.url_to_fs(url, **options)
+        cached = _cached_store(url, options)
+        filesystem, path = fsspec.core.url_to_fs(url, **options) if cached is None else cached
     except ImportError as error:
         raise UnsupportedError(
             Reason.NOT_INSTALLED, f"{shown}: fsspec needs another library: {clean(str(error))}"

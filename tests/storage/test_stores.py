@@ -327,30 +327,72 @@ def test_a_missing_library_is_named(monkeypatch):
         assert error.value.reason == "not_installed"
 
 
-def test_s3(tmp_path):
+@pytest.fixture(scope="module")
+def s3():
+    """A server with a bucket, and a client of it."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
-    try:
-        host, port = running.get_host_and_port()
-        options = {"endpoint": f"http://{host}:{port}", "region": "us-east-1"}
-        keys = {"aws_access_key_id": SECRET, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
-        client = boto3.client("s3", endpoint_url=options["endpoint"], **keys)
-        client.create_bucket(Bucket="bucket")
-        for file in sorted(path for path in LOG_DIR.rglob("*") if path.is_file()):
-            client.put_object(Bucket="bucket", Key=f"x/{file.relative_to(LOG_DIR)}", Body=file.read_bytes())
-        options |= {"access_key_id": SECRET, "secret_access_key": SECRET}
-        stored = kafkalog.open("s3://bucket/x", storage_options=options)
-        assert stored.to_table() == kafkalog.read_table(LOG_DIR)
-        client.put_object(Bucket="bucket", Key=f"x/p-multi-1/{0:020d}.log", Body=b"other")
-        with pytest.raises(FileChangedError):
-            stored["p-multi-1"].to_table()
-        with fails_with("file_unreadable"):
-            kafkalog.open("s3://absent/x", storage_options=options)
-    finally:
-        running.stop()
+    host, port = running.get_host_and_port()
+    keys = {"aws_access_key_id": SECRET, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", **keys)
+    client.create_bucket(Bucket="bucket")
+    for file in sorted(path for path in LOG_DIR.rglob("*") if path.is_file()):
+        client.put_object(Bucket="bucket", Key=f"x/{file.relative_to(LOG_DIR)}", Body=file.read_bytes())
+    yield f"http://{host}:{port}", client
+    running.stop()
+
+
+def test_s3(s3):
+    endpoint, client = s3
+    options = {"endpoint": endpoint, "region": "us-east-1", "access_key_id": SECRET, "secret_access_key": SECRET}
+    stored = kafkalog.open("s3://bucket/x", storage_options=options)
+    assert stored.to_table() == kafkalog.read_table(LOG_DIR)
+    key = f"x/p-multi-1/{0:020d}.log"
+    content = client.get_object(Bucket="bucket", Key=key)["Body"].read()
+    client.put_object(Bucket="bucket", Key=key, Body=b"other")
+    with pytest.raises(FileChangedError):
+        stored["p-multi-1"].to_table()
+    with fails_with("file_unreadable"):
+        kafkalog.open("s3://absent/x", storage_options=options)
+    client.put_object(Bucket="bucket", Key=key, Body=content)
+
+
+ELSEWHERE = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize("cache", ["", "filecache::", "blockcache::", "simplecache::"])
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({"AWS_ENDPOINT_URL": "HERE"}, {}),
+        ({"AWS_ENDPOINT_URL": "HERE", "AWS_ALLOW_HTTP": "true"}, {}),
+        ({"AWS_ENDPOINT_URL": ELSEWHERE, "AWS_ENDPOINT_URL_S3": "HERE"}, {}),
+        ({}, {"endpoint": "HERE"}),
+        ({}, {"endpoint_url": "HERE", "key": SECRET, "secret": SECRET, "region_name": "us-east-1", "max_retries": 1}),
+        ({}, {"s3": {"endpoint_url": "HERE"}}),
+        ({"AWS_ENDPOINT_URL": ELSEWHERE, "AWS_ENDPOINT_URL_S3": ELSEWHERE}, {"endpoint": "HERE"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # fsspec leaves files of blocks open
+def test_an_endpoint_comes_from_options_or_the_environment(environment, options, cache, s3, tmp_path, monkeypatch):
+    options = options if cache else options.get("s3", options)
+
+    def here(given):
+        return {
+            name: here(one) if isinstance(one, dict) else s3[0] if one == "HERE" else one for name, one in given.items()
+        }
+
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ALLOW_HTTP", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+    for name, value in {**keys, **here(environment)}.items():
+        monkeypatch.setenv(name, value)
+    options = here(options) | ({"cache_storage": str(tmp_path)} if cache else {})
+    stored = kafkalog.open(f"{cache}s3://bucket/x/p-multi-1", storage_options=options)
+    assert stored.to_table() == kafkalog.read_table(LOG_DIR / "p-multi-1")
 
 
 # --- bytes and requests ----------------------------------------------------------------------------------------------
