@@ -133,6 +133,9 @@ class ReadMethods(PublicNames):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.scan().__arrow_c_stream__(requested_schema)
 
+    def __kafkalog_stream__(self) -> pa.RecordBatchReader:
+        return self.scan().__kafkalog_stream__()
+
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the records: see `kafkalog.cat`."""
         return self.cat()

@@ -50,6 +50,8 @@ WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """The columns of a record to write; only `value` is required."""
 PLACE_COLUMNS: Final = ("topic", "partition")
 _TYPE: Final = "timestamp_type"
+CUT_TO_NONE: Final = "is cut to -1, which means no timestamp: leave it out, or round it up"
+"""Of a time within the last millisecond before 1970."""
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
@@ -217,20 +219,16 @@ class ColumnReader:
         array = plain_column(batch, source, first_row)
         if pa.types.is_null(array.type):
             return np.full(batch.num_rows, kf.NO_TIMESTAMP, np.int64)
-        unit, least = 1000, kf.NO_TIMESTAMP
+        unit = 1000
         if pa.types.is_timestamp(array.type):
             unit = _PER_SECOND[array.type.unit]
-            least = -(unit // 1000)  # -1 ms, which a scan returns for a record without timestamp
             if array.type.tz is None:
-                array, least = self._aware(array, source), 0
+                array = self._aware(array, source)
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
             # what lies under a null may be any number
             values = np.where(valid, values, 0)
-        # checked before truncation, which would turn times within 1 ms before 1970 into -1, no timestamp
-        early = (values < 0) & (values != least)
-        refuse_row(source, first_row, early, "is before 1970, which no record's timestamp can be")
         values = self._milliseconds(values, unit, source, first_row)
         return values if valid is None else np.where(valid, values, kf.NO_TIMESTAMP)
 
@@ -248,7 +246,7 @@ class ColumnReader:
         if unit == 1000:
             return values
         if unit == 1:
-            far = values > LONG_MAX // 1000
+            far = (values > LONG_MAX // 1000) | (values < -(LONG_MAX // 1000))
             refuse_row(source, first_row, far, "does not fit milliseconds in 64 bits")
             return values * 1000
         whole, rest = np.divmod(values, unit // 1000)
@@ -260,6 +258,7 @@ class ColumnReader:
                 "is finer than a millisecond, which Kafka cannot store; "
                 "truncate_timestamps (--truncate-timestamps) cuts it off",
             )
+        refuse_row(source, first_row, (rest != 0) & (whole == kf.NO_TIMESTAMP), CUT_TO_NONE)
         return np.asarray(whole, np.int64)
 
     def _refuse_control(self, batch: pa.RecordBatch, first_row: int) -> None:

@@ -90,6 +90,20 @@ def _record_schema(columns: tuple[str, ...], binary: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
+STORED_NAMES: Final = {b"kafkalog": b"as stored"}
+"""Metadata of the field of header names that are bytes of a log, which need not be UTF-8."""
+
+
+def stored_names_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema of records in which header names are bytes: to copy records exactly."""
+    place = schema.get_field_index("headers")
+    if place < 0:
+        return schema
+    name, value = schema.field(place).type.value_type
+    pair = pa.struct([pa.field(name.name, pa.binary(), metadata=STORED_NAMES), value])
+    return schema.set(place, pa.field("headers", pa.list_(pair)))
+
+
 def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.Schema:
     """A schema with the derived columns added; they are nullable."""
     if not dtypes:
@@ -263,7 +277,8 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
     if not len(column.key):
         return _empty_lists(kind, len(column)), 0
     struct = kind.value_type
-    keys, n_bad = _utf8(column.key)
+    key_type = struct.field("key").type
+    keys, n_bad = _utf8(column.key) if key_type == pa.string() else (binary_array(column.key, key_type), 0)
     values = binary_array(column.value, struct.field("value").type)
     items = pa.StructArray.from_arrays([keys, values], fields=list(struct))
     if column.offsets[-1] > _INT32_MAX:

@@ -42,11 +42,15 @@ class ArrowStream(PublicNames, ABC):
 def open_batches(data: Any) -> pa.RecordBatchReader:
     """Open data as a stream of record batches.
 
+    Records of a log, which have `__kafkalog_stream__`, keep header names that are not UTF-8.
+
     Raises TypeError if it has no Arrow interface, UnwritableError if the values of a column have no common Arrow type.
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
     try:
+        if hasattr(data, "__kafkalog_stream__"):
+            return data.__kafkalog_stream__()
         return _open(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise UnwritableError(Reason.COLUMN_TYPE, one_line(error)) from error

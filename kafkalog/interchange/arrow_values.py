@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_output import STORED_NAMES
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, zeros
 
 LONG_MAX: Final = 2**63 - 1
@@ -198,9 +199,16 @@ def headers_column(array: pa.Array, source: str, first_row: int) -> HeadersColum
     keys = binary_column(key)
     if keys.validity is not None:
         _refuse_header(source, first_row, offsets, ~keys.validity, "has no key")
-    if not (pa.types.is_string(key.type) or pa.types.is_large_string(key.type)):  # text was checked with the rest
+    is_text = pa.types.is_string(key.type) or pa.types.is_large_string(key.type)  # text was checked with the rest
+    if not is_text and not has_stored_names(array.type):
         _refuse_bad_text(keys, source, first_row, offsets)
     return HeadersColumn(offsets, keys, binary_column(value))
+
+
+def has_stored_names(headers: pa.DataType) -> bool:
+    """Whether a type of headers is `stored_headers_type`: their names are bytes of a log, whatever they are."""
+    pair = headers.value_type if pa.types.is_list(headers) else None
+    return pair is not None and pa.types.is_struct(pair) and pair.field(0).metadata == STORED_NAMES
 
 
 def _lists(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:

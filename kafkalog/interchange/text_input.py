@@ -40,7 +40,6 @@ from kafkalog.interchange.text_values import (
     json_table,
     json_types,
     milliseconds,
-    refuse_early,
     shown,
     texts_of,
     whole_numbers,
@@ -300,10 +299,8 @@ def _arrow_column(role: str, values: pa.Array, column: SourceColumn, options: Te
         return byte_strings(values.cast(pa.binary()), column, _encoding(options))
     if role == "headers":
         return header_lists(values.to_pylist() if len(values.flatten()) else len(values), column, _encoding(options))
-    if role == "timestamp":
-        if values.type == pa.string():
-            return _milliseconds(values, column, options)
-        refuse_early(values, values, column)
+    if role == "timestamp" and values.type == pa.string():
+        return _milliseconds(values, column, options)
     return pc.fill_null(values, False) if role == "is_control" else values.cast(_TYPES[role])
 
 

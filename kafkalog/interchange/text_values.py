@@ -18,6 +18,7 @@ import pyarrow.json
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_input import CUT_TO_NONE
 from kafkalog.interchange.table_types import json_integer, json_real
 from kafkalog.interchange.text_output import bytes_list
 
@@ -39,7 +40,7 @@ _NULL: Final = "; in CSV, null (--null) sets the text for null"
 _NO_NUMBER: Final = f"must be a whole number, not {{}}{_NULL}"
 _NO_MOMENT: Final = f"must be milliseconds or ISO 8601 with Z or an offset, not {{}}{_NULL}"
 _TOO_LARGE: Final = "does not fit 64 bits: {}"
-_TOO_EARLY: Final = "is before 1970, which no record's timestamp can be: {}"
+_CUT_TO_NONE: Final = f"{CUT_TO_NONE}: {{}}"
 _NO_ZONE: Final = "has no time zone: set naive_timezone (--timezone), or write Z or an offset: {}"
 _FINER: Final = (
     "is finer than a millisecond, which Kafka cannot store; truncate_timestamps (--truncate-timestamps) cuts it off: {}"
@@ -168,7 +169,6 @@ def milliseconds(
     nothing = pa.scalar(None, texts.type)
     is_number, is_zoned = (pc.match_substring_regex(texts, one) for one in (_NUMBER, _ZONED))
     numbers = _integers(pc.if_else(is_number, texts, nothing), column)
-    refuse_early(numbers, texts, column)
     # Arrow reads times with a zone or without one, never both in one cast, and microseconds in all years
     is_finer = pc.match_substring_regex(texts, _BEYOND_MICROSECONDS)
     short = pc.replace_substring_regex(pc.if_else(is_number, nothing, texts), _MICROSECONDS, r"\1")
@@ -185,13 +185,8 @@ def milliseconds(
     whole, rest = np.divmod(pc.fill_null(moments, 0).to_numpy(zero_copy_only=False), 1000)
     if not truncate:
         _refuse(pc.or_(pc.fill_null(is_finer, False), pa.array(rest != 0)), texts, column, _FINER)
-    _refuse(pa.array(whole < 0), texts, column, _TOO_EARLY)
+    _refuse(pa.array((rest != 0) & (whole == kf.NO_TIMESTAMP)), texts, column, _CUT_TO_NONE)
     return pc.coalesce(numbers, pc.if_else(moments.is_valid(), pa.array(whole), pa.scalar(None, pa.int64())))
-
-
-def refuse_early(numbers: pa.Array, values: Sequence[Any], column: SourceColumn) -> None:
-    """Raise UnwritableError for timestamps before 1970, except -1, which means no timestamp."""
-    _refuse(pc.less(numbers, kf.NO_TIMESTAMP), values, column, _TOO_EARLY)
 
 
 def _refuse(bad: pa.Array, values: Sequence[Any], column: SourceColumn, what: str) -> None:

@@ -10,13 +10,24 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, ReadError, Reason, warn
+from kafkalog.errors import (
+    CorruptionWarning,
+    Finding,
+    Findings,
+    KafkalogError,
+    Loss,
+    ReadError,
+    Reason,
+    UnwritableError,
+    warn,
+)
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -29,6 +40,7 @@ from kafkalog.interchange.arrow_output import (
     extend_schema,
     form_needed,
     record_schema,
+    stored_names_schema,
 )
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.interchange.table_types import Conversion, stored_schema
@@ -190,11 +202,35 @@ class Scan(ArrowStream):
             return super().to_table()
         return pa.Table.from_batches(self._raw_batches(self._pass(), is_kept=True), self.schema)
 
-    def _raw_batches(self, one: Pass, *, is_kept: bool = False) -> Iterator[pa.RecordBatch]:
+    def __kafkalog_stream__(self) -> pa.RecordBatchReader:
+        """The rows to be written to another log: header names are the bytes of this one.
+
+        Where values are decoded, names are text: raises UnwritableError for one that is not UTF-8.
+        """
+        if self._decoding is not None:
+            return pa.RecordBatchReader.from_batches(self.schema, self._with_text_names())
+        schema = stored_names_schema(self._raw_schema)
+        return pa.RecordBatchReader.from_batches(schema, self._raw_batches(self._pass(), schema))
+
+    def _with_text_names(self) -> Iterator[pa.RecordBatch]:
+        previous: pa.RecordBatch | None = None
+        for batch in chain(self.to_batches(), [None]):
+            bad = next((one for one in self.findings if one.reason is Reason.HEADER_KEY_UTF8), None)
+            if bad is not None:
+                detail = f"{bad.detail}; to copy them, scan without decoding"
+                raise UnwritableError(Reason.HEADER_KEY_UTF8, detail, path=bad.path)
+            if previous is not None:
+                yield previous
+            previous = batch
+
+    def _raw_batches(
+        self, one: Pass, schema: pa.Schema | None = None, *, is_kept: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Record batches before anything is decoded; `one.path` is that of their segment."""
+        schema = self._raw_schema if schema is None else schema
         writer: ArrowWriter | None = None
         segment: Segment | None = None
-        whole = self._raw_schema if self._batch_size is None else None
+        whole = schema if self._batch_size is None else None
         form = form_needed(self._records)
         for task, columns in one.run(columns_needed(self._records), form, schema=whole, is_kept=is_kept):
             one.path = str(task.window.segment.path)
@@ -206,7 +242,7 @@ class Scan(ArrowStream):
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment
-                writer = ArrowWriter(self._raw_schema, task.partition.topic_partition, segment.path.name)
+                writer = ArrowWriter(schema, task.partition.topic_partition, segment.path.name)
             del task
             for part in self._cut(columns):
                 yield writer.batch(part)

@@ -28,6 +28,7 @@ from kafkalog.writing.partition_files import PartitionFiles
 
 _STEP_BYTES: Final = 2**20
 _TOGETHER: Final = 8
+_NOT_APPENDED: Final = -(2**63)
 
 Filled = tuple[RecordColumns, npt.NDArray[np.int64]]
 """Records and their boundaries as from `cut_batches`; rows after the last boundary belong to a later batch."""
@@ -54,16 +55,26 @@ class BatchBuilder:
     limits: Limits
     """Larger batches are refused, since a reader with these limits could not read them."""
     _has_warned: bool = False
+    _any_header_names: bool = False
 
     def build(
-        self, pieces: Iterable[RecordColumns], files: PartitionFiles, *, producer: Producer | None, transactional: bool
+        self,
+        pieces: Iterable[RecordColumns],
+        files: PartitionFiles,
+        *,
+        producer: Producer | None,
+        transactional: bool,
+        any_header_names: bool = False,
     ) -> Iterator[Window]:
         """Encode records into windows of batches, which do not depend on how the records are divided into pieces.
 
         The caller must append each window to `files` before it takes the next one. Raises UnwritableError, whose `row`
-        counts from the start of the first piece.
+        counts from the start of the first piece. With `any_header_names`, header names need not be UTF-8.
         """
-        records = RecordAccumulator(batch_size=self.batch_size, max_records=self.max_records)
+        self._any_header_names = any_header_names
+        records = RecordAccumulator(
+            batch_size=self.batch_size, max_records=self.max_records, any_header_names=any_header_names
+        )
         row = 0
         for piece in pieces:
             if not piece.n_records:
@@ -97,10 +108,6 @@ class BatchBuilder:
 
     def _check(self, piece: RecordColumns, row: int) -> None:
         """Raise for records that a broker would refuse or no reader could read; `row` is the first of the piece."""
-        if "timestamp" in piece and int(np.min(piece.timestamp)) < kf.NO_TIMESTAMP:
-            bad = row + int(np.argmax(piece.timestamp < kf.NO_TIMESTAMP))
-            detail = f"column 'timestamp', row {bad} is before 1970, which no record's timestamp can be"
-            raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         if "offset" in piece and int(np.max(piece.offset)) > LAST_OFFSET:
             bad = row + int(np.argmax(piece.offset > LAST_OFFSET))
             detail = f"column 'offset', row {bad} is beyond 2^63 - 2: no offset would be left for the next record"
@@ -128,10 +135,11 @@ class BatchBuilder:
         spec = self._spec(columns, cuts, producers, producer, transactional)
         if times is not None:
             times = times[cuts[:-1]]
+            is_other = times == _NOT_APPENDED
             spec = replace(
                 spec,
-                timestamp_type=np.where(times < 0, self.timestamp_type, kf.TimestampType.LOG_APPEND_TIME),
-                log_append_time=np.where(times < 0, self._now(), times),
+                timestamp_type=np.where(is_other, self.timestamp_type, kf.TimestampType.LOG_APPEND_TIME),
+                log_append_time=np.where(is_other, self._now(), times),
             )
         encoded = encode_batches(columns, cuts, spec)
         self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
@@ -139,10 +147,11 @@ class BatchBuilder:
         return encoded
 
     def _append_times(self, columns: RecordColumns) -> npt.NDArray[np.int64] | None:
-        """The append times of records to keep, -1 for other records; None if there are none."""
+        """The append times of records to keep, `_NOT_APPENDED` for others; None if there are none."""
         if not self.keeps_append_times or "timestamp_type" not in columns or not columns.timestamp_type.any():
             return None
-        return np.where(columns.timestamp_type == kf.TimestampType.LOG_APPEND_TIME, columns.timestamp, -1)
+        is_append = columns.timestamp_type == kf.TimestampType.LOG_APPEND_TIME
+        return np.where(is_append & (columns.timestamp != kf.NO_TIMESTAMP), columns.timestamp, _NOT_APPENDED)
 
     def _now(self) -> int:
         return now_ms() if self.log_append_time is None else self.log_append_time
@@ -184,6 +193,7 @@ class BatchBuilder:
             timestamp_type=self.timestamp_type,
             log_append_time=self._now(),
             leader_epoch=self.leader_epoch,
+            any_header_keys=self._any_header_names,
         )
         if producer is None:
             return spec
@@ -207,8 +217,9 @@ class RecordAccumulator:
     last waiting record.
     """
 
-    def __init__(self, *, batch_size: int, max_records: int | None = None) -> None:
+    def __init__(self, *, batch_size: int, max_records: int | None = None, any_header_names: bool = False) -> None:
         self.last_offset: int | None = None
+        self._any_header_names = any_header_names
         self._batch_size, self._max_records = batch_size, max_records
         self._enough = batch_size
         self._parts: list[RecordColumns] = []
@@ -258,7 +269,11 @@ class RecordAccumulator:
         columns = RecordColumns.concatenate(self._parts)
         self._parts, self._sizes = [], []
         boundaries = cut_batches(
-            columns, batch_size=self._batch_size, max_records=self._max_records, first_row=self._n_done
+            columns,
+            batch_size=self._batch_size,
+            max_records=self._max_records,
+            any_header_keys=self._any_header_names,
+            first_row=self._n_done,
         )
         return columns, boundaries
 

@@ -23,6 +23,7 @@ from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import RecordColumns
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, ProducerState
@@ -289,6 +290,7 @@ class PartitionWriter(PublicNames):
         *,
         producer: Producer | tuple[int, int] | None = None,
         transactional: bool = False,
+        any_header_names: bool = False,
         **options: Any,
     ) -> AppendResult:
         """Encode records and append them.
@@ -304,6 +306,9 @@ class PartitionWriter(PublicNames):
         transactional : bool
             Whether the records belong to a transaction of the producer. The first ones begin it;
             `commit_transaction` or `abort_transaction` ends it.
+        any_header_names : bool
+            Whether the header names of RecordColumns may be other bytes than UTF-8, which some clients send. Those of a
+            `Scan` always may.
         **options
             How columns are read; see `kafkalog.interchange.arrow_input.record_slices`.
 
@@ -323,7 +328,9 @@ class PartitionWriter(PublicNames):
         n_batches, n_bytes = self._files.n_batches, self._files.n_bytes
         with self._writing():
             pieces = record_slices(data, **options)
-            for window in self._builder.build(pieces, self._files, producer=who, transactional=transactional):
+            # `record_slices` has checked the names of Arrow's headers
+            how = {"any_header_names": any_header_names or not isinstance(data, RecordColumns)}
+            for window in self._builder.build(pieces, self._files, producer=who, transactional=transactional, **how):
                 if first is None:
                     first = int(window.batches.base_offset[0])
                 self._files.append(window)

@@ -59,8 +59,8 @@ class Routed(NamedTuple):
 class Router:
     """Chooses the topic and partition of each row of a table.
 
-    ``n_partitions(topic)`` is called once for each topic. It returns the number of partitions that Kafka's default
-    partitioner spreads records over; or None to use the column `partition`, and partition 0 without that column.
+    ``n_partitions(topic)`` is called once for each topic. It returns the number of partitions over which `partitioner`,
+    one of `PARTITIONERS`, spreads records; or None to use the column `partition`, and partition 0 without that column.
     `topic` is that of all records; default: the column `topic`. Records of topics for which ``wants(topic)`` is false
     are skipped, and counted in `left_out`.
     """
@@ -71,10 +71,11 @@ class Router:
         *,
         topic: str | None = None,
         sticky_bytes: int = kf.BATCH_SIZE,
+        partitioner: str = "kafka",
         wants: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._n_partitions, self._topic, self._sticky_bytes = n_partitions, topic, sticky_bytes
-        self._wants = wants
+        self._wants, self._partitioner = wants, partitioner
         self._partitioners: dict[str, Partitioner | None] = {}
         self.left_out: dict[str, int] = {}
 
@@ -86,7 +87,8 @@ class Router:
         if topic not in self._partitioners:
             check_topic(topic)
             n = self._n_partitions(topic)
-            self._partitioners[topic] = None if n is None else Partitioner(n, sticky_bytes=self._sticky_bytes)
+            how: dict[str, Any] = {"sticky_bytes": self._sticky_bytes, "name": self._partitioner}
+            self._partitioners[topic] = None if n is None else Partitioner(n, **how)
 
     def route(
         self, columns: RecordColumns, batch: pa.RecordBatch, reader: ColumnReader, first_row: int = 0
@@ -224,7 +226,7 @@ class RoutedPartition:
         if self._writer is None:
             self.n_bytes += n_waiting
         else:
-            result = self._writer.append(columns)
+            result = self._writer.append(columns, any_header_names=True)  # checked with the input
             self.n_batches += result.n_batches
             self.n_bytes += result.n_bytes
         if not self.n_records:

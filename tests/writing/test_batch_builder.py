@@ -15,7 +15,6 @@ import kafkalog
 from kafkalog import ConfigWarning, LogConfig, PartitionWriter
 from kafkalog.errors import (
     Limits,
-    Reason,
     UnwritableError,
 )
 from kafkalog.records.columns import RecordColumns
@@ -185,8 +184,13 @@ def test_the_last_offset_is_written_and_none_behind_it(path):
     full.abort()
 
 
-def test_records_with_times_before_1970_are_named_by_their_row(path):
-    records = [Record(timestamp=-1, value=bytes(100_000))] * 100 + [Record(timestamp=-2)]
-    with pytest.raises(UnwritableError) as caught, PartitionWriter(path) as writer:
-        writer.append(columns_of(records))
-    assert (caught.value.row, caught.value.reason) == (100, Reason.COLUMN_VALUE)
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", None])
+def test_records_have_times_before_1970(path, timestamp_type):
+    times = [-1, 0, -5000, -(2**63), 2**63 - 1, -7000, -7000]
+    data = {"value": [b""] * len(times), "timestamp": times, "timestamp_type": [0, 0, 0, 0, 0, 1, 1]}
+    with PartitionWriter(path, timestamp_type=timestamp_type, max_records_per_batch=3) as writer:
+        writer.append(data)
+    got = kafkalog.read_numpy(path)
+    assert got.timestamp.tolist() == times
+    assert got.timestamp_type.tolist() == ([0] * 7 if timestamp_type else data["timestamp_type"])
+    assert kafkalog.verify(path, deep=True).ok

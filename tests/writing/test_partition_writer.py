@@ -284,7 +284,6 @@ def test_after_an_error_nothing_more_is_taken_and_nothing_appears(path):
     cases = [
         (columns_of([Record(offset=5), Record(offset=5)]), ValueError),
         (columns_of([Record(offset=3), Record(offset=2)]), ValueError),
-        (columns_of([Record(timestamp=-2)]), UnwritableError),
         (pa.table({"value": ["x"], "offset": [-1]}), UnwritableError),
         (pa.table({"wert": ["x"]}), UnwritableError),
         (42, TypeError),

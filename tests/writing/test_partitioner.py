@@ -1,7 +1,12 @@
 """Records go to the partitions that Kafka's producers choose."""
 
+import ctypes
 import itertools
+import math
+import random
 import struct
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,6 +48,22 @@ def twin(key):
     return h - (h >> 31 << 32)
 
 
+# of librdkafka's unit test of rd_fnv1a, which are Go's; an absolute value, as Sarama's is
+FNV1A = {
+    b"kafka": 0xD33C4E1,
+    b"giberish123456789": 0x77A58295,
+    b"1234": 0x23BDD03,
+    b"234": 0x2DEA3CD2,
+    b"34": 0x740FA83E,
+    b"4": 0x310CA263,
+    b"PreAmbleWillBeRemoved,ThePrePartThatIs": 0x65CBD69C,
+    b"reAmbleWillBeRemoved,ThePrePartThatIs": 0x6E49C79A,
+    b"eAmbleWillBeRemoved,ThePrePartThatIs": 0x69EED356,
+    b"AmbleWillBeRemoved,ThePrePartThatIs": 0x6ABCC023,
+    b"": 0x7EE3623B,
+}
+
+
 def columns_of(keys, values=None):
     (columns,) = record_slices({"key": keys, "value": [b""] * len(keys) if values is None else values})
     return columns
@@ -59,6 +80,72 @@ def test_hashing_a_column_is_hashing_each_key(keys):
     column = BinaryColumn(np.cumsum([0, *map(len, keys)], dtype=np.int64), data)
     assert hash_keys(column).tolist() == [twin(key) for key in keys]
     assert hash_keys(column.slice(len(keys) // 2, len(keys))).tolist() == [twin(k) for k in keys[len(keys) // 2 :]]
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_the_crc_is_that_of_zlib(keys):
+    data = np.frombuffer(b"".join(keys), np.uint8)
+    column = BinaryColumn(np.cumsum([0, *map(len, keys)], dtype=np.int64), data)
+    assert hash_keys(column, "crc32").view(np.uint32).tolist() == list(map(zlib.crc32, keys))
+
+
+def test_partitions_are_those_of_librdkafka_and_sarama():
+    keys = list(FNV1A)
+    for name in ("fnv1a", "fnv1a_random", "sarama"):
+        assert Partitioner(17, name=name).assign(columns_of(keys)).tolist() == [FNV1A[key] % 17 for key in keys]
+    for name in ("consistent", "consistent_random"):
+        got = Partitioner(17, name=name).assign(columns_of(keys[:-1])).tolist()
+        assert got == [zlib.crc32(key) % 17 for key in keys[:-1]]
+    for name in ("kafka", "murmur2", "murmur2_random"):
+        got = Partitioner(17, name=name).assign(columns_of(keys)).tolist()
+        assert got == [(twin(key) & 0x7FFFFFFF) % 17 for key in keys]
+
+
+# Go's int32: the remainder first, then the sign; a key whose hash is -2^31 has no absolute value
+@given(st.binary(max_size=12), st.integers(1, 1000))
+def test_the_absolute_value_is_saramas(key, n):
+    h = 0x811C9DC5
+    for byte in key:
+        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
+    h -= h >> 31 << 32
+    assert Partitioner(n, name="sarama").assign(columns_of([key])).tolist() == [abs(int(math.fmod(h, n)))]
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions"),
+    [
+        # an empty key, none, none
+        ("kafka", [(twin(b"") & 0x7FFFFFFF) % 17, 0, 1]),
+        ("murmur2_random", [(twin(b"") & 0x7FFFFFFF) % 17, 0, 1]),
+        ("murmur2", [(twin(b"") & 0x7FFFFFFF) % 17] * 3),
+        ("consistent", [0, 0, 0]),
+        ("consistent_random", [0, 1, 2]),
+        ("fnv1a", [0x7EE3623B % 17] * 3),
+        ("fnv1a_random", [0x7EE3623B % 17, 0, 1]),
+        ("sarama", [0x7EE3623B % 17, 0, 1]),
+    ],
+)
+def test_records_without_a_key_go_where_the_client_sends_them(name, partitions):
+    assert Partitioner(17, sticky_bytes=1, name=name).assign(columns_of([b"", None, None])).tolist() == partitions
+    no_keys = RecordColumns(2, {"offset": np.arange(2)})
+    expected = partitions[1:] if name != "consistent_random" else [0, 1]
+    assert Partitioner(17, sticky_bytes=1, name=name).assign(no_keys).tolist() == expected
+
+
+def test_librdkafka_itself_chooses_the_same_partitions():
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    beside = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    libraries = [*beside.glob("librdkafka*.so*")]
+    if not libraries:
+        pytest.skip("no librdkafka to load")
+    library = ctypes.CDLL(str(libraries[0]))
+    rng = random.Random(5)
+    keys = [rng.randbytes(rng.randrange(1, 50)) for _ in range(2000)]
+    for name in ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"):
+        choose = getattr(library, f"rd_kafka_msg_partitioner_{name}")
+        choose.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, *[ctypes.c_void_p] * 2]
+        expected = [choose(None, key, len(key), 12, None, None) for key in keys]
+        assert Partitioner(12, name=name).assign(columns_of(keys)).tolist() == expected
 
 
 def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn():

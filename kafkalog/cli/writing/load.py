@@ -43,8 +43,9 @@ columns. Unknown columns are an error; --ignore-columns leaves them out. Columns
 ignored, except timestamp_type: records of LogAppendTime stay such, with their timestamps, without --timestamp-type.
 
 Partitions: the column partition. With --partitions N, Kafka's default partitioner chooses instead (murmur2 of the key;
-records without a key fill one partition after the other). Without both, all records go to partition 0. Offsets in the
-input are kept. Without them, or with --partitions, they start at 0.
+records without a key fill one partition after the other). --partitioner names that of another client, if producers of
+the topic use it: librdkafka hashes keys with CRC32 by default (consistent_random), Sarama with FNV-1a (sarama). Without
+both, all records go to partition 0. Offsets in the input are kept. Without them, or with --partitions, they start at 0.
 
 Timestamps: milliseconds, or times with a zone. --timezone sets the zone of times without one. Times finer than a
 millisecond are an error unless --truncate-timestamps. Null is no timestamp. Soon after its start, a broker deletes
@@ -75,6 +76,8 @@ where to:
   -o --output LOG_DIR!      log dir; created if it does not exist
   --topic T                 topic of all records (default: the column topic)
   --partitions N            distribute records over N partitions by key
+  --partitioner {{kafka,consistent_random,consistent,murmur2_random,murmur2,fnv1a_random,fnv1a,sarama}}
+                            with --partitions: the client whose partitioner to use (default: kafka)
   --topic-id ID             topic id for partition.metadata: 22 characters, as Kafka prints it
   --install                 LOG_DIR is that of a stopped broker with these topics
   --replace                 with --install: also replace partitions that have records
@@ -181,4 +184,8 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
         console.note(note)
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
+    if result.partitioner is not None:
+        from kafkalog.writing.partitioner import PARTITIONERS
+
+        console.note(f"partitions by the partitioner {result.partitioner}: {PARTITIONERS[result.partitioner]}")
     console.note(f"{counted(result.n_records, 'record')} in {counted(n, 'partition')} {verb} {result.path}")

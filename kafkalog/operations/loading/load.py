@@ -42,7 +42,7 @@ from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, one_of
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
@@ -52,6 +52,7 @@ from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
 from kafkalog.values.schemas import imports_beside
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
+from kafkalog.writing.partitioner import PARTITIONERS
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
@@ -65,6 +66,7 @@ class LoadOptions:
     only_topics: Iterable[str] | str | None = None
     internal: bool = False
     partitions: int | None = None
+    partitioner: str | None = None
     config: LogConfig | None = None
     compression: str | Compression | None = None
     compression_level: int | None = None
@@ -115,6 +117,10 @@ class LoadOptions:
             raise ValueError(
                 f"partitions must be 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
             )
+        if self.partitioner is not None:
+            one_of("partitioner", self.partitioner, [*PARTITIONERS])
+            if self.partitions is None:
+                raise ValueError("partitioner (--partitioner) needs partitions (--partitions), their number")
         if self.only_topics is not None:
             if self.topic is not None:
                 raise ValueError("only_topics selects by the column 'topic', which topic replaces: use one of the two")
@@ -164,6 +170,11 @@ def write_table(
     partitions : int, optional
         Number of partitions of each topic. Kafka's default partitioner then chooses the partition, and a column
         `partition` is ignored. Default: the column `partition`; without that column, partition 0.
+    partitioner : str, optional
+        With `partitions`, the client whose partitioner is used: ``kafka`` (murmur2 of the key; default), librdkafka's
+        ``consistent_random`` (its default: CRC32 of the key), ``consistent``, ``murmur2_random``, ``murmur2``,
+        ``fnv1a_random`` and ``fnv1a``, or ``sarama`` (FNV-1a). Where such a client chooses at random, partitions are
+        taken in turn.
     dry_run : bool
         Read everything, write nothing, and report what would be written.
     config : LogConfig, optional
@@ -396,7 +407,11 @@ class _Load:
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
         self._configs: dict[str, LogConfig | None] = {}
         self._router = Router(
-            self._n_partitions, topic=options.topic, sticky_bytes=options.batch_size, wants=options.wants
+            self._n_partitions,
+            topic=options.topic,
+            sticky_bytes=options.batch_size,
+            partitioner=options.partitioner or "kafka",
+            wants=options.wants,
         )
         self._waiting = WaitingRecords(
             self._open_writer,
@@ -515,7 +530,8 @@ class _Load:
         for key in sorted(self._writers):
             self._writers[key].close()
         loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
-        return LoadResult(str(self._log_dir), loaded, self._notes())
+        partitioner = None if self._options.partitions is None else self._options.partitioner or "kafka"
+        return LoadResult(str(self._log_dir), loaded, self._notes(), partitioner)
 
     def _notes(self) -> list[str]:
         options, now_ms = self._options, time.time_ns() // 10**6

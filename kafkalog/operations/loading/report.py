@@ -41,6 +41,8 @@ class LoadResult(HtmlReport):
     """Remarks, for example that internal topics were left out, or that records are older than the topic's retention.
     They are part of ``repr``; the command prints them.
     """
+    partitioner: str | None = None
+    """The partitioner that chose partitions; None if the input has them."""
 
     @property
     def n_records(self) -> int:

@@ -39,6 +39,7 @@ def test_what_was_written_is_said_in_lines_or_json(run, parquet, tmp_path):
     assert code == 0
     assert out.splitlines()[0].startswith("t-0  ")
     assert "4 records in 2 partitions written to" in err
+    assert "partitioner kafka: murmur2 of the key, records without a key in turn\n" in err
     code, out, err = run("load", parquet, "-o", tmp_path / "log", "--topic", "u", "--json", "-q")
     (line,) = map(json.loads, out.splitlines())
     assert (code, err) == (0, "")

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import zlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import kafkalog
 from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.operations.loading.retention import retention_note
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.writing.partitioner import murmur2
 
@@ -432,7 +434,7 @@ def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path):
     with pytest.raises(OutputExistsError):
         write_table(table, tmp_path / "log", topic="t", dry_run=True)
     with pytest.raises(UnwritableError):
-        write_table({"value": [b""], "timestamp": [-5]}, tmp_path / "log", topic="u", dry_run=True)
+        write_table({"value": [b""], "offset": [-5]}, tmp_path / "log", topic="u", dry_run=True)
 
 
 def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path):
@@ -530,3 +532,79 @@ def test_a_load_notes_it(tmp_path, dry_run):
     (note,) = notes("stamped-early", timestamp_type="LogAppendTime", log_append_time=5)
     assert "t-0 and 2 more: the newest, 1970-01-01T00:00:00.005Z" in note
     assert "2 more: " in note
+
+
+NAMES = [b"\xff\xfe", b"", b"\xc3\xa4", b"\xed\xa0\x80", b"plain", b"plain"]
+
+
+@pytest.fixture
+def any_names(tmp_path):
+    """A log dir whose header names are any bytes, as clients other than Java's send them; and its headers."""
+    (tmp_path / "from").mkdir()
+    headers = [[(name, b"v")] * (row // 6 % 3) for row in range(40) for name in NAMES[row % 6 :][:1]]
+    flat = [pair for one in headers for pair in one]
+    places = np.cumsum([0, *map(len, headers)], dtype=np.int64)
+    column = HeadersColumn(places, *(BinaryColumn.of([pair[part] for pair in flat]) for part in (0, 1)))
+    records_of = RecordColumns(len(headers), {"value": BinaryColumn.of([b"x"] * 40), "headers": column})
+    with fails_with("header_key_utf8"), kafkalog.PartitionWriter(tmp_path / "from/t-0") as writer:
+        writer.append(records_of)
+    with kafkalog.PartitionWriter(tmp_path / "from/t-0") as writer:
+        writer.append(records_of, any_header_names=True)
+    return tmp_path / "from", headers
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        kafkalog.scan,
+        kafkalog.open_log_dir,
+        lambda path: kafkalog.open(path / "t-0"),
+        lambda path: kafkalog.scan(path, batch_size=7),
+        lambda path: kafkalog.scan(path, binary_type=pa.large_binary()),
+        lambda path: kafkalog.scan(path, columns=["topic", "offset", "value", "headers"]),
+    ],
+)
+def test_copies_of_a_log_keep_header_names_that_are_not_utf_8(tmp_path, any_names, source):
+    path, headers = any_names
+    data = source(path)
+    for options in ({}, {"topic": "t", "partitions": 1}):
+        to = tmp_path / f"to{len(options)}"
+        write_table(data, to, **options)
+        assert kafkalog.read_numpy(to).headers.to_pylist() == headers
+    (tmp_path / "other").mkdir()
+    with kafkalog.PartitionWriter(tmp_path / "other/t-0") as writer:
+        writer.append(data)
+    assert kafkalog.read_numpy(tmp_path / "other").headers.to_pylist() == headers
+
+
+def test_a_decoded_scan_with_such_names_is_not_written(tmp_path, any_names):
+    with fails_with("header_key_utf8"):
+        write_table(kafkalog.scan(any_names[0], decode={"value": "utf8"}), tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_times_before_1970_are_exported_and_loaded(tmp_path, suffix):
+    times = [-1, 0, -5000, -7000, 1, -62_135_596_800_000]
+    write_table({"value": [b"x"] * 6, "timestamp": times}, tmp_path / "from", topic="t")
+    kafkalog.export(tmp_path / "from", tmp_path / f"t.{suffix}")
+    load(tmp_path / f"t.{suffix}", tmp_path / "to")
+    assert kafkalog.read_numpy(tmp_path / "to").timestamp.tolist() == times
+    write_table(kafkalog.scan(tmp_path / "from"), tmp_path / "copy")
+    assert kafkalog.read_numpy(tmp_path / "copy").timestamp.tolist() == times
+
+
+def test_the_partitioner_is_that_of_another_client(tmp_path):
+    keys = [b"k%d" % i for i in range(200)]
+    result = write_table(
+        {"key": keys, "value": keys}, tmp_path / "log", topic="t", partitions=7, partitioner="consistent_random"
+    )
+    assert result.partitioner == "consistent_random"
+    read = kafkalog.read_table(tmp_path / "log").to_pylist()
+    assert {row["key"]: row["partition"] for row in read} == {key: zlib.crc32(key) % 7 for key in keys}
+    assert write_table({"value": [b""]}, tmp_path / "a", topic="t", partitions=2).partitioner == "kafka"
+    assert write_table({"value": [b""]}, tmp_path / "b", topic="t").partitioner is None
+    with pytest.raises(ValueError, match="--partitions"):
+        write_table({"value": [b""]}, tmp_path / "c", topic="t", partitioner="kafka")
+    with pytest.raises(ValueError, match="'sarama', not 'crc'"):
+        write_table({"value": [b""]}, tmp_path / "c", topic="t", partitions=2, partitioner="crc")
