@@ -311,11 +311,10 @@ class InPlace(PartitionOutput):
         self._backup.sync()
 
     def _ordered(self) -> list[list[Move]]:
-        logs = sorted(
-            (name for name in self._removed if name.endswith(kf.LOG_SUFFIX)), reverse=self._removes_last_first
-        )
-        # a `.swap` is removed last: until the copy under its final name is in place, only it holds the records
-        swaps = [name for name in self._removed if name.endswith(kf.SWAP_SUFFIX)]
+        # a `.swap` is removed last if its copy gets the final name: until that is in place, only it holds the records
+        swaps = [one for one in self._removed if one.endswith(kf.SWAP_SUFFIX) and _final_name(one) in self._put]
+        logs = [one for one in self._removed if _final_name(one).endswith(kf.LOG_SUFFIX) and one not in swaps]
+        logs.sort(reverse=self._removes_last_first)
         others = [name for name in self._removed if name not in {*logs, *swaps}]
         indexes = [name for name in self._put if name.endswith(INDEX_SUFFIXES)]
         new_logs = [name for name in self._put if name.endswith(kf.LOG_SUFFIX)]
@@ -359,7 +358,7 @@ class Swapped(InPlace):
 
     def _like(self, name: str) -> Path:
         """The segment that a new one replaces."""
-        return self._directory / name.removesuffix(kf.SWAP_SUFFIX)
+        return self._directory / _final_name(name)
 
     def _ordered(self) -> list[list[Move]]:
         new = sorted(self._put, key=lambda name: not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX))
@@ -368,6 +367,11 @@ class Swapped(InPlace):
             [Move(name, "take") for name in self._removed],
             [Move(name, "swap") for name in new],
         ]
+
+
+def _final_name(name: str) -> str:
+    """The name of a file once a `.swap` is complete."""
+    return name.removesuffix(kf.SWAP_SUFFIX)
 
 
 class _NoFile(contextlib.AbstractContextManager["_NoFile"]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -137,7 +138,7 @@ def check_log_dir(log_dir: StrPath) -> None:
 
 
 def copy_ownership(path: StrPath, like: StrPath) -> None:
-    """Give a file or a directory tree the owner of `like`: root may write files for a broker that runs as another user.
+    """Give a file or a directory tree the owner of `like`, durably: root may write for a broker that is another user.
 
     Does nothing unless run as root; errors are ignored.
     """
@@ -145,10 +146,22 @@ def copy_ownership(path: StrPath, like: StrPath) -> None:
         return
     with contextlib.suppress(OSError):
         owner = os.stat(like)
-        os.chown(path, owner.st_uid, owner.st_gid)
+        _give(path, owner)
         for root, directories, names in os.walk(path):
             for name in (*directories, *names):
-                os.chown(os.path.join(root, name), owner.st_uid, owner.st_gid)
+                _give(os.path.join(root, name), owner)
+
+
+def _give(path: StrPath, owner: os.stat_result) -> None:
+    info = os.lstat(path)
+    if (info.st_uid, info.st_gid) == (owner.st_uid, owner.st_gid) or stat.S_ISLNK(info.st_mode):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _kafka_directory(path: Path) -> str:

@@ -87,7 +87,9 @@ class ResumedDirectory(Resumption):
     def commit(self, staged: StagedDirectory) -> None:
         """Make the new files durable, and move them into the directory."""
         staged.close()
-        # the files are durable before the intent that names them
+        # the files are durable before the intent that names them, and so is the name of their directory
+        with writing(self._work):
+            fsync_directory(self._work)
         files = sorted(str(path.relative_to(staged.path)) for path in staged.path.rglob("*") if path.is_file())
         with staged_file(self._work / _INTENT) as file:
             file.write(json.dumps({"files": files, "manifest": self.new}).encode())
