@@ -278,6 +278,14 @@ def test_links_out_of_the_source_are_named(tmp_path):
         kafkalog.boot(source, tmp_path / "out")
 
 
+@pytest.mark.parametrize(("used", "following"), [(1999, 2000), (2000, 3000), (2001, 3000)])
+def test_the_next_producer_id_is_that_of_a_block_after_all_known_ones(tmp_path, used, following):
+    (tmp_path / "log").mkdir()
+    with PartitionWriter(tmp_path / "log" / "orders-0", producer=(used, 0)) as writer:
+        writer.append({"value": [b"x"]})
+    assert kafkalog.boot(tmp_path / "log", tmp_path / "out", dry_run=True).next_producer_id == following
+
+
 def test_the_last_producer_id_leaves_none(tmp_path):
     (tmp_path / "log").mkdir()
     with PartitionWriter(tmp_path / "log" / "orders-0", producer=(2**63 - 1, 0)) as writer:

@@ -9,7 +9,7 @@ import builder
 import golden_sets
 import pytest
 import writing
-from files import broker_on
+from files import broker_on, flip
 from plans import offsets
 
 import kafkalog
@@ -589,3 +589,11 @@ def test_a_lost_marker_is_no_lost_record(tmp_path, row, after):
     n_cut = 3 * (len(batches) // 2 + len(batches) % 2) - 3 * ((row + 1) // 2)
     for start in (kafkalog.recover(logs, dry_run=True, all_segments=True), kafkalog.preflight(logs, clean=False)):
         assert sum(one.n_records for one in start.losses) == n_cut
+
+
+def test_a_gap_after_a_damaged_end_is_that_damage_alone(root, partition):
+    first = min(partition.glob("*.log"))
+    flip(first, first.stat().st_size - 3)
+    found = [*kafkalog.verify(root).all_findings()]
+    assert [one.reason for one in found if one.path != str(first)] == []
+    assert notes(root) == []

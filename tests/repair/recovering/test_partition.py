@@ -143,9 +143,12 @@ def test_swap_files_beside_what_they_replace(tmp_path, log_dir_copy):
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_a_marker_at_which_a_broker_fails_is_named(tmp_path, at_end):
+@pytest.mark.parametrize("kind", ["short value", "leader change", "unknown type"])
+def test_a_marker_at_which_a_broker_fails_is_named(tmp_path, at_end, kind):
     """Its checksum is right, so that nothing is cut."""
-    wrong = builder.control_batch(1, base_offset=1, producer_id=7, value=b"\0\0\0")
+    value = b"\0\0\0" if kind == "short value" else None
+    control_type = {"leader change": 2, "unknown type": 77}.get(kind, 1)
+    wrong = builder.control_batch(control_type, base_offset=1, producer_id=7, value=value)
     record = builder.record_v2(0, 0, b"k", b"v")
     data = builder.batch_v2([record], transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     behind = builder.batch_v2([record], base_offset=2)

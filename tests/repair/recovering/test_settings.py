@@ -5,7 +5,7 @@ from dataclasses import replace
 import kafkalog
 from kafkalog import LogConfig, Partition
 from kafkalog.cli import main
-from kafkalog.repair.recovering.settings import Cluster, expiring
+from kafkalog.repair.recovering.settings import Cluster, expiring, first_dirty
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 
 
@@ -70,3 +70,11 @@ def test_a_topic_whose_policy_is_lost_counts_as_compacted_if_the_cleaner_was_the
     metadata = ClusterMetadata()
     metadata.settings[TOPIC, "cleaned"] = {"cleanup.policy": "delete"}
     assert policies(Cluster(metadata, None)) == [("delete",), ("delete",), ("compact",)]
+
+
+def test_a_checkpoint_of_the_cleaner_outside_of_the_log_is_not_trusted(tmp_path):
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b"v"] * 10})
+    for known, first in ((0, 0), (4, 4), (10, 10), (11, 0), (2**62, 0)):
+        (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {known}\n")
+        assert first_dirty(Partition(tmp_path / "t-0")) == first
