@@ -242,6 +242,15 @@ def make_directories(path: Path) -> None:
         fsync_directory(path.parent)
 
 
+def sync_file(path: StrPath) -> None:
+    """Fsync a file or a directory that another library wrote; raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def fsync_directory(path: StrPath) -> None:
     """Fsync a directory; raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -76,3 +76,11 @@ def test_bash_completes(words, expected, tmp_path, capsys):
         check=True,
     )
     assert run.stdout.split() == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["recover", "truncate", "trim", "compact", "reindex", "boot", "salvage", "merge", "convert", "export", "load"],
+)
+def test_the_help_of_each_command_that_writes_says_what_a_crash_leaves(command, capsys):
+    assert "crash" in "\n".join(_help(capsys, command, "--help"))

@@ -43,7 +43,9 @@ _RESTORE: Final = Command(
     summary="write a log dir with the segments of remote storage",
     description="""\
 Write partitions with the segments of remote storage, which a broker serves with the same offsets. With --log-dir, the
-command also writes the newer segments of that broker. DIR appears when it is complete, and is verified then.""",
+command also writes the newer segments of that broker. DIR appears when it is complete, and is verified then.
+
+A crash leaves DIR absent or complete.""",
     examples="""\
   kafkalog tiered restore s3://tiered/kafka -o restored
   kafkalog tiered restore s3://tiered/kafka -o restored --log-dir /backup/kafka -t orders""",

@@ -36,7 +36,9 @@ broker are errors.
 only if nothing is lost.
 
 --rescue-quorum is for a cluster with intact brokers whose controllers lost their majority. It makes one survivor the
-only voter, after a backup.""",
+only voter, after a backup.
+
+A crash leaves the output absent or complete. --rescue-quorum replaces one file in one step.""",
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --best --for 4.0

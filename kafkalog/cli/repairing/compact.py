@@ -18,7 +18,10 @@ each key. Stop the broker first.
 
 compact does not clean the last segment, nor anything from the first open transaction on. A topic counts as compacted
 by its cleanup.policy in the cluster's metadata, or if the cleaner's checkpoint names it. If the metadata lacks a topic,
-name it with -t, or name its partition directory.""",
+name it with -t, or name its partition directory.
+
+A crash leaves a copy absent or complete. With --in-place, a new segment may wait as a .swap file: start the broker or
+run kafkalog recover, which completes it, then compact again.""",
     examples="""\
   kafkalog compact /var/lib/kafka --dry-run
   kafkalog compact /var/lib/kafka --in-place

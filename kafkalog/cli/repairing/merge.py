@@ -24,7 +24,9 @@ epochs agree. Damaged copies are searched as by 'kafkalog salvage'.
 
 -o DIR gets a directory per partition, with new indexes, producer snapshots and leader epochs. merge.json and the report
 on stdout name the source of each range of offsets. The exit code is 1 if no copy has some offsets, or if copies differ
-although their leader epochs agree.""",
+although their leader epochs agree.
+
+A crash leaves the output absent or complete.""",
     examples="""\
   kafkalog merge /mnt/broker-1/orders-0 /mnt/broker-2/orders-0 -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders -o /new/merged

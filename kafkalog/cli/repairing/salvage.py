@@ -29,7 +29,9 @@ A batch must have a valid checksum, and its offsets and leader epoch must agree 
 a wrong place and batches inside a record's value are suspects; they go to quarantine. Kept, lost, suspect and padding
 bytes add up to the size of each segment. A batch with a valid checksum that no reader can decode is kept and reported.
 
-salvage prints the report. The exit code is 1 if something is lost.""",
+salvage prints the report. The exit code is 1 if something is lost.
+
+A crash leaves the output absent or complete.""",
     examples="""\
   kafkalog salvage /mnt/disk/kafka -t orders -o /new/salvaged
   kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json

@@ -16,7 +16,10 @@ running broker does the same with DeleteRecords and retention. Stop the broker f
 
 trim writes the log start offset to the log dir's checkpoint, and deletes segments that end before it. The last segment
 always stays. A copy of a single partition (-o copy/orders-0) has no checkpoint, so it starts with the first kept
-segment.""",
+segment.
+
+A crash leaves a copy absent or complete. With --in-place, the log start offset rises first, so that no deleted record
+is expected. Run the same command again, with another backup directory if you name one.""",
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before

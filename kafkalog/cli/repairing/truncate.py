@@ -16,7 +16,10 @@ on, or all records of later leader epochs. Stop the broker first.
 
 truncate removes whole batches, so the log may end before the offset. It updates indexes, producer snapshots, leader
 epochs and checkpoints. A partition that ends earlier stays unchanged. Damage before the cut is an error; run
-'kafkalog recover' first.""",
+'kafkalog recover' first.
+
+A crash leaves a copy absent or complete. With --in-place, each file is old or new, and the clean-shutdown marker is
+absent until all is done. Run the same command again, with another backup directory.""",
     examples="""\
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --dry-run
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --in-place --backup /var/tmp/before

@@ -51,7 +51,9 @@ To erase a person, drop by key, or set values to null and let compaction remove 
 
 {FILTER_HELP}
 --drop and --redact-where take the same conditions. A comparison with null never matches: 'key != abc' does not match a
-record without a key.""",
+record without a key.
+
+A crash leaves DST absent or complete.""",
     examples="""\
   kafkalog convert /backup/kafka -o /new/kafka -t orders          # old formats to v2
   kafkalog convert orders-0 -o copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K

@@ -41,8 +41,9 @@ stdout.
 _kafkalog_export.json, last. Read the files that it lists: an export that was killed leaves others.
 
 All or nothing: the output appears when everything is written and synced. After a failure, damage or Ctrl-C, an old
-output is unchanged, and no temporary files are left. --overwrite replaces an existing file, or a directory from an
-earlier export. An export never writes into a log dir. Memory is bounded, about 200 MiB for Parquet.
+output is unchanged, and no temporary files are left. After a crash, the output is absent, old or complete. --overwrite
+replaces an existing file, or a directory from an earlier export. An export never writes into a log dir. Memory is
+bounded, about 200 MiB for Parquet.
 
 --resume adds the new records of each partition since the last export with --resume, exactly once. All other options
 must be the same. _kafkalog_export.json in the directory has the next offset of each partition. If an export is killed,

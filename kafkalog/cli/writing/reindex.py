@@ -43,7 +43,9 @@ does not detect a wrong magic byte or offset.
 
 With --in-place, each file is replaced in one step. The old file stays next to it as NAME.kafkalog-backup (-2, -3, ...
 if that exists), which a broker ignores; --no-backup keeps none. reindex refuses a log dir with a running broker. It
-prints a line for each new, changed or removed file.""",
+prints a line for each new, changed or removed file.
+
+A crash leaves an output absent or complete, and each file of --in-place old or new. Run the same command again.""",
     examples="""\
   kafkalog reindex /var/lib/kafka/orders-0 --dry-run
   kafkalog reindex /var/lib/kafka -t orders --in-place

@@ -16,8 +16,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -32,6 +34,7 @@ from kafkalog.operations.exporting.resuming import (
     reading_table,
     writing_table,
 )
+from kafkalog.storage.atomic import sync_file, writing
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -119,6 +122,7 @@ class ResumedDelta(ResumedTable):
         changed = self._changed()
         source = _Source(batches, rows)
         is_new = self._table is None
+        first_version = 0 if self._table is None else self._table.version() + 1
         is_done = False
         try:
             with writing_table(self._target, CommitFailedError):
@@ -161,6 +165,8 @@ class ResumedDelta(ResumedTable):
                 shutil.rmtree(self._target, ignore_errors=True)
         self.findings += rows.findings(self._target)
         added = {path: size for path, size in _files(self._table).items() if path not in before}
+        with writing(Path(self._target)):
+            self._sync([*added], first_version)
         return Exported(rows.n_records, sum(added.values()), len(added))
 
     def _versions(self, key: str) -> Iterator[tuple[str, int]]:
@@ -169,6 +175,19 @@ class ResumedDelta(ResumedTable):
         yield key, int(entry["next_offset"])
         for name, number in (entry.get("last_batch") or {}).items():
             yield f"{key} {name}", number
+
+    def _sync(self, added: Sequence[str], first_version: int) -> None:
+        """Make what was added to a local table durable, which its library does not."""
+        root = Path(self._target)
+        if self._table is None or not root.is_dir():
+            return
+        log = [f"_delta_log/{version:020d}.json" for version in range(first_version, self._table.version() + 1)]
+        # the names are those of URLs
+        files = [root / name if (root / name).exists() else root / unquote(name) for name in (*added, *log)]
+        files = [path for path in files if path.exists()]
+        directories = {above for path in files for above in path.parents if root in (above, *above.parents)}
+        for path in (*files, *sorted(directories, reverse=True), root.parent):
+            sync_file(path)
 
     def _property(self) -> dict[str, str]:
         """The property for the table, with the options and the topics of this run."""

@@ -1,5 +1,6 @@
 """Exports into a Delta table: what its log keeps, and what it may not forget."""
 
+import os
 import sys
 
 import pyarrow as pa
@@ -107,3 +108,21 @@ def test_what_the_command_line_says_without_the_library(root, lake, monkeypatch,
     monkeypatch.setitem(sys.modules, "deltalake", None)
     assert main(["export", str(root), "-o", lake.name, "--format", "delta", "--resume"]) == 2
     assert "pip install deltalake" in capsys.readouterr().err
+
+
+def test_a_local_table_is_durable_when_the_export_ends(root, lake, monkeypatch):
+    synced = set()
+
+    def fsync(descriptor, real=os.fsync):
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(2):
+        before = {*lake.output.rglob("*")}
+        assert lake.run(root).n_records
+        grow(root, 3)
+        new = {*lake.output.rglob("*")} - before
+        assert {path.suffix for path in new} >= {".json", ".parquet"}
+        changed = {*new, *(path.parent for path in new)}
+        assert {path.stat().st_ino for path in changed if not path.name.startswith(".")} <= synced
