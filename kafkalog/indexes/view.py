@@ -29,7 +29,6 @@ from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
 from kafkalog.storage.source import Bytes, open_source
-from kafkalog.storage.staging import staged_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,6 +144,8 @@ class IndexEntries(PublicNames):
 
         `kafkalog.reindex` rebuilds the indexes of a log, and replaces them in place.
         """
+        from kafkalog.storage.staging import staged_file  # needs locks, which reading does without
+
         with staged_file(path) as file:
             file.write(self.tobytes())
 
