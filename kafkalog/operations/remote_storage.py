@@ -185,8 +185,11 @@ def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
             yield _fault("orphan", why, copy)
         elif copy.missing:
             lost = segment is not None and segment.segment_id in needed
+            is_read = id(copy) in linked
             detail = f"it lacks {', '.join(copy.missing)}"
-            yield _fault("torn", detail, copy, None if segment is None else segment.end_offset, damage=lost)
+            detail += "; its records are readable, but a broker cannot serve them" if is_read else ""
+            end = None if segment is None else segment.end_offset
+            yield _fault("torn", detail, copy, end, damage=lost or is_read)
         elif segment is not None and segment.state == "COPY_SEGMENT_STARTED":
             yield _fault("unfinished", "its copying was never finished", copy, segment.end_offset)
         elif segment is not None and segment.state == "DELETE_SEGMENT_STARTED":
@@ -241,12 +244,11 @@ def _faults_of_content(
         copies = {store.url_of(key): link.copy for key, link in store.links.items()}
         # an error names the object
         copies |= {str(place): copy for copy in copies.values() for place in copy.files.values()}
-        found = [
-            (finding, copy)
-            for row in iter_verify(opened[joined.key], deep=deep, limits=limits)
-            for finding in row.all_findings()
-            if (copy := copies.get(finding.path or "")) and _is_fault(finding)
-        ]
+        rows = iter_verify(opened[joined.key], deep=deep, limits=limits)
+        findings = [finding for row in rows for finding in row.all_findings() if _is_fault(finding)]
+        found = [(finding, copy) for finding in findings if (copy := copies.get(finding.path or "")) is not None]
+        if not store.layout.starts_at_epochs:  # a log dir
+            yield from _gaps(findings, joined)
         broken = [hole.first for hole in joined.holes]
         broken += [copy.start_offset for finding, copy in found if finding.reason not in _OF_HOLES]
         for finding, copy in found:
@@ -254,6 +256,17 @@ def _faults_of_content(
                 yield _of_finding(finding, copy)
         for link in joined.links:
             yield from _wrong_state(link.copy, joined.epochs, link.last)
+
+
+def _gaps(findings: Iterable[Finding], joined: Joined) -> Iterator[StorageFault]:
+    """Segments that are missing in a log dir: its other segments tell, as no list of copies does."""
+    for finding in findings:
+        first, last = finding.base_offset, finding.last_offset
+        if finding.reason is not Reason.OFFSET_GAP or first is None or last is None:
+            continue
+        if not any(hole.first <= last and first <= hole.last for hole in joined.holes):
+            place = joined.key.topic, joined.key.partition, None
+            yield StorageFault("hole", finding.detail, *place, first, last, damage=True)
 
 
 def _is_fault(finding: Finding) -> bool:

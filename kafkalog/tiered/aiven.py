@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -36,6 +37,9 @@ INDEXES: Final = {
 _SEALED: Final = 28  # an IV of 12 bytes before, a tag of 16 bytes after
 _MOST_CHUNK_BYTES: Final = 2**28
 _MOST_MANIFEST_BYTES: Final = 2**26
+_MOST_LOG_BYTES: Final = 2**31 - 1  # positions in a segment are int32
+_MOST_CHUNKS: Final = 2**22  # chunks of 256 bytes of a segment of 1 GiB
+_NUMBERS: Final = 2**63
 
 
 class Manifest:
@@ -52,20 +56,28 @@ class Manifest:
                 detail = "the segment is stored as an Iceberg table: its data is in Parquet files"
                 raise UnsupportedError(Reason.UNSUPPORTED_SYSTEM, detail, path=place)
             chunks, meta = content["chunkIndex"], content["remoteLogSegmentMetadata"]
-            self.topic = str(meta["remoteLogSegmentId"]["topicIdPartition"]["topicPartition"]["topic"])
+            segment = meta["remoteLogSegmentId"]
+            of = segment["topicIdPartition"]
+            self.topic = str(of["topicPartition"]["topic"])
+            self.identity = str(of["topicId"]), _number(of["topicPartition"]["partition"]), str(segment["id"])
             self.is_compressed, self._encryption = bool(content["compression"]), content.get("encryption")
-            self.chunk_bytes, self.size = int(chunks["originalChunkSize"]), int(chunks["originalFileSize"])
+            self.chunk_bytes = _number(chunks["originalChunkSize"])
+            self.size = _number(chunks["originalFileSize"], _MOST_LOG_BYTES)
             self.places = {
-                suffix: (int(one["position"]), int(one["size"]))
+                suffix: (_number(index["position"]), _number(index["size"], _MOST_LOG_BYTES))
                 for suffix, name in INDEXES.items()
-                if (one := content["segmentIndexes"].get(name)) is not None
+                if (index := content["segmentIndexes"].get(name)) is not None
             }
-            self.start_offset, self.end_offset = int(meta["startOffset"]), int(meta["endOffset"])
-            self.leader_epochs = {int(epoch): int(start) for epoch, start in meta["segmentLeaderEpochs"].items()}
+            if self._encryption is not None and any(0 < size < _SEALED for _, size in self.places.values()):
+                raise ValueError("an encrypted index has an IV and a tag")
+            self.start_offset, self.end_offset = _number(meta["startOffset"]), _number(meta["endOffset"])
+            self.max_timestamp = int(meta["maxTimestampMs"]) if "maxTimestampMs" in meta else None
+            epochs = meta["segmentLeaderEpochs"].items()
+            self.leader_epochs = {_number(int(epoch)): _number(start) for epoch, start in epochs}
             self.sizes = self._sizes(chunks)
         except KafkalogError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error, zstandard.ZstdError) as error:
+        except _MALFORMED as error:
             detail = f"not a manifest of Aiven's plugin ({type(error).__name__}: {error})"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=place) from error
         self.starts = [0, *accumulate(self.sizes)]
@@ -75,12 +87,15 @@ class Manifest:
         if not 0 < self.chunk_bytes <= 2**30 or self.size < 0:
             raise ValueError(f"chunks of {self.chunk_bytes} bytes of {self.size}")
         n = -(-self.size // self.chunk_bytes)
+        if n > _MOST_CHUNKS:
+            detail = f"{n} chunks of {self.chunk_bytes} bytes; kafkalog reads up to {_MOST_CHUNKS}"
+            raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=self._place)
         if chunks["type"] == "fixed":
-            last = int(chunks["finalTransformedChunkSize"])
-            sizes = [int(chunks["transformedChunkSize"])] * (n - 1) + [last] * (n > 0)
+            last = _number(chunks["finalTransformedChunkSize"], _MOST_LOG_BYTES)
+            sizes = [_number(chunks["transformedChunkSize"], _MOST_LOG_BYTES)] * (n - 1) + [last] * (n > 0)
         elif chunks["type"] == "variable":
             packed = base64.b64decode(chunks["transformedChunks"], validate=True)
-            sizes = decode_sizes(zstandard.ZstdDecompressor().decompress(packed, max_output_size=2**26))
+            sizes = decode_sizes(_unpacked(packed, 16 + 4 * n))
         else:
             raise ValueError(f"chunk index of type {chunks['type']!r}")
         if len(sizes) != n or any(size < 0 for size in sizes):
@@ -112,9 +127,9 @@ class Manifest:
             key = PKCS1_OAEP.new(RSA.import_key(_pem(self._keys[name])), hashAlgo=SHA3_512).decrypt(
                 base64.b64decode(wrapped, validate=True)
             )
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            if isinstance(error, KafkalogError):
-                raise
+        except KafkalogError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError):
             detail = "the private key does not decrypt the segment's data key"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=self._place) from None
 
@@ -130,10 +145,7 @@ class Manifest:
         size = min(self.chunk_bytes, self.size - number * self.chunk_bytes)
         data = self.unseal(data)
         if self.is_compressed:
-            try:
-                data = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
-            except zstandard.ZstdError as error:
-                raise ValueError(str(error)) from None
+            data = _unpacked(data, size)
         if len(data) != size:
             raise ValueError(f"{len(data)} bytes instead of {size}")
         return data
@@ -208,10 +220,50 @@ def decode_sizes(data: bytes) -> list[int]:
     return [*(base + one for one in differences), *struct.unpack_from(">i", data, end)]
 
 
+_MALFORMED: Final = (
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+    *(struct.error, zstandard.ZstdError),
+)
+"""What JSON that is no manifest leads to."""
+
+
+def _number(value: Any, most: int = _NUMBERS) -> int:
+    """A whole number of a manifest; ValueError if it is none, negative, or above `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{str(value)[:40]!r} is not a number from 0 to {most}")
+    return value
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    """A frame of zstd; ValueError if it is damaged or larger than `most`, before memory is used for it."""
+    try:
+        size = zstandard.frame_content_size(data)  # -1 if the frame does not say
+        if size > most:
+            raise ValueError(f"{size} bytes, where {most} are the most")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=max(most, 1))
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+
+
 def _pem(key: Any) -> bytes:
     """A private key, given as PEM or as the path of a file."""
     text = key if isinstance(key, bytes) else str(key).encode()
     if b"-----BEGIN" in text:
         return text
-    with open(key, "rb") as file:
-        return file.read()
+    if len(text) > _MOST_PATH_BYTES or b"\n" in text or b"\0" in text:
+        raise ReadError(Reason.FILE_UNREADABLE, "a private key is neither PEM nor the path of a file", path=None)
+    try:
+        with open(key, "rb") as file:
+            return file.read(_MOST_KEY_BYTES)
+    except OSError as error:
+        raise ReadError.of(error, os.fspath(key)) from error
+
+
+_MOST_KEY_BYTES: Final = 2**20
+_MOST_PATH_BYTES: Final = 2**12
+
+
+def check_keys(keys: Keys) -> None:
+    """Raise `ReadError` for a key whose file cannot be read, before anything else is read."""
+    for key in keys.values():
+        _pem(key)

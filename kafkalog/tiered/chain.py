@@ -16,6 +16,8 @@ from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
 from kafkalog.tiered.layouts import Copy
 
 _END = 2**63 - 1
+_BEFORE_EPOCHS = -1
+"""Stands for the epoch of offsets below the first one, where messages of v0 and v1 are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class MetadataFinder:
         if segment is None or segment.ranges()[epoch][1] < offset:
             return None
         copy = self._copies.get(segment.segment_id)
-        found = segment if copy is None or copy.missing else copy
+        found = copy if copy is not None and copy.is_readable else segment
         return found, segment.ranges()[epoch][1], segment.end_offset
 
     def first_after(self, epoch: int, offset: int) -> int | None:
@@ -70,15 +72,16 @@ class ListingFinder:
         self._ranges: dict[int | None, list[tuple[int, int, int, Copy]]] = {}
         for copy in copies:
             try:
-                extent = None if copy.missing else copy.extent
+                extent = copy.extent if copy.is_readable else None
             except KafkalogError:
                 continue  # it is reported by who checks the storage
-            if extent is not None and not extent.leader_epochs:  # one of any epoch
-                last = extent.end_offset
-                self._ranges.setdefault(None, []).append((copy.start_offset, last, last, copy))
-            starts = sorted(extent.leader_epochs.items()) if extent is not None else []
+            if extent is None or extent.end_offset < copy.start_offset:
+                continue
+            starts = sorted(extent.leader_epochs.items(), key=lambda entry: entry[1])
+            last = starts[0][1] - 1 if starts else extent.end_offset
+            if last >= copy.start_offset:  # messages of v0 and v1 are of any epoch
+                self._ranges.setdefault(None, []).append((copy.start_offset, last, extent.end_offset, copy))
             for number, (epoch, start) in enumerate(starts):
-                assert extent is not None
                 last = starts[number + 1][1] - 1 if number + 1 < len(starts) else extent.end_offset
                 self._ranges.setdefault(epoch, []).append((start, last, extent.end_offset, copy))
 
@@ -91,7 +94,8 @@ class ListingFinder:
     def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
         """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
         there = [one for one in self._of(epoch) if one[0] <= offset <= one[1]]
-        best = max(there, key=lambda one: (one[1], one[0]), default=None)
+        # one that lacks objects may be of a copying that failed
+        best = max(there, key=lambda one: (not one[3].missing, one[1], one[0]), default=None)
         return None if best is None else (best[3], best[1], best[2])
 
     def first_after(self, epoch: int, offset: int) -> int | None:
@@ -115,9 +119,10 @@ def chain(
     while at < stop:
         number = max((n for n, (_, first) in enumerate(epochs) if first <= at), default=-1)
         end = (epochs[number + 1][1] if number + 1 < len(epochs) else _END) - 1
-        found = finder.find(epochs[number][0], at) if number >= 0 else None
+        epoch = epochs[number][0] if number >= 0 else _BEFORE_EPOCHS
+        found = finder.find(epoch, at)
         if found is None:
-            following = finder.first_after(epochs[number][0], at) if number >= 0 else None
+            following = finder.first_after(epoch, at)
             last = min(end, stop - 1, _END if following is None else following - 1)
             if last == _END - 1:
                 break  # nothing says where the log ends

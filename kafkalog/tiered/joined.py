@@ -24,7 +24,7 @@ from kafkalog.storage.location import AnyPath, Entry, Location, as_path, list_di
 from kafkalog.storage.source import BufferSource, ByteSource, open_source
 from kafkalog.storage.stores import location
 from kafkalog.system_topics.remote_log import RemoteLog, remote_log
-from kafkalog.tiered.aiven import Keys
+from kafkalog.tiered.aiven import Keys, check_keys
 from kafkalog.tiered.chain import Hole, Link, ListingFinder, MetadataFinder, chain, cut_positions
 from kafkalog.tiered.layouts import Copy, PartitionId, find_layout, prefetch
 
@@ -64,6 +64,7 @@ class JoinedStore:
         """By the key of the file that stands for it."""
         self._files: dict[str, tuple[Entry, Callable[[], ByteSource]]] = {}
         self._partitions: dict[str, Joined] = {}
+        check_keys(self._keys)
         self.layout = find_layout(remote, keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -158,10 +159,12 @@ class JoinedStore:
     def _root_files(self) -> dict[str, Entry]:
         """Directories of partitions that are not local, if none is; and the checkpoint of log start offsets."""
         if self.local is None:
-            return {
-                f"{key.topic}-{key.partition}": Entry(f"{key.topic}-{key.partition}", is_directory=True)
-                for key in self.remote_partitions
-            }
+            names = [f"{key.topic}-{key.partition}" for key in self.remote_partitions]
+            directories = {name: Entry(name, is_directory=True) for name in names}
+            if self.layout.log_starts:
+                data = encode_offset_checkpoint(self.layout.log_starts)
+                directories[kf.LOG_START_OFFSET_CHECKPOINT] = self._add(kf.LOG_START_OFFSET_CHECKPOINT, data)
+            return directories
         path = self.local / kf.LOG_START_OFFSET_CHECKPOINT
         try:
             starts = read_offset_checkpoint(path)
@@ -217,12 +220,14 @@ class JoinedStore:
             epochs = read_leader_epochs(self.local / name / kf.LEADER_EPOCH_CHECKPOINT)
             joined.epochs = [] if epochs is None else [(int(epoch), int(start)) for epoch, start in epochs.tolist()]
             starts = read_offset_checkpoint(self.local / kf.LOG_START_OFFSET_CHECKPOINT) or {}
-            start = max(starts.get(joined.key, 0), joined.epochs[0][1] if joined.epochs else 0)
+            start = max(starts.get(joined.key, 0), self._at_epochs(joined))
         if not joined.epochs:
             joined.epochs = _epochs_of(joined.copies, listed)
-            start = joined.epochs[0][1] if joined.epochs else 0
-        if self.local is None or not joined.epochs:
-            start = max(start, min((copy.start_offset for copy in joined.copies if not copy.missing), default=0))
+            start = self._at_epochs(joined)
+        if self.local is None or not joined.epochs or not self.layout.starts_at_epochs:
+            start = max(start, min((copy.start_offset for copy in joined.copies if copy.is_readable), default=0))
+        if self.local is None:
+            start = max(start, self.layout.log_starts.get(joined.key, 0))
         joined.start = start
         stop = 2**63 - 1 if first_local is None else first_local
         chosen = finder or listed
@@ -236,6 +241,10 @@ class JoinedStore:
         if not joined.is_certain:
             detail = "without the metadata topic, each complete copy counts as finished"
             joined.findings.append(Finding(Reason.SEGMENT_MISSING, detail, str(self._remote), damage=False))
+
+    def _at_epochs(self, joined: Joined) -> int:
+        """Where the first leader epoch begins, if the log starts there."""
+        return joined.epochs[0][1] if joined.epochs and self.layout.starts_at_epochs else 0
 
     def _add_files(self, joined: Joined, name: str) -> None:
         prefetch([link.copy for link in joined.links])
@@ -292,7 +301,7 @@ def _epochs_of(copies: list[Copy], listed: ListingFinder | None) -> list[tuple[i
     best: tuple[int, int, list[tuple[int, int]]] | None = None
     for copy in copies:
         try:
-            entries = [] if copy.missing else copy.epochs
+            entries = copy.epochs if copy.is_readable else []
             if entries and (best is None or (entries[-1][0], copy.extent.end_offset) > best[:2]):
                 best = entries[-1][0], copy.extent.end_offset, entries
         except KafkalogError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, NotKafkaError, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.storage.location import Location
 from kafkalog.storage.source import ByteSource
 from kafkalog.tiered.aiven import ChunkedSource, Keys, Manifest, index_size, open_index
@@ -23,7 +23,8 @@ _LOG_FILES: Final = (
     *(kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX),
     *(kf.PRODUCER_SNAPSHOT_SUFFIX, EPOCHS_SUFFIX),
 )
-_AIVEN_FILES: Final = (kf.LOG_SUFFIX, ".indexes", ".rsm-manifest")
+_INDEXES, _MANIFEST = ".indexes", ".rsm-manifest"
+_AIVEN_FILES: Final = (kf.LOG_SUFFIX, _INDEXES, _MANIFEST)
 _N_THREADS: Final = 16
 
 
@@ -55,11 +56,20 @@ class Copy:
     """By suffix."""
 
     required: tuple[str, ...] = ()
+    stop: int | None = None
+    """The offset at which the next segment of a log dir begins."""
+    is_last: bool = False
+    """Whether it may be the active segment of a log dir."""
 
     @property
     def missing(self) -> list[str]:
         """The suffixes of objects that a complete copy has and this one lacks."""
         return [suffix for suffix in self.required if suffix not in self.files]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the objects are there that records are read from; brokers need all of them."""
+        return kf.LOG_SUFFIX in self.files
 
     @property
     def n_bytes(self) -> int:
@@ -83,8 +93,12 @@ class Copy:
 
     @cached_property
     def extent(self) -> Extent:
-        """The last offset and the leader epochs, out of the copy itself; raises KafkalogError."""
-        end = Segment(self.files[kf.LOG_SUFFIX], is_last=False, topic_partition=None).next_offset - 1
+        """The last offset and the leader epochs, out of the copy itself; raises KafkalogError.
+
+        In a log dir, a segment reaches to the next one: the cleaner may have removed what is between.
+        """
+        segment = Segment(self.files[kf.LOG_SUFFIX], is_last=self.is_last, topic_partition=None)
+        end = max(segment.next_offset, self.stop or 0) - 1
         return Extent(end, dict(epochs_between(self.epochs, self.start_offset, end)))
 
     @cached_property
@@ -105,18 +119,24 @@ class AivenCopy(Copy):
     @cached_property
     def manifest(self) -> Manifest:
         """What the manifest says."""
-        return Manifest(self.files[".rsm-manifest"], self.keys)
+        return Manifest(self.files[_MANIFEST], self.keys)
+
+    @property
+    def is_readable(self) -> bool:
+        """See `Copy.is_readable`."""
+        return kf.LOG_SUFFIX in self.files and _MANIFEST in self.files
 
     def sizes(self) -> dict[str, int]:
         """See `Copy.sizes`."""
-        indexes = {suffix: index_size(self.manifest, suffix) for suffix in self.manifest.places}
+        places = self.manifest.places if _INDEXES in self.files else ()
+        indexes = {suffix: index_size(self.manifest, suffix) for suffix in places}
         return {kf.LOG_SUFFIX: self.manifest.size, **indexes}
 
     def open(self, suffix: str) -> ByteSource:
         """See `Copy.open`."""
         if suffix == kf.LOG_SUFFIX:
             return ChunkedSource(self.manifest, self.files[suffix])
-        return open_index(self.manifest, self.files[".indexes"], suffix)
+        return open_index(self.manifest, self.files[_INDEXES], suffix)
 
     @cached_property
     def extent(self) -> Extent:
@@ -135,8 +155,11 @@ class Layout:
     required: tuple[str, ...]
     kind: type[Copy] = Copy
 
-    def __init__(self, root: Location, keys: Keys) -> None:
-        self._root, self._keys = root, keys
+    starts_at_epochs: bool = True
+    """Whether a log starts at its first leader epoch, as a broker's tiered log does, whatever copies are below."""
+
+    def __init__(self, root: Location, keys: Keys, prefix: str = "") -> None:
+        self._root, self._keys, self._prefix = root, keys, prefix
         self.unknown: list[str] = []
         """Objects that belong to no segment."""
 
@@ -152,6 +175,11 @@ class Layout:
     @cached_property
     def _directories(self) -> dict[PartitionId, Location]:
         return dict(self._places())
+
+    @cached_property
+    def log_starts(self) -> Mapping[kf.TopicPartition, int]:
+        """The log start offsets that are stored with the copies."""
+        return {}
 
     def partitions(self) -> list[PartitionId]:
         """The partitions with objects, or with what is left of them."""
@@ -198,7 +226,7 @@ class AivenLayout(Layout):
     def _places(self) -> Iterator[tuple[PartitionId, Location]]:
         for name, entry in self._root.entries().items():
             match = self._name.fullmatch(name)
-            if not entry.is_directory or match is None:
+            if not entry.is_directory or match is None or not name.startswith(self._prefix):
                 continue
             numbers = {one: found for one, found in (self._root / name).entries().items() if one.isdecimal()}
             for number in numbers:
@@ -208,14 +236,16 @@ class AivenLayout(Layout):
     def _topic(self, text: str, place: Location) -> str:
         """The topic in the name of a directory, which may begin with a part of the configured prefix."""
         for name in place.entries():
-            if name.endswith(".rsm-manifest"):
+            if name.endswith(_MANIFEST):
                 with _suppressed():
                     return Manifest(place / name, {}).topic or text
-        return text
+        return text.removeprefix(self._prefix)
 
 
 class PlainLayout(Layout):
     """A log dir: the files of a partition in a directory of its name."""
+
+    starts_at_epochs = False  # messages of v0 and v1 have none
 
     name = "plain"
     _name = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)", re.ASCII)
@@ -225,26 +255,65 @@ class PlainLayout(Layout):
 
     def copies(self, of: PartitionId) -> list[Copy]:
         """See `Layout.copies`. Leader epochs are those of the partition, if they were copied, too."""
-        found = super().copies(of)
         place = self._directories.get(of)
-        if place is not None and kf.LEADER_EPOCH_CHECKPOINT in place.entries():
-            for copy in found:
+        listed = {copy.start_offset: copy for copy in super().copies(of)}
+        found = [copy for copy in listed.values() if copy.files.keys() != {kf.PRODUCER_SNAPSHOT_SUFFIX}]
+        snapshots = {start: copy.files.pop(kf.PRODUCER_SNAPSHOT_SUFFIX, None) for start, copy in listed.items()}
+        for copy, following in zip(found, [*found[1:], None], strict=True):
+            copy.is_last = following is None
+            copy.stop = None if following is None else following.start_offset
+            # a snapshot has the offset after those that it knows
+            after = self._end_of(copy) if copy.stop is None else copy.stop
+            snapshot = snapshots.get(after)
+            if snapshot is not None:
+                copy.files[kf.PRODUCER_SNAPSHOT_SUFFIX] = snapshot
+            if place is not None and kf.LEADER_EPOCH_CHECKPOINT in place.entries():
                 copy.files[EPOCHS_SUFFIX] = place / kf.LEADER_EPOCH_CHECKPOINT
         return found
+
+    @staticmethod
+    def _end_of(copy: Copy) -> int:
+        with _suppressed():
+            return copy.extent.end_offset + 1 if copy.is_readable else -1
+        return -1
+
+    @cached_property
+    def log_starts(self) -> Mapping[kf.TopicPartition, int]:
+        """See `Layout.log_starts`."""
+        place = self._root.entries().get(kf.LOG_START_OFFSET_CHECKPOINT)
+        if place is None:
+            return {}
+        with _suppressed():
+            return read_offset_checkpoint(self._root / kf.LOG_START_OFFSET_CHECKPOINT) or {}
+        return {}
 
     def _of(self, match: re.Match[str]) -> PartitionId:
         return PartitionId(match["topic"], "", int(match["partition"]))
 
 
 def layout_of(root: Location, keys: Keys | None = None) -> Layout | None:
-    """The layout of remote storage at a location, or up to three directories below it; None for none."""
+    """The layout of remote storage at a location, or up to three directories below it; None for none.
+
+    The location may also be a prefix that is no directory: Aiven's plugin puts one before the names of its objects.
+    """
     for place in _below(root, 3):
-        names = [name for name, entry in place.entries().items() if entry.is_directory]
-        kinds: tuple[type[Layout], ...] = (AivenLayout, LocalTieredLayout, PlainLayout)
-        for kind in kinds:
-            found = [name for name in names if kind._name.fullmatch(name)]
-            if found and (kind is not AivenLayout or any(name.isdecimal() for name in (place / found[0]).entries())):
-                return kind(place, keys or {})
+        layout = _layout_in(place, keys or {}, "")
+        if layout is not None:
+            return layout
+    if not root.entries() and root.key and root.name:
+        return _layout_in(root.parent, keys or {}, root.name)
+    return None
+
+
+def _layout_in(place: Location, keys: Keys, prefix: str) -> Layout | None:
+    """The layout of the directories in a location whose names begin with a prefix."""
+    directories = (name for name, entry in place.entries().items() if entry.is_directory)
+    names = [name for name in directories if name.startswith(prefix)]
+    kinds: tuple[type[Layout], ...] = (AivenLayout,) if prefix else (AivenLayout, LocalTieredLayout, PlainLayout)
+    for kind in kinds:
+        found = [name for name in names if kind._name.fullmatch(name)]
+        if found and (kind is not AivenLayout or any(name.isdecimal() for name in (place / found[0]).entries())):
+            return kind(place, keys, prefix)
     return None
 
 

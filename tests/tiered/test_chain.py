@@ -1,5 +1,6 @@
 """Which copies count: the chain of leader epochs, and not what is newest or longest."""
 
+from kafkalog.storage.location import Location
 from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
 from kafkalog.tiered.chain import Hole, MetadataFinder, chain
 from kafkalog.tiered.layouts import Copy, PartitionId
@@ -17,7 +18,7 @@ def finder(*segments, lost=""):
         log.append(one)
         log._refer(one)
         if name not in lost:
-            copies.append(Copy(OF, start, name))
+            copies.append(Copy(OF, start, name, {".log": Location(None, name)}))
     return MetadataFinder(log, ("id", 0), copies)
 
 

@@ -1,11 +1,15 @@
 """A log dir with remote segments gives what it gave when all segments were local."""
 
+import base64
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import GOLDEN
 from Crypto.PublicKey import RSA
+from effort import THOROUGH
 from tiered_sets import FINISHED, TieredSet
 
 import kafkalog
@@ -197,3 +201,172 @@ def test_plain_copies_of_a_log_dir_are_joined(has_epochs, tmp_path):
     same(kafkalog.open("memory://plain-copies", tiered=tmp_path / "copies"), ["p-txn-0"])
     memory.rm("/plain-copies", recursive=True)
     assert kafkalog.verify_tiered(tmp_path / "copies", tmp_path / "data").ok
+
+
+SIDE_OBJECTS = {"apache": (".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"), "zstd-aes": (".indexes",)}
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize("kind", SIDE_OBJECTS)
+def test_missing_indexes_lose_no_record(kind, has_metadata, tmp_path):
+    one = made(tmp_path, kind, **{"p-txn-0": 1, "p-multi-0": 1})
+    if has_metadata:
+        one.finish()
+    for suffix in SIDE_OBJECTS[kind]:
+        for _, main_path in one.copies["p-txn-0"]:
+            Path(f"{main_path}{suffix}").unlink()
+        same(kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=KEYS), ["p-txn-0", "p-multi-0"])
+        report = kafkalog.verify_tiered(one.remote, one.log_dir, keys=KEYS)
+        torn = [fault for fault in report.faults if fault.kind == "torn"]
+        assert {fault.segment_id for fault in torn} == {identity for identity, _ in one.copies["p-txn-0"]}
+        assert all(suffix in fault.detail and fault.damage for fault in torn)
+        assert {fault.kind for fault in report.faults} == {"torn"}, [*map(str, report.faults)]
+
+
+def test_a_whole_copy_counts_before_one_that_lacks_objects(tmp_path):
+    one = made(tmp_path, **{"p-multi-0": 2})
+    (base, end), *_ = one.bounds("p-multi-0")
+    one.copy("p-multi-0", base, end)
+    _, first = one.copies["p-multi-0"][0]
+    Path(f"{first}.timeindex").unlink()
+    Path(f"{first}.log").write_bytes(b"")  # of a copying that failed
+    one.copy("p-multi-0", base, end)
+    (one.log_dir / "p-multi-0" / f"{base:020d}.log").unlink()
+    same(kafkalog.open(one.log_dir, tiered=one.remote), ["p-multi-0"])
+
+
+def test_a_log_dir_that_is_healthy_has_no_faults_as_remote_storage(tmp_path):
+    for local in (None, LOG_DIR):
+        report = kafkalog.verify_tiered(LOG_DIR, local)
+        assert report.layout == "plain"
+        assert not report.faults, [*map(str, report.faults)]
+        assert report.n_copies == len([*LOG_DIR.glob("*/*.log")])
+    alone, whole = kafkalog.open(kafkalog.tiered_location(None, LOG_DIR)), kafkalog.open(LOG_DIR)
+    for key in whole:
+        assert alone[key].to_table() == whole[key].to_table()
+    kafkalog.restore_tiered(LOG_DIR, tmp_path / "restored")
+    for path in LOG_DIR.glob("*/*.snapshot"):
+        restored = tmp_path / "restored" / path.relative_to(LOG_DIR)
+        # each where the log has it, and with its own content
+        assert not restored.exists() or restored.read_bytes() == path.read_bytes()
+
+
+def test_a_log_dir_without_one_of_its_segments_has_a_hole(tmp_path):
+    shutil.copytree(LOG_DIR / "p-txn-0", tmp_path / "copies" / "p-txn-0")
+    for path in (tmp_path / "copies" / "p-txn-0").glob(f"{156:020d}.*"):
+        path.unlink()
+    (fault,) = kafkalog.verify_tiered(tmp_path / "copies").faults
+    assert (fault.kind, fault.first_offset, fault.last_offset, fault.damage) == ("hole", 156, 163, True)
+
+
+@pytest.mark.parametrize("prefix", ["x/y_", "backup-", "x/y/"])
+def test_a_prefix_need_not_be_a_directory(prefix, tmp_path):
+    shutil.copytree(LOG_DIR, tmp_path / "data")
+    for name in (prefix, "other_", "x/other"):
+        one = TieredSet(tmp_path / "data", tmp_path / "remote", {"prefix": name, "chunk": 4096})
+        if name == prefix:
+            one.move("p-headers-0", 1)
+            one.finish()
+        else:
+            one.copy("p-txn-0", 0, 13)
+    remote = f"{tmp_path}/remote/{prefix}"
+    place = kafkalog.tiered_location(tmp_path / "data", remote)
+    same(kafkalog.open(place), ["p-headers-0"])
+    assert [key.topic for key in place.store.remote_partitions] == ["p-headers"]
+    # with a torn copy, only the name of the directory has the topic
+    for path in (tmp_path / "remote").rglob("*.rsm-manifest"):
+        path.unlink()
+    layout = kafkalog.tiered_location(None, remote).store.layout
+    assert [of.topic for of in layout.partitions()] == ["p-headers"]
+
+
+HUGE = (2**31, 2**63 - 1, 2**63, 10**4000, 1e308, float("inf"), float("nan"), -1, True, "7", None, [], {})
+
+
+def _numbers(content, path=()):
+    """The places of all numbers of a manifest."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, (*path, name))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("kind", ["plain", "zstd-aes"])
+def test_a_manifest_with_any_number_is_an_error_or_right(kind, tmp_path):
+    one = made(tmp_path, kind, **{"p-headers-0": 1})
+    path = Path(f"{one.copies['p-headers-0'][0][1]}.rsm-manifest")
+    content, expected = path.read_bytes(), kafkalog.open(LOG_DIR)["p-headers-0"].to_table()
+    one.finish()
+
+    def read():
+        try:
+            table = kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=KEYS)["p-headers-0"].to_table()
+        except kafkalog.KafkalogError:
+            return
+        assert table == expected
+        kafkalog.verify_tiered(one.remote, one.log_dir, keys=KEYS)
+
+    for place in _numbers(json.loads(content)):
+        for value in HUGE:
+            changed = json.loads(content)
+            at = changed
+            for name in place[:-1]:
+                at = at[name]
+            at[place[-1]] = value
+            path.write_text(json.dumps(changed))
+            read()
+    for data in (b"", b"[" * 10**5, b"7", b"[]", b'{"version":"1"}', b"\xff", b"{" * 100, b'"' + b"9" * 5000):
+        path.write_bytes(data)
+        read()
+    # frames of zstd that promise more than there is
+    frame = b"\x28\xb5\x2f\xfd\xe0" + (2**50).to_bytes(8, "little") + b"\x01\x00\x00"
+    changed = json.loads(content)
+    changed["chunkIndex"] |= {"type": "variable", "transformedChunks": base64.b64encode(frame).decode()}
+    path.write_text(json.dumps(changed))
+    read()
+
+
+def test_any_byte_of_a_manifest_or_an_index_may_be_wrong(tmp_path):
+    rng = np.random.default_rng(20261128)
+    one = made(tmp_path, "plain", **{"p-headers-0": 1})
+    one.finish()
+    expected = kafkalog.open(LOG_DIR)["p-headers-0"].to_table()
+    for suffix in (".rsm-manifest", ".indexes"):
+        path = Path(f"{one.copies['p-headers-0'][0][1]}{suffix}")
+        content = path.read_bytes()
+        for _ in range(60 if THOROUGH else 25):
+            data = bytearray(content)
+            data[int(rng.integers(len(data)))] = int(rng.integers(256))
+            path.write_bytes(data)
+            try:
+                table = kafkalog.open(one.log_dir, tiered=one.remote)["p-headers-0"].to_table()
+            except kafkalog.KafkalogError:
+                assert suffix == ".rsm-manifest"
+            else:
+                assert table == expected
+            kafkalog.verify_tiered(one.remote, one.log_dir)
+        path.write_bytes(content)
+
+
+def test_a_missing_key_file_is_named_before_anything_is_read(tmp_path, capsys):
+    one = made(tmp_path, "aes", **{"p-headers-0": 1})
+    one.finish()
+    (tmp_path / "key.pem").write_text(KEYS["key1"])
+    (tmp_path / "empty.pem").write_text("")
+    cat, verify = ["cat", str(one.log_dir / "p-headers-0"), "--tiered"], ["tiered", "verify"]
+    for option, given in (("--tiered-key", cat), ("--tiered-key", verify), ("--key", verify)):
+        for file, code, text in (
+            ("absent.pem", 3, "absent.pem: file_unreadable: No such file"),
+            ("empty.pem", None, "does not decrypt"),
+            ("key.pem", 0, ""),
+        ):
+            more = ["--log-dir", str(one.log_dir)] if given is verify else []
+            found = main([*given, str(one.remote), *more, option, f"key1={tmp_path / file}"])
+            assert found == (code if code is not None else 1 if given is verify else 3)
+            printed = capsys.readouterr()
+            assert text in printed.err + printed.out
+    secret = KEYS["key1"].replace("-----BEGIN", "")
+    with pytest.raises(ReadError, match="neither PEM") as error:
+        kafkalog.tiered_location(one.log_dir, one.remote, keys={"key1": secret})
+    assert secret[:40] not in str(error.value)

@@ -17,7 +17,7 @@ _PATHS: Final = (
 _BOTH: Final = """
   --log-dir PATH         the broker's log dir, or a copy of it
   -t --topics T,...      only these topics: names or globs such as 'orders.*'; repeatable
-  --key:keys ID=FILE*    a private key of encrypted remote storage; repeatable
+  --tiered-key --key:keys ID=FILE*    a private key of encrypted remote storage; repeatable
   @limits
 """
 _VERIFY: Final = Command(
