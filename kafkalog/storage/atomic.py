@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -242,13 +242,20 @@ def make_directories(path: Path) -> None:
         fsync_directory(path.parent)
 
 
-def sync_file(path: StrPath) -> None:
-    """Fsync a file or a directory that another library wrote; raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync_files(root: Path, names: Iterable[str]) -> None:
+    """Fsync files below a directory that another library wrote, and the directories that they are in.
+
+    Names without a file are ignored.
+    """
+    files = [root / name for name in names if os.path.exists(root / name)]
+    directories = {above for path in files for above in path.parents if root in (above, *above.parents)}
+    with writing(root):
+        for path in (*files, *sorted(directories, reverse=True), root.parent):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def fsync_directory(path: StrPath) -> None:

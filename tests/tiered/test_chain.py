@@ -66,3 +66,14 @@ def test_holes_are_found():
 def test_without_an_end_the_last_copy_ends_the_chain():
     found = chain(finder(("a", 9, {0: 0}), ("b", 19, {0: 10})), [(0, 0)], 0, 2**63 - 1)
     assert read(found) == ([("a", 0, 9), ("b", 10, 19)], [])
+
+
+def test_the_last_offset_of_a_segment_is_in_it():
+    segments = finder(("a", 9, {0: 0}), ("b", 19, {0: 10}))
+    assert read(chain(segments, [(0, 0)], 9, 20)) == ([("a", 9, 9), ("b", 10, 19)], [])
+
+
+def test_a_copy_that_goes_on_past_its_epoch_is_cut_there():
+    # the leader of epoch 0 went on to 49, and lost: from 20 on the records are those of epoch 3
+    segments = finder(("lost", 49, {0: 10}), ("b", 29, {3: 20}))
+    assert read(chain(segments, [(0, 0), (3, 20)], 10, 30)) == ([("lost", 10, 19), ("b", 20, 29)], [])

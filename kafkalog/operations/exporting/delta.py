@@ -34,7 +34,7 @@ from kafkalog.operations.exporting.resuming import (
     reading_table,
     writing_table,
 )
-from kafkalog.storage.atomic import sync_file, writing
+from kafkalog.storage.atomic import sync_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -165,8 +165,7 @@ class ResumedDelta(ResumedTable):
                 shutil.rmtree(self._target, ignore_errors=True)
         self.findings += rows.findings(self._target)
         added = {path: size for path, size in _files(self._table).items() if path not in before}
-        with writing(Path(self._target)):
-            self._sync([*added], first_version)
+        self._sync([*added], first_version)
         return Exported(rows.n_records, sum(added.values()), len(added))
 
     def _versions(self, key: str) -> Iterator[tuple[str, int]]:
@@ -178,16 +177,10 @@ class ResumedDelta(ResumedTable):
 
     def _sync(self, added: Sequence[str], first_version: int) -> None:
         """Make what was added to a local table durable, which its library does not."""
-        root = Path(self._target)
-        if self._table is None or not root.is_dir():
-            return
-        log = [f"_delta_log/{version:020d}.json" for version in range(first_version, self._table.version() + 1)]
-        # the names are those of URLs
-        files = [root / name if (root / name).exists() else root / unquote(name) for name in (*added, *log)]
-        files = [path for path in files if path.exists()]
-        directories = {above for path in files for above in path.parents if root in (above, *above.parents)}
-        for path in (*files, *sorted(directories, reverse=True), root.parent):
-            sync_file(path)
+        if self._table is not None and "://" not in self._target:
+            log = [f"_delta_log/{version:020d}.json" for version in range(first_version, self._table.version() + 1)]
+            # the names are those of URLs
+            sync_files(Path(self._target), {*added, *map(unquote, added), *log})
 
     def _property(self) -> dict[str, str]:
         """The property for the table, with the options and the topics of this run."""

@@ -197,3 +197,34 @@ def test_producers_that_were_just_replayed_have_not_expired(tmp_path):
         len(read_snapshot(path).entries) for path in sorted((tmp_path / "out" / "p-idem-now-0").glob("*.snapshot"))
     ]
     assert found[-2:] == [n_producers, n_producers]
+
+
+def test_a_snapshot_at_the_log_start_offset_goes_as_with_a_broker(tmp_path):
+    """Source: ProducerStateManager.truncateAndReload, Kafka 4.3."""
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, second, third, *_ = logs(log_dir / "p-txn-0")
+    for path in (log_dir / "p-txn-0").glob(f"{first.stem}.*"):
+        path.unlink()
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\np-txn 0 {int(second.stem)}\n")
+    recover(log_dir, output=tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out" / "p-txn-0").glob("*.snapshot")}
+    assert f"{second.stem}.snapshot" not in names
+    assert f"{third.stem}.snapshot" in names
+
+
+def test_a_clean_start_keeps_the_preallocated_index_of_the_last_segment(tmp_path):
+    shutil.copytree(golden_sets.unpacked("k44"), tmp_path / "data")
+    last = max((tmp_path / "data" / "p-multi-0").glob("*.index"))
+    with last.open("ab") as file:
+        file.write(bytes(80))
+    assert not row(kafkalog.preflight(tmp_path / "data"), "p-multi-0").files
+
+
+@pytest.mark.parametrize(("past", "action"), [(0, "recovered"), (1, "deleted")])
+def test_only_a_log_start_offset_past_the_end_empties_the_log(tmp_path, past, action):
+    log_dir = small_log_dir(tmp_path, ("p-multi-0",))
+    end = kafkalog.open(log_dir / "p-multi-0").log_end_offset
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 0 {end + past}\n")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
+    assert {one.action for one in found.segments} == {action}
+    assert found.log_start_offset == found.log_end_offset == end + past
