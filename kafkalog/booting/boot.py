@@ -57,6 +57,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.log_config import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.text import counted
 
 _PRODUCER_ID_BLOCK: Final = 1000
@@ -301,7 +302,8 @@ class _Boot:
         if commits is not None:
             state.commits = list(commits)
             self._commits = state.commits
-        report.add_notes([replace(one, damage=False) for one in state.findings])
+        notes = [replace(one, damage=False) for one in state.findings]
+        report.add_notes(with_load_failures(notes, state.unloaded))
         report.n_groups, report.n_commits = len({one.group for one in state.commits}), len(state.commits)
         evidence = Evidence(
             self._metadata,

@@ -24,6 +24,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.groups import Group, groups
 from kafkalog.system_topics.transactions import Transaction, transactions
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -32,10 +33,6 @@ DEFAULT_PARTITIONS: Final = 50
 """Default of `offsets.topic.num.partitions` and its like."""
 _MOST_PARTITIONS: Final = 1000
 _ENOUGH_NAMES: Final = 3
-_UNLOADED: Final = (
-    "a broker that cannot decode a record does not load the partition: its groups get no coordinator (NOT_COORDINATOR)."
-    " Then write their offsets with kafkalog groups -o FILE, and boot with --groups FILE"
-)
 FIELDS: Final = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
 """The columns of a file with committed offsets; the last three are optional."""
 
@@ -68,6 +65,8 @@ class CoordinatorState:
     names: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """Groups or transactional ids by topic and partition."""
     findings: list[Finding] = field(default_factory=list)
+    unloaded: list[Finding] = field(default_factory=list)
+    """Partitions that no coordinator loads."""
 
     @classmethod
     def read(cls, copies: Iterable[Copy], limits: Limits) -> CoordinatorState:
@@ -79,11 +78,10 @@ class CoordinatorState:
                 continue
             names = found.names.setdefault(topic, {}).setdefault(number, [])
             log_dir = LogDir(copy.path, limits=limits)
+            found.unloaded += load_failures(log_dir, damage=True)
             if topic == kf.CONSUMER_OFFSETS:
                 there = groups(log_dir)
                 found.findings += there.findings
-                if any(one.reason is Reason.INTERNAL_RECORD for one in there.findings):
-                    found.findings.append(Finding(Reason.INTERNAL_RECORD, _UNLOADED, path=str(copy.path), damage=False))
                 names += [group.name for group in there]
                 found.commits += commits_of(there)
             else:

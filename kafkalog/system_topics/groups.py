@@ -29,6 +29,7 @@ from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
+from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
 from kafkalog.system_topics.replay import load_topic
 from kafkalog.system_topics.share_state import Delivery, ShareState, read_share_state
@@ -286,6 +287,7 @@ def groups(
     for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append, loader.take):
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
+    loader.findings = with_load_failures(loader.findings, load_failures(log_dir, [CONSUMER_OFFSETS], as_of))
     is_wanted = name_matcher(groups)
     known = [*loader.finished()]
     found = Groups(one for one in known if is_wanted(one.name))

@@ -22,6 +22,7 @@ from kafkalog.log.open import Paths, latest_of, open_log_dir, partitions_of
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
+from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.list_producers import (
     TRANSACTION_MAX_TIMEOUT_MS,
     PartitionProducers,
@@ -213,6 +214,8 @@ def transactions(
     result = Transactions()
     report = result.findings.append
     result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
+    result.findings = with_load_failures(result.findings, load_failures(log_dir, [TRANSACTION_STATE], as_of))
+    report = result.findings.append
     result.sort(key=lambda one: one.transactional_id or "")
     # partitions are read up to now, and would contradict coordinators of the past
     if read_partitions and as_of == AsOf():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
+import re
 import shutil
 import threading
 import time
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from conformance.jars import KAFKA_VERSION, class_path, java
 from conformance.kafka import CENTURY_MS, TIMELESS, Broker, Client, free_ports, lines_said, wait_until
+from coordinator_records import drawn
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
 
@@ -22,7 +25,9 @@ import kafkalog
 from kafkalog.booting import boot as booting
 from kafkalog.booting.coordinators import coordinator_partition
 from kafkalog.cli.app import main
+from kafkalog.log.log_dir import LogDir
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.writing.partition_writer import PartitionWriter
 
 pytestmark = pytest.mark.broker
@@ -495,3 +500,24 @@ def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_pa
             time.sleep(5)
             check_records(own_client, name, tmp_path)
         check_logs(before, tmp_path / "out" / "data")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
+    rng = random.Random(seed)
+    source = tmp_path / "log"
+    source.mkdir()
+    for number in range(50):
+        with PartitionWriter(source / f"__consumer_offsets-{number}") as writer:
+            pairs = drawn(rng, rng.randrange(1, 8))
+            writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
+    expected = {one.path.rpartition("/")[2] for one in load_failures(LogDir(source))}
+    assert 5 < len(expected) < 45
+    report = kafkalog.boot(source, tmp_path / "new", listeners=listeners())
+    assert not report.ok
+    with Client(tmp_path) as client, served(client, report, complains=True) as (broker,):
+        loaded = re.compile(r"(Failed to load|Finished loading of) metadata from (__consumer_offsets-\d+)")
+        wait_until(lambda: len({one for _, one in loaded.findall(broker.log.read_text())}) == 50, "all are loaded", 60)
+        said = loaded.findall(broker.log.read_text())
+    assert {where for verb, where in said if verb.startswith("Failed")} == expected

@@ -32,6 +32,7 @@ from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
+from kafkalog.system_topics.coordinator_load import load_failure
 from kafkalog.values.options import Decode
 
 _AHEAD: Final = 2
@@ -147,7 +148,7 @@ def iter_verify(
                     continue
                 bar.report()
                 row = verified_partition(
-                    step.partition, segments, step.around, indexes_only=indexes_only, limits=limits
+                    step.partition, segments, step.around, indexes_only=indexes_only, limits=limits, deep=deep
                 )
                 segments = []
                 removed = _removed(step.partition, row)
@@ -190,7 +191,13 @@ def _plan(partitions: Iterable[Partition], check: SegmentCheck, pool: OrderedPoo
 
 
 def verified_partition(
-    partition: Partition, segments: list[VerifiedSegment], around: LogDirState, *, indexes_only: bool, limits: Limits
+    partition: Partition,
+    segments: list[VerifiedSegment],
+    around: LogDirState,
+    *,
+    indexes_only: bool,
+    limits: Limits,
+    deep: bool = False,
 ) -> VerifiedPartition:
     """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
@@ -203,6 +210,9 @@ def verified_partition(
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and (is_unread or kf.is_fatal_name(name))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
     gaps = check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
+    failure = load_failure(partition.path, partition.topic_partition, limits, damage=True) if deep else None
+    if failure is not None:
+        findings.add(failure)
     return VerifiedPartition(
         path=str(partition.path),
         topic_partition=partition.topic_partition,

@@ -41,6 +41,7 @@ from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import StartProblem, is_kraft, root_problems, voter_problem
+from kafkalog.system_topics.coordinator_load import load_failure
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
@@ -340,6 +341,8 @@ class _Load:
                 row.remarks.append("no producer snapshot: the broker loses the state of producers")
             if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
                 row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
+            if (failure := load_failure(plan.path, row.topic_partition, start.limits)) is not None:
+                row.remarks.append(failure.detail)
         return row, report.findings
 
     def _split(self, row: PartitionPlan, findings: Findings) -> None:
