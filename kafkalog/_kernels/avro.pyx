@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.value_columns cimport (
-    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
-    append_validity, decode_values, read_columns, release,
+    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, Faults, append_flat, append_null, append_offset, append_text,
+    append_validity, cut, decode_values, note_fault, read_columns, release, take_faults,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remaining
 
@@ -75,6 +75,9 @@ FAILURES = {
     NO_MEMORY: "the value takes too much memory",
 }
 
+FAULTS = frozenset((NOT_UTF8, BAD_ENUM, BAD_DECIMAL, BAD_TIME))
+"""Failures of single fields: the bytes of the next field are known."""
+
 cdef enum:
     MOST_DEPTH = 100
     MOST_EMPTY_ITEMS = 1024
@@ -98,6 +101,9 @@ cdef struct State:
     Columns columns
     const int32_t* symbol_offsets
     const uint8_t* symbols
+    Faults faults
+    int hidden           # the failure of a field without a column
+    bint has_bad_key     # whether a key of the current map does not decode
 
 
 cdef extern from *:
@@ -183,6 +189,22 @@ cdef inline int grown(int status) noexcept nogil:
     return OK
 
 
+cdef int fault(State* state, const Node* node, int status) noexcept nogil:
+    """Append null for a field that does not decode; without `faults`, the whole value fails."""
+    cdef Column* column
+    if state.faults.rows == NULL:
+        return status
+    if node.column < 0:
+        state.hidden = status
+        return OK
+    column = &state.columns.all[node.column]
+    if not column.nullable:
+        state.has_bad_key = True
+        return grown(append_text(&state.columns, column, NULL, 0))
+    note_fault(&state.faults, node.column, status)
+    return grown(append_null(&state.columns, node.column))
+
+
 cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64_t size, int digits) noexcept nogil:
     """Read a big-endian integer of any size into the column's width. Without a column, only check it."""
     cdef uint8_t sign = 0xFF if size and source[0] >= 0x80 else 0
@@ -220,7 +242,9 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
     cdef int64_t n = 0
     cdef int32_t child
     cdef int32_t k
+    cdef bint had_bad_key = state.has_bad_key
     cdef int status
+    state.has_bad_key = False
     if node.column >= 0:
         column = &state.columns.all[node.column]
         items = &state.columns.all[state.columns.children[column.first]]
@@ -263,6 +287,12 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
         if append_offset(&state.columns, column, items.n) != OK:
             return NO_MEMORY
         column.n += 1
+        if state.has_bad_key:
+            cut(&state.columns, node.column, column.n - 1)
+            status = fault(state, node, NOT_UTF8)
+            if status != OK:
+                return status
+    state.has_bad_key = had_bad_key
     return OK
 
 
@@ -283,7 +313,7 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
         if op == INT_OP and (number < -0x80000000 or number > 0x7FFFFFFF):
             return BAD_INT
         if node.b and (number < 0 or number >= (DAY_MS if node.b == 1 else 1000 * DAY_MS)):
-            return BAD_TIME
+            return fault(state, node, BAD_TIME)
         if column != NULL:
             to = append_flat(&state.columns, column)
             if to == NULL:
@@ -299,7 +329,7 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
             return status
         # also without a column: whether a value decodes must not depend on the selected columns
         if op == STRING_OP and not is_utf8(begin, number):
-            return NOT_UTF8
+            return fault(state, node, NOT_UTF8)
         return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
     # FIXED_OP, BOOL_OP
     status = read_bytes(cursor, node.a, &begin, &number)
@@ -365,6 +395,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
     cdef const uint8_t* begin = NULL
     cdef const Node* inner
     cdef int64_t number = 0
+    cdef int64_t row
     cdef int32_t i, at
     cdef int op = node.op
     cdef int status
@@ -419,7 +450,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         if status != OK:
             return status
         if number < 0 or number >= node.b:
-            return BAD_ENUM
+            return fault(state, node, BAD_ENUM)
         if column == NULL:
             return OK
         at = node.a + <int32_t>number
@@ -429,12 +460,21 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         status = read_bytes(cursor, node.a, &begin, &number)
         if status != OK:
             return status
-        return read_decimal(state, column, begin, number, node.b)
+        row = 0 if column == NULL else column.n
+        status = read_decimal(state, column, begin, number, node.b)
+        if status != BAD_DECIMAL:
+            return status
+        if column != NULL:
+            cut(&state.columns, node.column, row)
+        return fault(state, node, BAD_DECIMAL)
     if op == RAW_OP:
         begin = cursor.pointer
+        state.hidden = OK
         status = read_value(state, &state.nodes[state.node_children[node.first]], cursor, depth + 1)
         if status != OK or column == NULL:
             return status
+        if state.hidden != OK:
+            return fault(state, node, state.hidden)
         return grown(append_text(&state.columns, column, begin, distance(begin, cursor.pointer)))
     # NULL_OP
     if column != NULL:
@@ -445,7 +485,10 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
     """Read a value that must use all bytes."""
     cdef State* whole = <State*>state
-    cdef int status = read_value(whole, &whole.nodes[0], value, 0)
+    cdef int status
+    whole.has_bad_key = False
+    status = read_value(whole, &whole.nodes[0], value, 0)
+    whole.faults.n_values += 1
     if status == OK and value.pointer < value.end:
         return TRAILING
     return status
@@ -455,22 +498,24 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[:, ::1] columns not None, const int32_t[::1] column_children not None,
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
-           int64_t room, int32_t[::1] failures not None):
+           int64_t room, int32_t[::1] failures not None, int32_t[:, ::1] faults not None):
     """Decode values into columns of at most `room` bytes. Node 0 and column 0 belong to the whole value.
 
     `nodes` is int32[n, 6]: op, column, first child, number of children, a, b. `columns` is int32[m, 5]: kind, width,
     first child, number of children, nullable. `start` and `stop` are those of each value in `data`; a negative start is
-    null. `failures` is set to one of `FAILURES` for each value that does not decode; the value becomes null. Returns
+    null. `failures` is set to one of `FAILURES` for each value that does not decode; the value becomes null. With rows,
+    `faults` (int32[k, 3]) receives the fields that do not decode, which become null: value, column, failure. Returns
     for each column the number of values, and the buffers validity (a byte per value), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
     cdef State state
-    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m:
+    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m or faults.shape[1] != 3:
         raise ValueError("a program of another shape")
     state.columns.all = NULL
     try:
         read_columns(&state.columns, columns, column_children, room, n)
+        take_faults(&state.faults, faults)
         state.nodes = <const Node*>&nodes[0, 0]
         state.node_children = &node_children[0] if node_children.shape[0] else NULL
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL

@@ -16,11 +16,11 @@ from kafkalog._kernels.protobuf_nodes cimport (
 )
 from kafkalog._kernels.protobuf_wire cimport (
     BAD_GROUP, BAD_LENGTH, BAD_PACKED, BAD_TAG, BAD_TIMESTAMP, DELIMITED, MOST_DEPTH, NOT_UTF8, NO_MEMORY,
-    OVERLONG, SEVERAL_PARTS, TOO_DEEP, TRUNCATED, VARINT, read_content, read_number, read_tag, skip_value,
+    OVERLONG, SEVERAL_PARTS, TOO_DEEP, TRUNCATED, VARINT, read_content, read_number, read_span, read_tag, skip_value,
 )
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
-    append_text, append_validity, cut, decode_values, read_columns, release,
+    append_text, append_validity, cut, decode_values, note_fault, read_columns, release, take_faults,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, remaining
 
@@ -45,7 +45,11 @@ FAILURES = {
     NO_MEMORY: "the value takes too much memory",
 }
 
+FAULTS = frozenset(FAILURES.keys() - {NO_MEMORY})
+"""Failures that may be those of a single field, whose bytes have a known length."""
+
 cdef enum:
+    LOST = 2             # in `seen`: a field that does not decode
     NODE_SIZE = 12
     NANOS = 1000000000
     MICROS = 1000000
@@ -122,9 +126,13 @@ cdef int read_message(State* state, const Node* node, Cursor* cursor, int depth)
         column = &state.columns.all[node.column]
         row = column.n
     if node.op == RAW_OP:
+        if column != NULL:
+            state.hidden = OK
         status = read_message(state, &state.nodes[state.node_children[node.first]], cursor, depth)
         if status != OK or column == NULL:
             return status
+        if state.hidden != OK:
+            return state.hidden
         return grown(append_text(&state.columns, column, begin, size))
     if node.op == WRAPPER_OP:
         node = &state.nodes[state.node_children[node.first]]
@@ -135,11 +143,74 @@ cdef int read_message(State* state, const Node* node, Cursor* cursor, int depth)
     return read_fields(state, node, cursor, row, depth)
 
 
+cdef int refuse(State* state, int32_t at, int64_t row, int64_t n_items, int status) noexcept nogil:
+    """Make a field null whose bytes do not decode; without `faults`, the whole value fails.
+
+    `at` is its node, `row` the number of values before, and `n_items` that of items in a list.
+    """
+    cdef const Node* child = &state.nodes[at]
+    if state.faults.rows == NULL or status == NO_MEMORY:
+        return status
+    if child.column < 0:
+        state.hidden = status
+        return OK
+    if child.label == REPEATED:
+        cut(&state.columns, child.column, n_items)
+        if child.op >= STRING_OP and state.columns.all[child.column].nullable:
+            note_fault(&state.faults, child.column, status)
+            return grown(append_null(&state.columns, child.column))
+        # some of packed numbers, or an entry of a map: the whole field is null
+        if state.seen[at] != LOST:
+            note_fault(&state.faults, child.list, status)
+        state.seen[at] = LOST
+        return OK
+    if not state.columns.all[child.column].nullable:
+        return status  # the key of a map: its entry does not decode
+    cut(&state.columns, child.column, row)
+    if state.seen[at] != LOST:
+        note_fault(&state.faults, child.column, status)
+    state.seen[at] = LOST
+    return OK
+
+
+cdef inline int64_t n_values(State* state, const Node* node) noexcept nogil:
+    return state.columns.all[node.column].n if node.column >= 0 else 0
+
+
+cdef int read_numbers(State* state, int32_t at, Cursor* cursor) noexcept nogil:
+    """Read packed numbers of the node `at`."""
+    cdef int64_t n_items = n_values(state, &state.nodes[at])
+    cdef Cursor inside
+    cdef int status = read_span(cursor, &inside)
+    if status != OK:
+        return status
+    status = read_packed(state, &state.nodes[at], &inside)
+    return OK if status == OK else refuse(state, at, 0, n_items, status)
+
+
+cdef inline int read_part(State* state, int32_t at, Cursor* cursor, int32_t number, int32_t wire, int64_t row,
+                          int depth) noexcept nogil:
+    """Read a message in a field, whose node is `at`."""
+    cdef const Node* child = &state.nodes[at]
+    cdef int64_t n_items = n_values(state, child)
+    cdef Cursor inside
+    cdef int status = read_content(cursor, &inside, number, wire, depth)
+    if status != OK:
+        return status
+    status = read_message(state, child, &inside, depth)
+    if status != OK:
+        return refuse(state, at, row, n_items, status)
+    if state.is_dropped:
+        state.is_dropped = False
+        if child.column >= 0:
+            cut(&state.columns, child.column, n_items)
+    return OK
+
+
 cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row, int depth) noexcept nogil:
     """Read the fields of a message; `row` is the number of values before it."""
     cdef const int32_t* children = state.node_children + node.first
     cdef bint has_columns = node.column >= 0
-    cdef Cursor inside
     cdef const Node* child
     cdef Column* list_column
     cdef int32_t number = 0
@@ -166,11 +237,12 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
         elif wire != child.wire:
             # writers may pack a list's numbers or not, despite the schema: readers must accept both
             if wire == DELIMITED and child.label == REPEATED and child.op <= FIXED64_OP:
-                status = read_packed(state, child, cursor)
+                status = read_numbers(state, children[at], cursor)
             else:
                 status = skip_value(cursor, number, wire, depth)
         # in a closed enum (proto2), an unknown number counts as an unknown field
         elif child.closed and not counts(state, child, cursor[0]):
+            state.is_dropped = child.closed == 2
             status = skip_value(cursor, number, wire, depth)
         else:
             if has_columns and child.label != REPEATED:
@@ -185,17 +257,22 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
                 # a repeated occurrence: the last number or text counts; libraries would merge messages
                 if state.seen[children[at]] and child.column >= 0:
                     if child.op >= MESSAGE_OP:
-                        return SEVERAL_PARTS
+                        status = refuse(state, children[at], row, 0, SEVERAL_PARTS)
+                        if status == OK:
+                            status = skip_value(cursor, number, wire, depth)
+                        if status != OK:
+                            return status
+                        continue
                     cut(&state.columns, child.column, row)
                 state.seen[children[at]] = 1
             if child.op < MESSAGE_OP:
                 status = read_scalar(state, child, cursor)
+                if status == NOT_UTF8:
+                    status = refuse(state, children[at], row, n_values(state, child), status)
             elif child.op == SKIP_OP:
                 status = skip_value(cursor, number, wire, depth)
             else:
-                status = read_content(cursor, &inside, number, wire, depth + 1)
-                if status == OK:
-                    status = read_message(state, child, &inside, depth + 1)
+                status = read_part(state, children[at], cursor, number, wire, row, depth + 1)
         if status != OK:
             return status
     if not has_columns:
@@ -204,11 +281,18 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
         child = &state.nodes[children[i]]
         if child.label == REPEATED:
             list_column = &state.columns.all[child.list]
+            if state.seen[children[i]] == LOST:
+                cut(&state.columns, child.column, list_column.offsets[list_column.n] if list_column.n else 0)
+                if append_null(&state.columns, child.list) != OK:
+                    return NO_MEMORY
+                continue
+            if list_column.nullable and append_validity(&state.columns, list_column, 1) != OK:
+                return NO_MEMORY
             if append_offset(&state.columns, list_column, state.columns.all[child.column].n) != 0:
                 return NO_MEMORY
             list_column.n += 1
-        elif child.column >= 0 and state.seen[children[i]] == 0:
-            if child.label == ZERO_IF_ABSENT:
+        elif child.column >= 0 and state.seen[children[i]] != 1:
+            if child.label == ZERO_IF_ABSENT and not state.seen[children[i]]:
                 status = append_zero(state, child, depth + 1)
             else:
                 status = append_null(&state.columns, child.column)
@@ -238,7 +322,9 @@ cdef inline int32_t find_field(State* state, const Node* node, int32_t number, i
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
     """Read a message that must use all bytes."""
     cdef State* whole = <State*>state
-    return read_message(whole, &whole.nodes[0], value, 0)
+    cdef int status = read_message(whole, &whole.nodes[0], value, 0)
+    whole.faults.n_values += 1
+    return status
 
 
 def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_children not None,
@@ -246,7 +332,8 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
            const int32_t[::1] numbers not None, Py_ssize_t n_oneofs,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
-           int64_t room, int32_t[::1] failures not None, int64_t[::1] n_cut not None):
+           int64_t room, int32_t[::1] failures not None, int32_t[:, ::1] faults not None,
+           int64_t[::1] n_cut not None):
     """Decode values into columns, as `kafkalog._kernels.avro.decode` does.
 
     `nodes` is int32[n, 12]: the attributes of `Node`. `numbers` has those of symbols, sorted within each enum, then the
@@ -256,13 +343,17 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     cdef Py_ssize_t m = columns.shape[0]
     cdef State state
     state.n_cut = 0
-    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != NODE_SIZE or columns.shape[1] != 5 or not m:
+    state.hidden = OK
+    state.is_dropped = False
+    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != NODE_SIZE or columns.shape[1] != 5 or not m \
+            or faults.shape[1] != 3:
         raise ValueError("a program of another shape")
     state.columns.all = NULL
     state.seen = <uint8_t*>calloc(nodes.shape[0], 1)
     state.oneofs = <int32_t*>calloc(n_oneofs + 1, sizeof(int32_t))
     try:
         read_columns(&state.columns, columns, column_children, room, n)
+        take_faults(&state.faults, faults)
         if state.seen == NULL or state.oneofs == NULL:
             raise MemoryError
         state.nodes = <const Node*>&nodes[0, 0]

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from kafkalog._kernels.protobuf_wire cimport (
     BAD_PACKED, DELIMITED, EIGHT_BYTES, NO_MEMORY, NOT_UTF8, TRUNCATED, VARINT, read_number, read_span,
 )
-from kafkalog._kernels.value_columns cimport Column, Columns, append_data, append_flat, append_text
+from kafkalog._kernels.value_columns cimport Column, Columns, Faults, append_data, append_flat, append_text, append_validity
 from kafkalog._kernels.wire cimport OK, Cursor, remaining, unzigzag64
 
 cdef extern from "utf8_impl.h":
@@ -46,7 +46,7 @@ cdef struct Node:
     int32_t number
     int32_t label
     int32_t oneof       # -1 for none
-    int32_t closed      # a closed enum: unknown numbers do not count
+    int32_t closed      # a closed enum: unknown numbers do not count; 2: nor does the entry of a map
 
 
 cdef struct State:
@@ -59,6 +59,9 @@ cdef struct State:
     uint8_t* seen       # per node: whether the message had its field
     int32_t* oneofs     # the member that is set in each oneof, -1 for none
     int64_t n_cut       # times with a fraction of a microsecond
+    Faults faults
+    int hidden          # the failure of a field without a column
+    bint is_dropped     # whether the current entry of a map does not count
 
 
 cdef inline int grown(int status) noexcept nogil:
@@ -170,19 +173,16 @@ cdef inline int read_scalar(State* state, const Node* node, Cursor* cursor) noex
     return OK
 
 
-cdef inline int read_packed(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """Read packed numbers."""
+cdef inline int read_packed(State* state, const Node* node, Cursor* inside) noexcept nogil:
+    """Read packed numbers, which must use all bytes."""
     cdef uint64_t number = 0
-    cdef Cursor inside
     cdef Column* column
     cdef uint8_t* to
-    cdef int64_t size
+    cdef int64_t size, _
     cdef int32_t width = 8 if node.wire == EIGHT_BYTES else 4
-    cdef int status = read_span(cursor, &inside)
-    if status != OK:
-        return status
+    cdef int status
     if node.wire != VARINT:
-        size = remaining(&inside)
+        size = remaining(inside)
         if size % width:
             return BAD_PACKED
         if node.column >= 0 and size:
@@ -191,13 +191,19 @@ cdef inline int read_packed(State* state, const Node* node, Cursor* cursor) noex
             if to == NULL:
                 return NO_MEMORY
             memcpy(to, inside.pointer, size)
-            column.n += size // width
+            if not column.nullable:
+                column.n += size // width
+            else:
+                for _ in range(size // width):
+                    if append_validity(&state.columns, column, 1) != OK:
+                        return NO_MEMORY
+                    column.n += 1
         return OK
     while inside.pointer < inside.end:
-        if not node.closed or counts(state, node, inside):
-            status = read_scalar(state, node, &inside)
+        if not node.closed or counts(state, node, inside[0]):
+            status = read_scalar(state, node, inside)
         else:
-            status = read_number(&inside, &number)
+            status = read_number(inside, &number)
         if status != OK:
             return status
     return OK

@@ -43,6 +43,27 @@ cdef struct Columns:
     int64_t room_left
 
 
+cdef struct Faults:
+    # Fields that do not decode in values that do. Without rows, such a field fails its whole value.
+    int32_t* rows        # int32[most, 3]: which value, column, failure
+    int64_t n
+    int64_t most
+    int64_t n_values     # values before the current one
+
+
+cdef inline void take_faults(Faults* faults, int32_t[:, ::1] rows) noexcept:
+    faults.rows = &rows[0, 0] if rows.shape[0] else NULL
+    faults.n, faults.most, faults.n_values = 0, rows.shape[0], 0
+
+
+cdef inline void note_fault(Faults* faults, int32_t column, int status) noexcept nogil:
+    cdef int32_t* row
+    if faults.n < faults.most:
+        row = faults.rows + 3 * faults.n
+        row[0], row[1], row[2] = <int32_t>faults.n_values, column, status
+        faults.n += 1
+
+
 cdef inline int make_room(Columns* columns, void** memory, int64_t* room, int64_t need) noexcept nogil:
     """Grow a buffer to at least `need` bytes."""
     cdef int64_t more

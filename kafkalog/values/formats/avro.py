@@ -140,7 +140,8 @@ class _Program:
     def _record(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
         # a recursive type would need columns without end
         if id(one) in around:
-            column = self.columns.add("text", pa.string(), nullable)
+            # nullable, so that no empty bytes stand for nothing under a null
+            column = self.columns.add("text", pa.string(), True)
             self.columns.all[column].raw = partial(_raw_text, one)
             return self._node("raw", column, [self._pass(one)])
         around = (*around, id(one))

@@ -82,8 +82,13 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay():
 )
 def test_bytes_that_mean_harm_are_null_with_a_reason(kind, data, why):
     found = decoded(record(("f", kind)), [data])
-    assert found.array.to_pylist() == [None]
-    assert found.failures[0].startswith(why)
+    if found.failures:
+        assert found.array.to_pylist() == [None]
+        assert found.failures[0].startswith(why)
+    else:
+        assert found.array.to_pylist() == [{"f": None}]
+        assert found.faults[0].startswith(f"f: {why}")
+    assert bool(found.faults) == why.startswith(("a string", "an enum", "a time", "a decimal"))
 
 
 def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted():
@@ -126,21 +131,23 @@ def test_decimals_have_at_most_their_digits(precision):
             data = one.to_bytes(one.bit_length() // 8 + 1, "big", signed=True)
             fits = abs(one) <= largest
             found = decoded(schema, [written(record(("f", "bytes")), {"f": data})])
-            assert found.array.to_pylist() == [{"f": one} if fits else None], one
-            assert found.failures == ({} if fits else {0: "a decimal does not fit its precision"})
+            assert found.array.to_pylist() == [{"f": one if fits else None}], one
+            assert found.faults == ({} if fits else {0: "f: a decimal does not fit its precision"})
             beside = record(("f", schema["fields"][0]["type"]), ("g", "int"))
             value = written(record(("f", "bytes"), ("g", "int")), {"f": data, "g": 7})
-            assert decoded(beside, [value], paths=[("g",)]).failures == found.failures, "passed over"
+            passed_over = decoded(beside, [value], paths=[("g",)])
+            assert (passed_over.array.to_pylist(), passed_over.failures) == ([{"g": 7}], {})
+            assert decoded(beside, [value]).array.to_pylist() == [{"f": one if fits else None, "g": 7}]
 
 
 def test_a_time_of_day_is_less_than_a_day():
     for kind, name, day in (("int", "time-millis", 86_400_000), ("long", "time-micros", 86_400_000_000)):
         schema = record(("f", {"type": kind, "logicalType": name}))
         last, behind = (written(record(("f", kind)), {"f": number}) for number in (day - 1, day))
-        assert decoded(schema, [last, behind, last]).failures == {1: "a time is not within a day"}
+        assert decoded(schema, [last, behind, last]).faults == {1: "f: a time is not within a day"}
         beside = record(("f", schema["fields"][0]["type"]), ("g", "boolean"))
         passed_over = decoded(beside, [last + b"\1", behind + b"\1", last + b"\1"], paths=[("g",)])
-        assert passed_over.failures == {1: "a time is not within a day"}
+        assert passed_over.array.to_pylist() == [{"g": True}] * 3
 
 
 def test_items_without_bytes_are_at_most_1024_in_all_blocks():
@@ -231,5 +238,50 @@ def test_any_bytes_decode_or_are_null_with_a_reason():
                     data[rng.randrange(len(data))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
             mutants.append(bytes(data[: rng.randrange(len(data) + 1)]) if rng.random() < 0.3 else bytes(data))
         found = decoded(case.schema, [*mutants])
+        for field in found.array.type:
+            alone = decoded(case.schema, [*mutants], paths=[(field.name,)])
+            assert alone.failures == found.failures
+            narrow, whole = (one.array.field(field.name) for one in (alone, found))
+            # dates may be outside of Python's years; NaN equals no NaN
+            assert narrow.is_null().equals(whole.is_null())
+            assert f"{narrow}" == f"{whole}"
         valid = found.array.is_valid().to_pylist()
         assert [row for row, one in enumerate(valid) if not one] == sorted(found.failures)
+
+
+def test_a_fault_of_one_field_leaves_the_others():
+    inner = {"type": "record", "name": "N", "fields": [{"name": "s", "type": "string"}]}
+    schema = record(
+        ("s", "string"),
+        ("e", {"type": "enum", "name": "E", "symbols": ["A"]}),
+        ("d", ["null", {"type": "bytes", "logicalType": "decimal", "precision": 2}]),
+        ("n", inner),
+        ("l", {"type": "array", "items": "string"}),
+        ("m", {"type": "map", "values": {"type": "map", "values": "string"}}),
+        ("u", ["null", "string", "int"]),
+        ("last", "int"),
+    )
+    bad = b"\2\xff"
+    good = [b"\2x", b"\0", b"\2\2\5", b"\2x", b"\2\2x\0", b"\2\2k\2\2a\2v\0\0", b"\2\2x", b"\x0e"]
+    value = {"s": "x", "e": "A", "d": 5, "n": {"s": "x"}, "l": ["x"], "m": {"k": {"a": "v"}}}
+    value |= {"u": {"string": "x", "int": None}, "last": 7}
+    faults = [
+        (0, bad, {"s": None}, "s: a string is not UTF-8"),
+        (1, b"\2", {"e": None}, "e: an enum has no such symbol"),
+        (2, b"\2\4\x7f\xff", {"d": None}, "d: a decimal does not fit its precision"),
+        (3, bad, {"n": {"s": None}}, "n.s: a string is not UTF-8"),
+        (4, b"\6\2a\2\xff\2b\0", {"l": ["a", None, "b"]}, "l[]: a string is not UTF-8"),
+        (5, b"\2\2k\4\2a\2v\2\xff\2w\0\0", {"m": {"k": None}}, "m{}: a string is not UTF-8"),
+        (5, b"\4\2\xff\0\2k\2\2a\2v\0\0", {"m": None}, "m: a string is not UTF-8"),
+        (5, b"\2\2k\2\2a\2\xff\0\0", {"m": {"k": {"a": None}}}, "m{}{}: a string is not UTF-8"),
+        (6, b"\2\2\xff", {"u": {"string": None, "int": None}}, "u.string: a string is not UTF-8"),
+    ]
+    values = [b"".join(good)] + [b"".join([*good[:at], data, *good[at + 1 :]]) for at, data, _, _ in faults]
+    found = decoded(schema, [*values, values[1][:-1]])
+    rows = found.array.to_pylist(maps_as_pydicts="strict")
+    assert rows == [value, *(value | change for _, _, change, _ in faults), None]
+    assert found.faults == {row: why for row, (_, _, _, why) in enumerate(faults, 1)}
+    assert found.failures == {len(values): "the bytes end inside the value"}
+    many = decoded(schema, values * 500)
+    assert many.array.to_pylist(maps_as_pydicts="strict") == rows[:-1] * 500
+    assert len(many.faults) == 500 * len(faults)

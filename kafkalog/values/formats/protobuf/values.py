@@ -62,7 +62,7 @@ class _Node:
     number: int = 0
     label: str = "null"
     oneof: int = -1
-    closed: bool = False
+    closed: int = 0
 
 
 class _Program:
@@ -182,8 +182,8 @@ class _Program:
             self._numbers += [*numbers, next(iter(names))]
             self._enums[enum.full_name] = first, len(numbers)
         first, n = self._enums[enum.full_name]
-        # map entries keep unknown numbers; otherwise a key would have no value
-        closed = enum.is_closed and not one.containing_type.GetOptions().map_entry
+        # an entry of a map whose value is unknown does not count, as in Google's libraries
+        closed = enum.is_closed * (2 if one.containing_type.GetOptions().map_entry else 1)
         return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=closed)
 
     def _pass(self, one: Descriptor) -> int:
