@@ -17,7 +17,7 @@ from kafkalog.cli import main
 from kafkalog.errors import Finding, Reason
 from kafkalog.scanning.planning import plan
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.evidence import LogDirState, SegmentContents
 from kafkalog.survey.losses import losses_of, remains
 
 KEY = kafkalog.TopicPartition("orders", 0)
@@ -597,3 +597,22 @@ def test_a_gap_after_a_damaged_end_is_that_damage_alone(root, partition):
     found = [*kafkalog.verify(root).all_findings()]
     assert [one.reason for one in found if one.path != str(first)] == []
     assert notes(root) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "n_records", "hides"),
+    [
+        (5, 9, 3, False),
+        (5, 10, 3, True),
+        (5, None, 3, False),
+        (12, None, 3, True),
+        (None, None, 3, True),
+        (5, 10, 0, False),
+    ],
+)
+def test_only_damage_that_reaches_past_the_last_batch_hides_the_end(first, last, n_records, hides):
+    finding = Finding(
+        Reason.CRC_MISMATCH, "damaged", path="log", base_offset=first, last_offset=last, n_records=n_records
+    )
+    contents = SegmentContents("log", 0, 9, 100, findings=[finding], has_gaps=None)
+    assert contents.hides_end == hides
