@@ -72,6 +72,7 @@ class Reason(StrEnum):
     NOT_KAFKA = "not_kafka"
     CHECKPOINT_SYNTAX = "checkpoint_syntax"
     META_PROPERTIES = "meta_properties"
+    TOPIC_ID_MISSING = "topic_id_missing"
     INDEX_SIZE = "index_size"
     INDEX_MISLEADS = "index_misleads"
     INDEX_ENTRY = "index_entry"

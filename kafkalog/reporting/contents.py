@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Limits
+from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
@@ -134,7 +134,9 @@ class Contents:
         for one in found:
             path = one.path and os.path.abspath(one.path)
             key = (path, one.reason, one.position, one.base_offset)
-            if key in self._seen or (is_secondary and one.damage and path in self._damaged):
+            # no other pass looks for a topic id
+            is_known = one.damage and path in self._damaged and one.reason is not Reason.TOPIC_ID_MISSING
+            if key in self._seen or (is_secondary and is_known):
                 continue
             self.findings.add(one)
             if len(self._seen) < self.limits.max_findings:

@@ -19,7 +19,7 @@ Verdict = Literal["starts", "recovers", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
 SegmentAction = Literal["kept", "recovered", "split", "cut", "emptied", "deleted", "cleaned"]
 Retention = Literal["retention.ms", "retention.bytes"]
-Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
+Kind = Literal["offset", "time", "txn", "snapshot", "epochs", "topic_id"]
 Change = Literal["new", "changed", "same", "removed"]
 
 
@@ -30,7 +30,7 @@ class RebuiltFile(JsonFields):
     path: str
     """Its path next to the `.log`, also if it was written elsewhere."""
     kind: Kind
-    """One of "offset", "time", "txn", "snapshot", "epochs"."""
+    """One of "offset", "time", "txn", "snapshot", "epochs", "topic_id"."""
     n_entries: int
     n_bytes: int
     change: Change
@@ -114,8 +114,12 @@ class PartitionPlan(JsonFields):
 
     @property
     def n_bytes_lost(self) -> int:
-        """Bytes of `.log` files that are cut off or deleted, but for a torn tail, which is no record."""
-        return sum(segment.n_bytes_lost for segment in self.segments)
+        """Bytes of `.log` files that are cut off or deleted, but for a torn tail, which is no record.
+
+        With a directory that is set aside (`stray`), all of them go.
+        """
+        n_bytes = sum(segment.n_bytes_lost for segment in self.segments)
+        return n_bytes if self.stray is None else n_bytes + self.n_bytes
 
     @property
     def n_bytes(self) -> int:

@@ -26,6 +26,9 @@ segments. Then it writes recovery points and the clean-shutdown marker.
 
 With --in-place, recover copies all old files of a partition to the backup before it changes the partition. Each new
 file appears in one step. After a crash, run the command again with another backup directory, or start the broker.
+recover writes a missing partition.metadata with the topic id of the cluster's metadata. If no id is known, a KRaft
+broker sets the partition aside (-stray), and its records count as lost.
+
 recover refuses a log dir with a running broker. It prints a line per changed partition. If a partition cannot be
 recovered, it stays unchanged or is left out of the copy, and recover writes no marker.""",
     examples="""\
@@ -39,6 +42,7 @@ recovered, it stays unchanged or is left out of the copy, and recover writes no 
   @output needs --backup
 how:
   --all    recover all segments, not only those after the recovery point
+  --metadata DIR    a log dir with __cluster_metadata-0, such as another disk of the broker, for topic ids
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
   @threads segments to read at a time (default: one per CPU, up to 4)
   @expire
@@ -62,7 +66,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     report = recover(
         args.paths[0],
         **options,
-        **chosen(args, "index_interval_bytes", "threads", "now", "limits"),
+        **chosen(args, "metadata", "index_interval_bytes", "threads", "now", "limits"),
         all_segments=args.all,
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
@@ -92,6 +96,7 @@ def _line(row: PartitionPlan) -> str:
     ]
     n_files = sum(file.change != "same" for file in row.files)
     parts += [f"{counted(n_files, 'file')} rebuilt"] if n_files else []
+    parts += [f"a broker renames it to -stray: {row.stray}"] if row.stray is not None else []
     parts += [f"{counted(len(row.removed), 'other file')} removed"] if row.removed else []
     parts += [f"{counted(len(row.renamed), '.swap file')} completed"] if row.renamed else []
     offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"

@@ -38,6 +38,7 @@ A crash leaves the output absent or complete.""",
   kafkalog salvage orders-0/00000000000000000000.log -o salvaged""",
     options="""
   --threads N [1]    segments to read at a time (default: 1)
+  --metadata DIR    a log dir with __cluster_metadata-0, such as another disk of the broker, for topic ids
   --json    the report as one JSON object, as in salvage.json
   @limits
 output (one is required):

@@ -25,7 +25,7 @@ from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.replay_check import ReplayCheck, epochs_after, fatal_epoch_problem
 from kafkalog.state import leader_epochs
-from kafkalog.state.checkpoints import encode_checkpoint
+from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.state.transactions import is_in_order
 from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import remains, survey
@@ -33,6 +33,7 @@ from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAct
 from kafkalog.survey.startup_end import end_as_loaded, end_before_start
 from kafkalog.survey.startup_files import known_epochs, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
+from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class PartitionRecovery:
     """Why an index was not written, if one was not."""
     check: ReplayCheck = field(default_factory=ReplayCheck)
     """Has looked at the batches of producers in the segments that were read."""
+    topic_ids: TopicIds | None = None
+    """Where the topic id is found, if `partition.metadata` is missing; None if it is not written."""
     findings: list[Finding] = field(default_factory=list)
     """Offsets that are missing between two segments, which a broker does not notice; a topic id that stops it."""
 
@@ -104,6 +107,7 @@ class PartitionRecovery:
         if self.plan.is_unclean:
             self._put_epochs(report.log_end_offset)
         self._apply_names(report)
+        self._put_topic_id(report)
         report.files = self.files
         self.output.commit()
         return report
@@ -143,6 +147,8 @@ class PartitionRecovery:
             known.truncate_from_start(start)
             self.output.write(epochs.name, encode_checkpoint(known.entries.tolist()))
         self._apply_names(report)
+        self._put_topic_id(report)
+        report.files = self.files
         self.output.commit()
         return report
 
@@ -401,6 +407,22 @@ class PartitionRecovery:
             self.output.write(path.name, data)
             row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
             self.files.append(row)
+
+    def _put_topic_id(self, report: PartitionPlan) -> None:
+        """Write a missing `partition.metadata`; without a known id, a broker sets the directory aside."""
+        ids, path = self.topic_ids, self.plan.path / kf.PARTITION_METADATA
+        key = None if ids is None else ids.lacks(self.plan.path)
+        if ids is None or key is None:
+            return
+        known = ids.find(key.topic)
+        if known is not None:
+            data = encode_partition_metadata(known)
+            self.output.write(path.name, data)
+            self.files.append(RebuiltFile(str(path), "topic_id", 1, len(data), "new"))
+        elif self.plan.bases and ids.is_log_dir:
+            state = LogDirState.of(self.plan.partition, self.plan.files.names)
+            why = ids.why_stray(self.plan.path) or ""
+            self.findings.append(add_stray_loss(report, self.plan.partition.segments, state, why))
 
     def _apply_names(self, report: PartitionPlan) -> None:
         """Remove and rename the files that a broker removes and renames by their names."""

@@ -41,6 +41,7 @@ from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import StartProblem, is_kraft, root_problems, voter_problem
+from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.system_topics.coordinator_load import load_failure
 
 _ATTEMPTS: Final = 5
@@ -144,7 +145,9 @@ def preflight(
     for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
             result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
-    starts = {root: _LogDirStart(root, clean, cluster, index_interval_bytes, now_ms, limits, result) for root in roots}
+    starts = {
+        root: _LogDirStart(root, clean, cluster, index_interval_bytes, now_ms, limits, result, roots) for root in roots
+    }
     result.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or cluster.metadata is not None
     result.is_clean = all(start.is_clean for start in starts.values())
     found: list[tuple[_LogDirStart, Path, bool]] = []
@@ -235,6 +238,8 @@ class _LogDirStart:
     now_ms: int
     limits: Limits
     result: Preflight
+    roots: Sequence[Path]
+    """All log dirs of the broker."""
     is_clean: bool = field(init=False)
     is_live: bool = field(init=False)
     offsets: RootOffsets = field(init=False)
@@ -333,6 +338,9 @@ class _Load:
             if row.stray is not None and not start.result.is_kraft:
                 row.remarks.append(f"Kafka 4.x renames it to -stray, and later deletes it: {row.stray}")
                 row.stray = None
+            elif row.stray is not None and self._topic_ids.lacks(plan.path) is not None:
+                state = LogDirState.of(plan.partition, plan.files.names)
+                report.findings.add(add_stray_loss(row, plan.partition.segments, state, row.stray))
             self._place_log_start(row, report.findings)
             self._expire(row, report.findings)
             # a segment that is recovered gets a snapshot, from which the rest is replayed
@@ -371,6 +379,10 @@ class _Load:
         row.log_start_offset = max(self.plan.log_start, segments[0].base_offset if self.plan.is_clean else bases[0])
         row.log_end_offset = max(ends[-1], row.log_start_offset)
 
+    @property
+    def _topic_ids(self) -> TopicIds:
+        return TopicIds(self.start.roots, self.cluster.metadata, is_kraft=True)
+
     def _why_stray(self) -> str | None:
         """Source: LogManager.isStrayKraftReplica, Kafka 4.3."""
         key, metadata = self.plan.partition.topic_partition, self.cluster.metadata
@@ -382,7 +394,7 @@ class _Load:
         except KafkalogError:
             return None  # other names in its lines, which a broker does not look at
         if topic_id is None:
-            return "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
+            return self._topic_ids.why_stray(self.plan.path)
         return None if metadata is None else metadata.why_stray(key, topic_id, self.cluster.node_id)
 
     def _place_log_start(self, row: PartitionPlan, findings: Findings) -> None:

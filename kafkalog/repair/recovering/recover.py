@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, root_problems
+from kafkalog.survey.topic_ids import TopicIds
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
@@ -47,6 +49,7 @@ def recover(
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     all_segments: bool = False,
+    metadata: str | os.PathLike[str] | None = None,
     index_interval_bytes: int | None = None,
     threads: int | None = None,
     now: int | datetime | None = None,
@@ -74,6 +77,9 @@ def recover(
     all_segments : bool
         Recover all segments. Default: only those that a broker recovers, from the recovery point on, since they may not
         have been on disk at the crash.
+    metadata : path-like, optional
+        A log dir with the cluster's metadata log, such as another disk of the broker, for topic ids. Default: the log
+        dir itself.
     index_interval_bytes : int, optional
         See `reindex`.
     threads : int, optional
@@ -97,6 +103,8 @@ def recover(
 
     Raises
     ------
+    NotKafkaError
+        `metadata` has no metadata log.
     UnsafePathError
         A broker holds the lock of the log dir; or the output or the backup would lie in it.
     OutputExistsError
@@ -122,6 +130,9 @@ def recover(
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the
     clean-shutdown marker. It has no broker epoch, so the controller does not assume that this replica lost nothing.
 
+    A KRaft broker renames a partition without `partition.metadata` to `-stray`. The file is written with the topic id
+    of the cluster's metadata, or of the topic's other partitions. If no id is known, the partition counts as lost.
+
     A partition that cannot be recovered stays unchanged, or is left out of the copy. Its `error` has the reason, such
     as an unreadable segment, and there is no marker.
 
@@ -132,8 +143,8 @@ def recover(
 
     Examples
     --------
-    >>> kafkalog.recover("tests/golden/log_dir", dry_run=True)
-    RecoveryReport(10 partitions, nothing lost)
+    >>> kafkalog.recover("tests/golden/log_dir/p-txn-0", dry_run=True)
+    RecoveryReport(1 partition, nothing lost)
     """
     refuse_url(path)
     root = Path(path)
@@ -142,6 +153,7 @@ def recover(
     log_dir = parent_of(root) if is_partition_directory(root) else root
     # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
+    ids = replace(TopicIds.of([log_dir], metadata, limits), is_log_dir=log_dir == root)
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
     # recovery writes those files again, or counts them as a partition that it cannot recover
@@ -158,7 +170,7 @@ def recover(
             return placement.partition(plan.path, plan.files.names)
 
         now_ms = None if now is None else parse_milliseconds("now", now)
-        run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits)
+        run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits, topic_ids=ids)
         run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placement, report)
     return report
@@ -208,10 +220,11 @@ class RecoveryRun(Target):
         limits: Limits,
         cluster: Cluster | None = None,
         *,
+        topic_ids: TopicIds | None = None,
         is_replayed: bool = True,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
-        self._cluster, self._is_replayed = cluster, is_replayed
+        self._cluster, self._topic_ids, self._is_replayed = cluster, topic_ids, is_replayed
         self._interval, self._now = index_interval_bytes, now_ms
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
@@ -240,6 +253,7 @@ class RecoveryRun(Target):
         """The work on the segments that are recovered; partitions without any are finished here."""
         for plan in plans:
             one = PartitionRecovery(plan, self._make_output(plan), self._now, is_replayed=self._is_replayed)
+            one.topic_ids = self._topic_ids
             if one.problem() is None and self._begins_empty(plan):
                 self._add(one.wipe(), one.findings)
                 continue

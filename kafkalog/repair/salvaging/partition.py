@@ -123,7 +123,8 @@ class SalvageOutput(NamedTuple):
 class PartitionSalvage:
     """Salvages one partition, and fills in its report.
 
-    `only` has the base offsets of the segments to save, None for all. `note` is called with each finding.
+    `only` has the base offsets of the segments to save, None for all. `note` is called with each finding. `topic_id` is
+    the topic's, if the source has no `partition.metadata`.
     """
 
     def __init__(
@@ -134,7 +135,10 @@ class PartitionSalvage:
         output: SalvageOutput,
         note: Callable[[Finding], object],
         limits: Limits,
+        *,
+        topic_id: str | None = None,
     ) -> None:
+        self._topic_id = topic_id
         self._partition, self._report, self._output, self._limits = partition, report, output, limits
         self._segments = [one for one in partition.segments if only is None or one.base_offset in only]
         self._report_finding = note
@@ -165,7 +169,8 @@ class PartitionSalvage:
             if staged is not None:
                 targets = ConvertedPartitions(None, self._limits, lambda finding: None)
                 directory = staged.path / self._output.name
-                self._sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
+                sink = targets.open(directory, self._partition, report.start_offset, topic_id=self._topic_id)
+                self._sink = stack.enter_context(sink)
             epochs = self._epochs()
             plans = ((source, pool.submit(partial(
                 plan_segment, segment, source, self._following(segment), epochs, self._limits, progress

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OutputExistsError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
@@ -25,8 +25,10 @@ from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.storage.location import is_url, parent_of
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
 
 REPORT_NAME: Final = "salvage.json"
 _NAMELESS: Final = kf.TopicPartition("salvaged", 0)
@@ -39,6 +41,7 @@ def salvage(
     *,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     threads: int = 1,
     dry_run: bool = False,
     progress: Callable[[int], object] = lambda n_bytes: None,
@@ -60,6 +63,9 @@ def salvage(
         partition's directory itself. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
+    metadata : path-like, optional
+        A log dir with the cluster's metadata log, such as another disk of the broker, for the topic ids of partitions
+        without `partition.metadata`. Default: the log dirs themselves.
     threads : int
         Number of segments to search at a time.
     dry_run : bool
@@ -124,6 +130,7 @@ def salvage(
         raise OutputExistsError.at(target)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
+    ids = _topic_ids([one for one, _ in chosen], metadata, report, limits)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
         staged = None if dry_run else stack.enter_context(staged_directory(target))
@@ -134,7 +141,7 @@ def salvage(
             report.partitions.append(row)
             place = SalvageOutput(staged, str(name), target)
             with saved_alone(len(chosen) > 1, partial(_fail, report, row, place)):
-                one = PartitionSalvage(partition, only, row, place, report.findings.add, limits)
+                one = PartitionSalvage(partition, only, row, place, report.findings.add, limits, topic_id=ids.get(name))
                 one.run(pool, threads, progress)
                 # a start past the end would hide all that was saved
                 if row.start_offset < start <= row.end_offset and lone is None:
@@ -147,6 +154,26 @@ def salvage(
                     with staged.create(kf.META_PROPERTIES) as file:
                         file.write(properties)
     return report
+
+
+def _topic_ids(
+    partitions: Sequence[Partition], metadata: str | os.PathLike[str] | None, report: SalvageReport, limits: Limits
+) -> dict[kf.TopicPartition, str]:
+    """The topic ids of partitions without `partition.metadata`, as far as they are known."""
+    found: dict[kf.TopicPartition, str] = {}
+    lacking = [one for one in partitions if not is_url(one.path) and has_no_topic_id(one.path)]
+    if not lacking and metadata is None:
+        return found
+    ids = TopicIds.of([parent_of(one.path) for one in partitions], metadata, limits)
+    for one in lacking:
+        key = one.topic_partition
+        known = None if key is None else ids.find(key.topic)
+        if key is not None and known is not None:
+            found[key] = known
+        elif (why := ids.why_stray(one.path)) is not None:
+            detail = f"a broker renames the saved partition to -stray: {why}"
+            report.findings.add(Finding(Reason.TOPIC_ID_MISSING, detail, path=str(one.path), damage=False))
+    return found
 
 
 def _fail(report: SalvageReport, row: SalvagedPartition, place: SalvageOutput, error: KafkalogError) -> None:

@@ -261,6 +261,7 @@ def test_the_metadata_of_a_cluster_is_left_out_unless_it_is_named(tmp_path):
     logs.mkdir()
     for name in ("__cluster_metadata-0", "orders-0"):
         written(logs, log_of(*dense(3)), name=name)
+    (logs / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: e4rNbTcjT_elpYRxU0Jgtw")
     for number, copy in enumerate((kafkalog.salvage, lambda path, **options: kafkalog.merge([path], **options))):
         report = copy(logs, output=tmp_path / str(number))
         assert [Path(one.output).name for one in report.partitions] == ["orders-0"]
