@@ -29,9 +29,9 @@ from kafkalog.errors import (
     UnsafePathError,
 )
 from kafkalog.parsing import integer
-from kafkalog.repair.recovering.settings import compacted_by
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted
 
 Missing = Literal["continue", "empty", "refuse"]

@@ -27,14 +27,14 @@ from kafkalog.operations.verifying.verify import iter_verify
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.repair.recovering.report import Preflight
-from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.reporting.outlook import outlook
 from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
-from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.storage.location import parent_of
 from kafkalog.survey.startup import VERDICTS, Verdict
+from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.groups import GroupOffset, Groups
 from kafkalog.system_topics.transactions import Transactions
 from kafkalog.text import counted
@@ -75,7 +75,7 @@ transactions: Open transactions. Consumers with read_committed wait for those th
 undecodable: Values that do not decode. By topic and column, with the first reason.
     topic?, column, n_records number, n_undecoded number, first_partition number?, first_offset number?,
     first_reason?
-outlook: Retention and cleaning. What a broker deletes or cleans next, and why not more. Unknown settings are defaults.
+outlook: Retention and cleaning. What a broker deletes or cleans next, and why not more.
     partition, policy list, settings, n_bytes bytes, n_segments_expired number, n_bytes_expired bytes,
     next_deletion time?, dirty_bytes bytes?, dirty_ratio share?, will_be_cleaned bool?, reasons list
 batches: Batching by topic. Small batches cost space and time: each has a header of 61 bytes, and compresses less.
@@ -98,11 +98,10 @@ _OF_INDEX: Final = ("mean", "p99", "max")
 
 @dataclass(slots=True)
 class Contents:
-    """Fills the tables of a report. Segments expire by the clock `now_ms`; `properties` are the broker's, if known."""
+    """Fills the tables of a report. Segments expire by the clock `now_ms`."""
 
     limits: Limits
     now_ms: int
-    properties: dict[str, object] | None
     tables: dict[str, Table] = field(default_factory=lambda: tables_of(TABLES))
     findings: Findings = field(init=False)
     space: SpaceMeter = field(default_factory=SpaceMeter)
@@ -208,8 +207,8 @@ class Contents:
         log_dir: LogDir,
         topics: str | Sequence[str] | None,
         **options: Any,
-    ) -> ClusterMetadata | None:
-        """Verify each partition, and walk its headers once more; return the cluster's metadata.
+    ) -> None:
+        """Verify each partition, and walk its headers once more.
 
         `options` are `threads` and `progress` of `iter_verify`.
         """
@@ -231,25 +230,24 @@ class Contents:
         self._end_topic()
         self.add_findings(result.findings)
         self._end_partitions()
-        return clusters.metadata
 
     def add_outlook(
         self,
         log_dir: LogDir,
         topics: str | Sequence[str] | None,
-        metadata: ClusterMetadata | None,
+        config: str | os.PathLike[str] | None,
         first_open: dict[kf.TopicPartition, int],
     ) -> None:
         """Add what retention and the log cleaner do next; `first_open` has the earliest open transactions."""
         found = [one for one in partitions_of(log_dir, topics) if isinstance(one, Partition)]
-        cluster = Cluster(metadata, None, self.properties)
+        settings = TopicSettings.of((parent_of(one.path) for one in found), config=config, limits=self.limits)
         for partition in found:
             key = partition.topic_partition
             # raft deletes the segments of the metadata log itself, once a snapshot covers them
             if key is None or key.topic == kf.METADATA_TOPIC or not partition.path.exists():
                 continue
             try:
-                ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))
+                ahead = outlook(partition, settings, self.now_ms, first_open.get(key))
             except KafkalogError as error:
                 self.add_findings([error.to_finding()], is_secondary=True)
                 continue

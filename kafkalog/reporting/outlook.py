@@ -1,16 +1,17 @@
 """The next actions of retention and the log cleaner on a partition, and what blocks them.
 
-Mirrors `UnifiedLog.deleteOldSegments` and `LogCleanerManager`. Settings that are not known here are Kafka's defaults.
+Mirrors `UnifiedLog.deleteOldSegments` and `LogCleanerManager`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkalog.log.partition import Partition
-from kafkalog.repair.recovering.settings import Cluster, expiring, first_dirty, newest_timestamps
 from kafkalog.state.log_config import LogConfig
+from kafkalog.survey.retention import expiring, first_dirty, newest_timestamp, retention_rules
+from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings
 from kafkalog.text import counted, iso_seconds
 
 
@@ -20,7 +21,8 @@ class Outlook:
 
     policy: list[str]
     settings: str
-    """Where they come from: "topic", "broker", or "assumed" (Kafka's defaults; "compact" if the cleaner was here)."""
+    """Where they come from: "topic", "broker", "assumed" (Kafka's defaults; "compact" if the cleaner was here), or
+    "unknown": nothing is foretold, and `reasons` says what is not known."""
     n_segments_expired: int = 0
     n_bytes_expired: int = 0
     """Segments that a broker deletes at its next check."""
@@ -34,19 +36,26 @@ class Outlook:
     """Reasons that block deletion or cleaning."""
 
 
-def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int | None) -> Outlook:
+def outlook(partition: Partition, settings: TopicSettings, now_ms: int, first_open: int | None) -> Outlook:
     """Predict the next actions of retention and the cleaner at a time of the broker's clock.
 
     `first_open` is the start offset of the first open transaction. All records count as replicated. Source:
     UnifiedLog.deleteOldSegments, LogCleanerManager.cleanableOffsets, Kafka 4.3.
     """
-    key, config = partition.topic_partition, cluster.likely_config(partition)
-    is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids
+    is_assumed = settings.properties is None
+    # the page and the guide promise Kafka's defaults for a broker whose server.properties is not given
+    known = (replace(settings, properties={}, _configs={}) if is_assumed else settings).config(partition)
+    config, why = retention_rules(known)
+    is_foretold = not why or known.cleaner
+    place = _place(known, settings) if is_foretold or known.is_tiered else "unknown"
+    found: dict[str, Any] = {"policy": list(config.cleanup_policy), "settings": place}
+    if not is_foretold:
+        is_unknown = bool(known.why_unknown("cleanup.policy"))
+        return Outlook(**found | {"policy": [] if is_unknown else found["policy"]}, reasons=(why,))
     sizes = [segment.size_in_bytes for segment in partition.segments]
     bases = [segment.base_offset for segment in partition.segments]
-    newest = [newest_timestamps(segment, False)[0] for segment in partition.segments]
-    settings = "topic" if is_known else "broker" if cluster.properties is not None else "assumed"
-    found: dict[str, Any] = {"policy": list(config.cleanup_policy), "settings": settings}
+    last = partition.segments[-1:]
+    newest = [newest_timestamp(segment, is_proved=segment in last) for segment in partition.segments]
     reasons: list[str] = []
     if "delete" in config.cleanup_policy:
         expired = expiring(sizes, newest, config, now_ms)
@@ -66,6 +75,11 @@ def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int
     if config.is_compacted:
         found |= _cleaning(partition, config, now_ms, first_open, (bases, sizes, newest), reasons)
     return Outlook(**found, reasons=tuple(reasons))
+
+
+def _place(known: TopicConfig, settings: TopicSettings) -> str:
+    has_topic = settings.metadata is not None and known.topic in settings.metadata.topic_ids
+    return OF_TOPIC if has_topic else "broker" if settings.properties is not None else "assumed"
 
 
 def _cleaning(

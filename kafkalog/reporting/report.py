@@ -19,7 +19,6 @@ from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import NUMERIC, Table, column_title
-from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
@@ -203,7 +202,7 @@ def report(
     now_ms = parse_milliseconds("now", "now" if now is None else now)
     log_dir = LogDir(names, limits=limits)
     wanted = TopicPatterns(topics)
-    contents = Contents(limits, now_ms, None if config is None else read_properties_file(config))
+    contents = Contents(limits, now_ms)
     start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}
     of_start: list[Finding] = []
     is_local = not any(map(is_url, names))
@@ -215,7 +214,7 @@ def report(
         of_start, plans = plans.findings.rows, None  # type: ignore[assignment]
     known = groups(log_dir)
     contents.add_groups(known, wanted)
-    metadata = contents.add_partitions(log_dir, topics, threads=threads, progress=progress)
+    contents.add_partitions(log_dir, topics, threads=threads, progress=progress)
     found = transactions(
         log_dir,
         read_partitions=contents.transactional,
@@ -224,7 +223,7 @@ def report(
     )
     first_open = contents.add_transactions(found, wanted)
     if is_local:
-        contents.add_outlook(log_dir, topics, metadata, first_open)
+        contents.add_outlook(log_dir, topics, config, first_open)
     for more in (of_start, known.findings, found.findings):
         contents.add_findings(more, is_secondary=True)
     if decode:

@@ -258,6 +258,29 @@ def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
     return next(iter(difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff)), None)
 
 
+def topic_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
+    """The name and value that the settings of a topic have for a field; empty if they have none."""
+    return _winning((_topic_name(item),), item, settings)
+
+
+def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
+    """The name and value that the settings of a broker have for a field, the finer unit first; empty without one.
+
+    A broker ignores the topic's names: `retention.ms` in a `server.properties` has no effect.
+    """
+    return _winning((name for name, _ in item.metadata["synonyms"]), item, settings)
+
+
+def topic_name(item: Field[Any]) -> str:
+    """The topic's name of a setting, such as `retention.ms`."""
+    return _topic_name(item)
+
+
+def _winning(names: Iterable[str], item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
+    first = (_INTERNAL_SEGMENT_BYTES,) if item.name == "segment_bytes" else ()
+    return next(({name: settings[name]} for name in (*first, *names) if settings.get(name) is not None), {})
+
+
 def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, int] | None:
     for name, factor in _names(item):
         if given.get(name) is not None:

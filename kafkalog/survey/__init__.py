@@ -2,6 +2,8 @@
 
     `evidence`       facts from other files: indexes, snapshots, checkpoints, the state of the log dir
     `losses`         missing segments and offsets, the losses of a partition as ranges, the losses of a cut
+    `topics`         the settings of topics: compacted, tiered, kept for how long, and by which file that is known
+    `retention`      the segments that retention deletes
     `startup`        the plan of a broker's start for each segment and partition
     `startup_load`   the segments that a broker recovers, by checkpoints and existing indexes
     `startup_files`  files that a broker deletes, renames or cannot load, leader epochs and the topic id among them

@@ -87,7 +87,7 @@ RUNS = (
     ("recover", "DAMAGED", "--dry-run"),
     ("truncate", "SMALL/p-multi-0", "--to-offset", "50", "--dry-run"),
     ("trim", "SMALL/p-multi-0", "--before-offset", "50", "--dry-run"),
-    ("trim", "SMALL", "--retention-ms", "1000", "--dry-run"),
+    ("trim", "SMALL", "-t", "p-txn", "--retention-ms", "1000", "--dry-run"),
     ("compact", "K44", "--dry-run"),
     ("salvage", "DAMAGED", "-o", "OUT"),
     ("merge", "DAMAGED/p-txn-0", "SMALL/p-txn-0", "--dry-run"),

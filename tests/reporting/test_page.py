@@ -18,7 +18,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\
 
 
 def hostile_report():
-    found = Contents(kafkalog.Limits(), 0, None)
+    found = Contents(kafkalog.Limits(), 0)
     for table in found.tables.values():
         values = {"text": HOSTILE, "list": [HOSTILE], "bool": True, "share": 0.5, "decimal": 1.5}
         table.rows = [tuple(values.get(kind, 7) for kind in table.columns.values())] * 3

@@ -17,8 +17,8 @@ from writing import TOPIC_ID, columns_of, draw, write
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.cli import main
-from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.reporting.outlook import outlook
+from kafkalog.survey.topics import TopicSettings
 
 NOW = "2026-11-26T00:00:00Z"
 
@@ -224,7 +224,7 @@ CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=256)
 
 def looked(path, now, first_open=None, **settings):
     partition = kafkalog.open_partition(path)
-    return outlook(partition, Cluster(None, 1, settings), now, first_open)
+    return outlook(partition, TopicSettings(None, 1, settings), now, first_open)
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_cleaning_waits_for_the_dirty_ratio_lag_and_open_transactions(partition)
 
 def test_a_partition_that_was_cleaned_counts_as_compacted(partition):
     (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 0\n")
-    found = outlook(kafkalog.open_partition(partition), Cluster(None, None), START, None)
+    found = outlook(kafkalog.open_partition(partition), TopicSettings(None, None), START, None)
     assert (found.policy, found.settings) == (["compact"], "assumed")
 
 

@@ -4,6 +4,7 @@ import shutil
 
 import builder
 import pytest
+from metadata_logs import write_metadata
 from writing import TOPIC_ID
 
 import kafkalog
@@ -168,6 +169,9 @@ def test_a_damaged_checkpoint_of_a_second_disk_costs_that_disk_alone(disks):
 
 def test_retention_does_not_reach_the_metadata_log(disks, run):
     config = configured(disks, log_retention_ms=1)
+    shutil.rmtree(disks / "first" / "__cluster_metadata-0")
+    write_metadata(disks / "first", {"clicks": TOPIC_ID, "plain": TOPIC_ID}, {})
+    (disks / "first" / "__cluster_metadata-0" / "quorum-state").write_text(QUORUM)
     plan = kafkalog.preflight(disks / "first", config=config, now=2 * 10**12)
     expires = {row.path.rpartition("/")[2]: [one.expires for one in row.segments] for row in plan.partitions}
     assert expires == {"__cluster_metadata-0": [None], "clicks-0": ["retention.ms"], "plain-0": ["retention.ms"]}

@@ -18,6 +18,10 @@ trim writes the log start offset to the log dir's checkpoint, and deletes segmen
 always stays. A copy of a single partition (-o copy/orders-0) has no checkpoint, so it starts with the first kept
 segment.
 
+--free and the retention options leave compacted and tiered topics alone. They need the topics' settings: those in the
+metadata log of this log dir, of another one of the broker (--config), or elsewhere (--metadata). If settings are
+unknown, the retention options delete nothing, and --free leaves the topic alone.
+
 A crash leaves a copy absent or complete. With --in-place, the log start offset rises first, so that no deleted record
 is expected. Run the same command again, with another backup directory if you name one.""",
     examples="""\
@@ -28,8 +32,10 @@ is expected. Run the same command again, with another backup directory if you na
   kafkalog trim /var/lib/kafka --retention --config /etc/kafka/server.properties --in-place
   kafkalog trim /mnt/disk --before-timestamp 2026-11-01T00:00Z -o /new/disk/kafka""",
     options="""
-  --config FILE    with --retention: the broker's server.properties, for its defaults
-  --json           an object per partition
+  @topics
+  --config FILE     the broker's server.properties: its settings, and all of its log.dirs
+  --metadata DIR    a log dir with the cluster's metadata log, which has the topics' settings
+  --json            an object per partition
   @limits
 where (one of these, or of the rules):
   | --before-offset N          remove records before this offset

@@ -22,13 +22,12 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import file_status
+from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import PartitionWriter
 
 _MAX_SEGMENT_BYTES: Final = 2**31 - 1
@@ -41,7 +40,7 @@ class ConvertedPartitions:
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
         self._config = None if config is None else checked_config(config)
         self._limits, self._report = limits, report
-        self._cluster: dict[Path, ClusterMetadata | None] = {}
+        self._settings: dict[Path, TopicSettings] = {}
 
     def open(
         self,
@@ -73,22 +72,20 @@ class ConvertedPartitions:
         """Whether the topic is compacted, by the config or by the cluster's metadata next to the source."""
         if self._config is not None and self._config.is_compacted:
             return True
-        configs = self._cluster_of(partition)
-        if configs is None or partition.topic_partition is None:
-            return False
-        return "compact" in (configs.cleanup_policy(partition.topic_partition.topic) or "")
+        known = self._settings_of(partition).config(partition)
+        return known.config.is_compacted
 
-    def _cluster_of(self, partition: Partition) -> ClusterMetadata | None:
+    def _settings_of(self, partition: Partition) -> TopicSettings:
         root = parent_of(partition.path)
-        if root not in self._cluster:
-            self._cluster[root] = configs = read_cluster_metadata(root, limits=self._limits)
-            for finding in configs.findings if configs is not None else ():
+        if root not in self._settings:
+            self._settings[root] = settings = TopicSettings.of([root], limits=self._limits)
+            for finding in settings.findings:
                 self._report(finding)
-        return self._cluster[root]
+        return self._settings[root]
 
     def _config_of(self, partition: Partition) -> LogConfig:
         """A config with which segments are rolled only at the format's limits: size, offset range, full index."""
-        interval = index_interval(partition, self._cluster_of(partition))
+        interval = index_interval(partition, self._settings_of(partition))
         return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
 
     def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:

@@ -53,6 +53,7 @@ from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import check_partition_name
 
 CHECKPOINTS: Final = (
@@ -361,7 +362,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
         ).ok
     ):
         return False
-    interval = index_interval(partition, read_cluster_metadata(root, limits=limits))
+    interval = index_interval(partition, TopicSettings.of([root], limits=limits))
     reindex(staged.path, kinds=KINDS, in_place=True, index_interval_bytes=interval.n_bytes, limits=limits)
     return True
 

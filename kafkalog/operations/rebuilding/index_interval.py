@@ -1,4 +1,4 @@
-"""Finds a topic's index settings: in the cluster's metadata, or by the entries of existing indexes. Writes nothing."""
+"""Finds a topic's index settings: in those that are known, or by the entries of existing indexes. Writes nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
+from kafkalog.survey.topics import DEFAULT, SERVER_PROPERTIES, TopicSettings
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
 _SEGMENTS_ASKED: Final = 8
@@ -25,44 +25,32 @@ class IndexInterval(NamedTuple):
 
     n_bytes: int
     origin: str
-    """`"given"`, `"cluster metadata"`, `"existing indexes"` or `"default"`."""
+    """`"given"`, `"cluster metadata"`, `"server.properties"`, `"existing indexes"` or `"default"`."""
 
 
-def index_interval(partition: Partition, configs: ClusterMetadata | None) -> IndexInterval:
+def index_interval(partition: Partition, settings: TopicSettings | None) -> IndexInterval:
     """Find `index.interval.bytes` of a partition's topic.
 
-    The topic's own setting in the cluster's metadata comes first, then the cluster-wide default for brokers. A setting
-    in `server.properties` is in no log dir; so the existing indexes come next, and Kafka's default last.
+    A setting in the cluster's metadata comes first, the topic's own before those of brokers, then one in
+    `server.properties`. Without the latter, the existing indexes come next, and Kafka's default last.
     """
-    said = _said(partition, configs, "index.interval.bytes", "log.index.interval.bytes")
-    if said is not None:
-        return IndexInterval(said, "cluster metadata")
+    if settings is not None:
+        known = settings.config(partition)
+        origin = known.origins["index.interval.bytes"]
+        if origin != DEFAULT or settings.properties is not None:
+            is_file = origin in (SERVER_PROPERTIES, DEFAULT)
+            n_bytes = known.config.index_interval_bytes
+            return IndexInterval(n_bytes, SERVER_PROPERTIES if is_file else "cluster metadata")
     agreed = _agreed(partition.segments)
     if agreed is not None:
         return IndexInterval(agreed, "existing indexes")
     return IndexInterval(kf.INDEX_INTERVAL_BYTES, "default")
 
 
-def max_index_bytes(partition: Partition, configs: ClusterMetadata | None) -> int:
+def max_index_bytes(partition: Partition, settings: TopicSettings | None) -> int:
     """A topic's `segment.index.bytes`: the size to which a broker preallocates an index."""
-    said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
-    return _DEFAULT_INDEX_BYTES if said is None else said
-
-
-_DEFAULT_INDEX_BYTES: Final = LogConfig().segment_index_bytes
-
-
-def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, of_broker: str) -> int | None:
-    """The topic's own setting, else the cluster-wide default for brokers, else None."""
-    if configs is None:
-        return None
-    topic = partition.topic_partition.topic if partition.topic_partition else ""
-    for resource, name in (((TOPIC, topic), of_topic), ((BROKER, ""), of_broker)):
-        text = configs.settings.get(resource, {}).get(name, "")
-        # a broker refuses other values, so they are damage of the metadata
-        if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
-            return int(text)
-    return None
+    config = LogConfig() if settings is None else settings.config(partition).config
+    return config.segment_index_bytes
 
 
 def _agreed(segments: list[Segment]) -> int | None:

@@ -35,11 +35,10 @@ from kafkalog.operations.rebuilding.target import Target, old_content
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 from kafkalog.storage.location import parent_of
 from kafkalog.survey.startup import Change, Kind, RebuiltFile
+from kafkalog.survey.topics import TopicSettings
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -101,7 +100,7 @@ class Rebuilder:
         limits: Limits,
         progress: Callable[[int], object] = lambda n_bytes: None,
         on_file: Callable[[RebuiltFile], object] = lambda file: None,
-        configs: dict[Path, ClusterMetadata | None] | None = None,
+        configs: dict[Path, TopicSettings] | None = None,
     ) -> None:
         self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
         self._limits, self._progress, self._on_file = limits, progress, on_file
@@ -348,8 +347,8 @@ class Rebuilder:
     def _interval(self, partition: Partition) -> IndexInterval:
         root = parent_of(partition.path)
         if root not in self._configs:
-            self._configs[root] = configs = read_cluster_metadata(root, limits=self._limits)
-            for finding in configs.findings if configs is not None else ():
+            self._configs[root] = settings = TopicSettings.of([root], limits=self._limits)
+            for finding in settings.findings:
                 self._report.findings.add(finding)
         return index_interval(partition, self._configs[root])
 

@@ -14,11 +14,10 @@ from kafkalog.repair.compacting.partition import PartitionCompaction
 from kafkalog.repair.compacting.report import CompactedPartition, CompactionReport
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import Placement, Swapped
-from kafkalog.repair.recovering.settings import Cluster
-from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import LogConfig, read_properties_file
+from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.survey.topics import DEFAULT, TopicSettings
 
 
 def compact(
@@ -27,6 +26,7 @@ def compact(
     topics: str | Sequence[str] | None = None,
     now: int | str | datetime | None = None,
     config: str | os.PathLike[str] | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
@@ -49,7 +49,9 @@ def compact(
     now : int (ms), str or aware datetime, optional
         The cleaner's clock. Default: now.
     config : path-like, optional
-        The broker's `server.properties`, for its defaults.
+        The broker's `server.properties`: for its settings, and for the metadata log on another disk of its `log.dirs`.
+    metadata : path-like, optional
+        A log dir with the cluster's metadata log, if that is in none of the broker's log dirs at hand.
     output, in_place, backup, dry_run, stage_in
         See `recover`. `in_place` needs no `backup`: a backup on the same disk makes no room.
     threads : int, optional
@@ -105,9 +107,8 @@ def compact(
     cut = CutPartitions(path, placement, report=report, limits=limits)
     now_ms = cut.milliseconds("now", "now" if now is None else now)
     assert now_ms is not None
-    properties = None if config is None else read_properties_file(config)
-    cluster = Cluster(read_cluster_metadata(cut.log_dir), None, properties)
-    chosen = _choose(cut, cluster, topics)
+    settings = TopicSettings.of([cut.log_dir], config=config, metadata=metadata, limits=limits)
+    chosen = _choose(cut, settings, topics)
     cut.plans = list(chosen)
     works = [PartitionCompaction(plan, chosen[plan], now_ms, progress) for plan in chosen]
     on_start(sum(work.n_bytes_to_read for work in works))
@@ -127,34 +128,37 @@ def compact(
     return report
 
 
-def _choose(cut: CutPartitions, cluster: Cluster, topics: str | Sequence[str] | None) -> dict[LoadPlan, LogConfig]:
+def _choose(
+    cut: CutPartitions, settings: TopicSettings, topics: str | Sequence[str] | None
+) -> dict[LoadPlan, LogConfig]:
     """The partitions of compacted topics, with their settings."""
     patterns = TopicPatterns(topics)
-    patterns.check(
-        sorted({plan.partition.topic_partition.topic for plan in cut.plans if plan.partition.topic_partition})
-    )
-    found = {}
+    cut.select(patterns)
+    chosen: dict[LoadPlan, LogConfig] = {}
+    unknown: dict[str, str] = {}
+    notes = cut.report.findings
     for plan in cut.plans:
-        key = plan.partition.topic_partition
-        topic = "" if key is None else key.topic
+        known = settings.config(plan.partition)
+        topic, why = known.topic, known.why_unknown("cleanup.policy")
         if topic == kf.METADATA_TOPIC:
             raise UnsafePathError(Reason.UNSAFE_PATH, "the cluster's metadata log is not compacted", path=plan.path)
-        if not patterns.wants(topic):
-            continue
-        settings = cluster.likely_config(plan.partition)
         is_named = cut.is_partition or topic in patterns.included
-        # the default of the brokers is not in the metadata, but it is hardly ever "compact"
-        is_known = cluster.is_policy_known(topic) or (
-            cluster.metadata is not None and topic in cluster.metadata.topic_ids
-        )
-        if settings.is_compacted or (is_named and not is_known):
-            found[plan] = settings
-        elif is_named:
-            policy = ",".join(settings.cleanup_policy)
+        # where no metadata log is expected, the topic's own policy is unknown, too
+        is_unknown = bool(why) or (settings.metadata is None and known.origins["cleanup.policy"] == DEFAULT)
+        if known.cleaner or (known.config.is_compacted and not why) or (is_named and is_unknown):
+            chosen[plan] = known.config
+        elif why:
+            unknown[topic] = why
+        elif is_named or patterns.included:
+            policy = ",".join(known.config.cleanup_policy)
             detail = f"left as it is: the cleanup.policy of {topic} is {policy}, by the cluster's metadata and --config"
-            cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
-    if not found and not cut.report.findings.rows and not cut.is_partition:
+            notes.add(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
+    if unknown:
+        also = f". The same is unknown of {', '.join(sorted(unknown)[1:])}" if len(unknown) > 1 else ""
+        detail = f"left as they are, unless each is named in full (-t): {next(iter(unknown.values()))}{also}"
+        notes.add(Finding(Reason.LEFT_OUT, detail, path=str(cut.log_dir), damage=False))
+    if not chosen and not cut.is_partition and not notes.rows:
         detail = "no topic here is known to be compacted: name each in full (topics, -t), or the broker's settings"
         detail += " (--config)"
-        cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(cut.log_dir), damage=False))
-    return found
+        notes.add(Finding(Reason.LEFT_OUT, detail, path=str(cut.log_dir), damage=False))
+    return chosen

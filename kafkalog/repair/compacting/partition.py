@@ -18,9 +18,9 @@ from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.facts import CleanerFacts
 from kafkalog.repair.compacting.report import CompactedPartition
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.repair.recovering.settings import first_dirty, newest_timestamps
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.survey.retention import first_dirty, newest_timestamp
 from kafkalog.survey.startup import SegmentAction, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.writing.segment_writer import SegmentWriter
@@ -99,7 +99,7 @@ class PartitionCompaction:
         first = first_dirty(self._partition)
         dirty = max(sum(one.base_offset <= first for one in segments) - 1, 0)
         for segment in segments[dirty:-1] if lag else ():
-            if newest_timestamps(segment, False)[0] > self._now - lag:
+            if newest_timestamp(segment) > self._now - lag:
                 ends.setdefault(segment.base_offset, f"its segment is younger than min.compaction.lag.ms ({lag:,} ms)")
                 break
         end = min(ends)

@@ -11,7 +11,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
-from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.parsing import Time, TopicPatterns, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import contents_before, missing
 from kafkalog.repair.recovering.report import RecoveryReport
@@ -62,6 +62,18 @@ class CutPartitions:
             if parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC:
                 found.append(one)
         return found
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the partitions, sorted."""
+        keys = (plan.partition.topic_partition for plan in self.plans)
+        return sorted({key.topic for key in keys if key is not None})
+
+    def select(self, patterns: TopicPatterns) -> None:
+        """Cut only the partitions of some topics."""
+        patterns.check(self.topics)
+        keys = {plan: plan.partition.topic_partition for plan in self.plans}
+        self.plans = [plan for plan, key in keys.items() if patterns.wants("" if key is None else key.topic)]
 
     def milliseconds(self, name: str, time: Time | None) -> int | None:
         """A time that may be relative to the latest timestamp of the partitions."""

@@ -6,21 +6,20 @@ Mirrors `UnifiedLog.deleteOldSegments`. Nothing is written here: `trim` deletes 
 from __future__ import annotations
 
 import heapq
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Reason
+from kafkalog.errors import Finding, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import LogConfig, read_properties_file
+from kafkalog.repair.cutting.partitions import CutPartitions
+from kafkalog.state.log_config import LogConfig
+from kafkalog.survey.retention import expiring, newest_timestamp, retention_rules
 from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings
 
 _MOST_NAMES: Final = 8  # of topics in a note
 
@@ -36,8 +35,6 @@ class RetentionOptions:
     """Bytes to make room for: the oldest segments of all partitions go first."""
     retention: bool = False
     """Whether the topics' own settings count."""
-    config: str | os.PathLike[str] | None = None
-    """The broker's `server.properties`, with `retention`."""
 
     def __post_init__(self) -> None:
         has_limits = self.retention_ms is not None or self.retention_bytes is not None
@@ -48,8 +45,6 @@ class RetentionOptions:
                 raise ValueError(f"{name} must be -1 (no limit) or more, not {value}")
         if self.free is not None and self.free < 1:
             raise ValueError(f"free must be a positive number of bytes, not {self.free}")
-        if self.config is not None and not self.retention:
-            raise ValueError("config= needs retention=True")
 
     @property
     def is_set(self) -> bool:
@@ -58,59 +53,108 @@ class RetentionOptions:
 
 
 def choose(
-    plans: Sequence[LoadPlan],
-    log_dir: Path,
+    cut: CutPartitions,
     options: RetentionOptions,
+    settings: TopicSettings,
+    named: Collection[str],
     now_ms: int,
-    note: Callable[[Finding], object],
 ) -> dict[LoadPlan, int]:
     """Return how many of the first segments of each partition go.
 
-    Only topics with a `delete` policy lose records by it. A topic counts as compacted by the cluster's metadata, the
-    `config`, or the cleaner's checkpoint. Internal topics are left alone, except by their own settings. No segment goes
-    that holds offsets from the high watermark on. `free` never takes the last segment.
+    Only topics with a `delete` policy lose records by it, and no tiered ones. Internal topics are left alone, except by
+    their own settings. No segment goes that holds offsets from the high watermark on. `free` never takes the last
+    segment, nor any of a topic whose settings are unknown. By the other rules such a topic is an UnsafePathError,
+    unless it is `named` and the limits are given.
     """
-    cluster = Cluster(
-        read_cluster_metadata(log_dir), None, None if options.config is None else read_properties_file(options.config)
-    )
-    found: dict[LoadPlan, int] = dict.fromkeys(plans, 0)
+    found: dict[LoadPlan, int] = dict.fromkeys(cut.plans, 0)
     candidates: list[tuple[LoadPlan, list[int]]] = []
-    kept = set()
-    for plan in plans:
-        config = _config(plan.partition, cluster, options)
-        if "delete" not in config.cleanup_policy:
-            kept.add("" if plan.partition.topic_partition is None else plan.partition.topic_partition.topic)
+    left = _LeftAlone(cut, options)
+    for plan in cut.plans:
+        known = settings.config(plan.partition)
+        is_named = cut.is_partition or known.topic in named
+        config = left.rules(known, is_named=is_named)
+        if config is None:
             continue
         segments = plan.partition.segments
-        newest = [max(newest_timestamps(one, one is segments[-1])) for one in segments]
+        newest = [newest_timestamp(one, is_proved=one is segments[-1]) for one in segments]
         most = _n_replicated(plan.partition, plan.partition.high_watermark)
         if options.free is None:
             sizes = [one.size_in_bytes for one in segments]
+            for number in range(len(expiring(sizes, newest, config, now_ms))):
+                # an index may end early; what is deleted has to be old
+                newest[number] = newest_timestamp(segments[number], is_proved=True)
             found[plan] = min(len(expiring(sizes, newest, config, now_ms)), most)
         else:
             candidates.append((plan, newest[: min(most, len(segments) - 1)]))
+    left.report(settings)
     if options.free is not None:
-        _make_room(candidates, options.free, found, note)
-    if kept:
-        more = f" and {len(kept) - _MOST_NAMES} more" if len(kept) > _MOST_NAMES else ""
-        names = ", ".join(sorted(kept)[:_MOST_NAMES])
-        detail = f"nothing is deleted of topics that are internal, or whose cleanup.policy is compact: {names}{more}"
-        note(Finding(Reason.LEFT_OUT, detail, path=str(log_dir), damage=False))
+        _make_room(candidates, options.free, found, cut.report.findings.add)
     return found
 
 
-def _config(partition: Partition, cluster: Cluster, options: RetentionOptions) -> LogConfig:
-    key, config = partition.topic_partition, cluster.likely_config(partition)
-    is_internal = key is not None and key.topic in kf.INTERNAL_TOPICS
-    if key is not None and is_internal and not (options.retention and cluster.is_policy_known(key.topic)):
-        return replace(config, cleanup_policy=("compact",))
-    if options.retention or options.free is not None:
-        return config
-    return replace(
-        config,
-        retention_ms=-1 if options.retention_ms is None else options.retention_ms,
-        retention_bytes=-1 if options.retention_bytes is None else options.retention_bytes,
-    )
+class _LeftAlone:
+    """The topics of which nothing is deleted."""
+
+    def __init__(self, cut: CutPartitions, options: RetentionOptions) -> None:
+        self._cut, self._options = cut, options
+        self._compacted: set[str] = set()
+        self._tiered: set[str] = set()
+        self._unknown: dict[str, str] = {}
+
+    def rules(self, known: TopicConfig, *, is_named: bool) -> LogConfig | None:
+        """The limits for a topic; None if it is left alone."""
+        topic, options = known.topic, self._options
+        why = known.why_unknown("cleanup.policy", "remote.storage.enable")
+        is_own = options.retention and not why and known.origins["cleanup.policy"] == OF_TOPIC
+        is_internal = topic in kf.INTERNAL_TOPICS and not is_own
+        if is_internal or "delete" not in known.config.cleanup_policy:
+            self._compacted.add(topic)
+        elif known.is_tiered:
+            self._tiered.add(topic)
+        elif options.retention:
+            config, why = retention_rules(known)
+            if not why:
+                return config
+            self._unknown[topic] = why
+        elif why and not (is_named and options.free is None):
+            self._unknown[topic] = why
+        else:
+            return replace(
+                known.config,
+                retention_ms=-1 if options.retention_ms is None else options.retention_ms,
+                retention_bytes=-1 if options.retention_bytes is None else options.retention_bytes,
+            )
+        return None
+
+    def report(self, settings: TopicSettings) -> None:
+        """Add the notes; UnsafePathError if settings are unknown that decide on a deletion."""
+        if settings.note and self._options.retention:
+            self._note(settings.note)
+        if self._compacted:
+            what = "topics that are internal, or whose cleanup.policy is compact"
+            self._note(f"nothing is deleted of {what}: {_named(self._compacted)}")
+        if self._tiered:
+            why = "a broker deletes remote segments before the log start"
+            self._note(f"nothing is deleted of tiered topics, since {why}: {_named(self._tiered)}")
+        if not self._unknown:
+            return
+        first = next(iter(self._unknown.values()))
+        also = sorted(self._unknown)[1:]
+        more = f". The same is unknown of {_named(also)}" if also else ""
+        if self._options.free is not None:
+            self._note(f"nothing is deleted of topics with unknown settings: {first}{more}")
+            return
+        way = "" if self._options.retention else ", or name each topic in full (-t)"
+        detail = f"nothing is deleted, since settings are unknown: {first}{way}{more}"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._cut.log_dir)
+
+    def _note(self, detail: str) -> None:
+        self._cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(self._cut.log_dir), damage=False))
+
+
+def _named(topics: Collection[str]) -> str:
+    more = f" and {len(topics) - _MOST_NAMES} more" if len(topics) > _MOST_NAMES else ""
+    return f"{', '.join(sorted(topics)[:_MOST_NAMES])}{more}"
 
 
 def _n_replicated(partition: Partition, high_watermark: int | None) -> int:

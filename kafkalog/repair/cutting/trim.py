@@ -6,12 +6,13 @@ Mirrors `UnifiedLog.maybeIncrementLogStartOffset` and `UnifiedLog.deleteLogStart
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, Reason, UnsafePathError
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.retention import RetentionOptions, choose
 from kafkalog.repair.placement import InPlaceFromStart, PartitionOutput, Placement
@@ -22,6 +23,7 @@ from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_files import ORPHAN
 from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.survey.topics import TopicSettings
 
 
 def trim(
@@ -34,6 +36,8 @@ def trim(
     free: int | None = None,
     retention: bool = False,
     config: str | os.PathLike[str] | None = None,
+    metadata: str | os.PathLike[str] | None = None,
+    topics: str | Sequence[str] | None = None,
     now: int | datetime | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
@@ -59,7 +63,11 @@ def trim(
     retention : bool
         Delete the segments that a broker would delete with the topics' own settings.
     config : path-like, optional
-        With `retention`, the broker's `server.properties`.
+        The broker's `server.properties`: for its settings, and for the metadata log on another disk of its `log.dirs`.
+    metadata : path-like, optional
+        A log dir with the cluster's metadata log, if that is in none of the broker's log dirs at hand.
+    topics : str or sequence of str, optional
+        Names or globs of topics; a leading ``!`` excludes.
     now : int (ms) or aware datetime, optional
         The time from which retention counts. Default: now.
     output, in_place, backup, dry_run, stage_in
@@ -75,7 +83,7 @@ def trim(
     ValueError
         Not exactly one place or rule is given; or the offset is above the log end offset of a partition.
     UnsafePathError, OutputExistsError, WriteError
-        See `recover`.
+        See `recover`. Also if settings that decide on a deletion are unknown.
     CorruptionError
         With `output`: a partition cannot be cut, for example because of a file on which a broker dies. With `in_place`
         and in a dry run it stays unchanged, and its `error` says why.
@@ -87,7 +95,12 @@ def trim(
     with the first kept segment, as in `log_start_offset`.
 
     Retention deletes whole segments, from the first to the first one that stays. If all go, an empty one begins at the
-    log's end, as on a broker. Compacted topics lose nothing by it, nor does any partition above its high watermark.
+    log's end, as on a broker. Compacted topics lose nothing by it, nor does any partition above its high watermark. The
+    log start of a tiered topic is not moved: the broker deletes remote segments before it.
+
+    A topic's settings are in the cluster's metadata log, which may be on another disk. If they are unknown, `free`
+    takes no segment of the topic, and the rules of retention delete nothing at all. `retention_ms` and
+    `retention_bytes` still apply to topics that `topics` names in full, and to a partition directory.
 
     Source: UnifiedLog.maybeIncrementLogStartOffset, UnifiedLog.deleteOldSegments, Kafka 4.3.
 
@@ -97,21 +110,26 @@ def trim(
     3
     """
     refuse_url(path)
-    options = RetentionOptions(retention_ms, retention_bytes, free, retention, config)
+    options = RetentionOptions(retention_ms, retention_bytes, free, retention)
     if (before_offset is not None) + (before_timestamp is not None) + options.is_set != 1:
         names = "before_offset, before_timestamp, retention_ms or retention_bytes, free, retention"
         raise ValueError(f"exactly one of these is required: {names}")
     placement = Placement(output, in_place, backup, dry_run, stage_in, not options.is_set, InPlaceFromStart)
     cut = CutPartitions(path, placement, limits=limits)
+    patterns = TopicPatterns(topics)
+    cut.select(patterns)
+    settings = TopicSettings.of([cut.log_dir], config=config, metadata=metadata, limits=limits)
     stamp = cut.milliseconds("before_timestamp", before_timestamp)
     if options.is_set:
         now_ms = parse_milliseconds("now", "now" if now is None else now)
-        counts = choose(cut.plans, cut.log_dir, options, now_ms, cut.report.findings.add)
+        counts = choose(cut, options, settings, patterns.included, now_ms)
         starts = {plan: _start_after(plan, n) for plan, n in counts.items()}
         emptied = {plan for plan, n in counts.items() if n and n == len(plan.partition.segments)}
     else:
         starts = {plan: _start(plan, before_offset, stamp) for plan in cut.plans}
         emptied = set()
+    for plan, start in starts.items():
+        _refuse_remote(plan, start, settings)
     with cut.open() as make:
 
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
@@ -156,6 +174,26 @@ def _start_after(plan: LoadPlan, n_segments: int) -> int:
     is_all = n_segments == len(partition.segments)
     base = partition.log_end_offset if is_all else partition.segments[n_segments].base_offset
     return max(base, partition.log_start_offset)
+
+
+def _refuse_remote(plan: LoadPlan, start: int, settings: TopicSettings) -> None:
+    """Raise UnsafePathError if a broker deletes remote segments because of a new log start."""
+    partition, known = plan.partition, settings.config(plan.partition)
+    old = plan.log_start
+    first = next((one.base_offset for one in partition.segments), old)
+    if start <= partition.log_start_offset:
+        return
+    if known.is_tiered:
+        detail = f"{known.topic} is tiered, and a broker deletes remote segments before the log start"
+    elif known.is_tiered is None and old < first:
+        offsets = (
+            f"offsets {old} to {first - 1} may be in remote storage, and a broker deletes them before the log start"
+        )
+        detail = f"{offsets}: {known.why_unknown('remote.storage.enable')}"
+    else:
+        return
+    detail += ". Leave the topic out (-T), or delete records by a running broker (kafka-delete-records.sh)"
+    raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=plan.path)
 
 
 def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bool) -> PartitionPlan:

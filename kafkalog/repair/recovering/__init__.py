@@ -4,7 +4,6 @@
     `preflight`     the dry run, also of clean starts: with strays, retention and the files of log dirs
     `partition`     one partition: the cuts, the deleted files, the new files
     `replay_check`  batches at which a broker stops, and the leader epochs that it finds
-    `settings`      settings of the cluster and the broker, and the deletions of retention
     `log_dir`       the checkpoints and the clean-shutdown marker of the log dir
     `report`        the results
 

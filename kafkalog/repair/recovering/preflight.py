@@ -26,15 +26,14 @@ from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, 
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import Preflight, RecoveryReport
-from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.checkpoints import java_number, node_id_of, read_properties, read_topic_id
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
+from kafkalog.survey.retention import expiring, newest_timestamps, retention_rules
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_end import split_bases
@@ -42,6 +41,7 @@ from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import StartProblem, is_kraft, root_problems, voter_problem
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
+from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
 
 _ATTEMPTS: Final = 5
@@ -133,22 +133,27 @@ def preflight(
     root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
     roots = list(dict.fromkeys(root_of))
     result = Preflight(findings=Findings(limits.max_findings))
-    settings = None if config is None else read_properties_file(config)
-    broker = NO_CONFIG if config is None else BrokerConfig.of(config, settings or {})
+    broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_properties_file(config))
     absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
     result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
-    cluster = _cluster(roots, settings, result.problems, limits)
-    if cluster.metadata is not None:
-        problem = voter_problem(roots, cluster.metadata.voters, cluster.node_id)
+    settings = TopicSettings.of(roots, config=config, limits=limits)
+    if any(Path(one.path).name == kf.META_PROPERTIES for one in result.problems):
+        settings.node_id = None  # the broker does not start under it
+    cluster = settings.metadata
+    if cluster is not None:
+        problem = voter_problem(roots, cluster.voters, settings.node_id)
         result.problems += [] if problem is None else [problem]
+    if config is not None and settings.doubt:
+        detail = f"whether retention deletes segments is not foretold: {settings.doubt}"
+        result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(roots[0]), damage=False))
     now_ms = parse_milliseconds("now", "now" if now is None else now)
-    for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
+    for gap in cluster.gaps if cluster is not None else ():
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
             result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
     starts = {
-        root: _LogDirStart(root, clean, cluster, index_interval_bytes, now_ms, limits, result, roots) for root in roots
+        root: _LogDirStart(root, clean, settings, index_interval_bytes, now_ms, limits, result, roots) for root in roots
     }
-    result.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or cluster.metadata is not None
+    result.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or cluster is not None
     result.is_clean = all(start.is_clean for start in starts.values())
     found: list[tuple[_LogDirStart, Path, bool]] = []
     for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
@@ -233,7 +238,7 @@ class _LogDirStart:
 
     root: Path
     clean: bool | None
-    cluster: Cluster
+    settings: TopicSettings
     index_interval_bytes: int | None
     now_ms: int
     limits: Limits
@@ -263,7 +268,7 @@ class _LogDirStart:
     def loads(self, directory: Path, *, is_named: bool) -> list[_Load]:
         """The load of a partition; none if it cannot be read, or was just removed."""
         try:
-            return [_Load(self, self.plan(directory), is_named, self.cluster)]
+            return [_Load(self, self.plan(directory), is_named, self.settings)]
         except KafkalogError as error:
             note = self.removed(directory, is_named=is_named)
             if note is None:
@@ -291,7 +296,7 @@ class _Load:
     start: _LogDirStart
     plan: LoadPlan
     is_named: bool
-    cluster: Cluster
+    settings: TopicSettings
 
     def run(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan | None, Findings]:
         """The plan and its findings; no plan for a partition that was removed meanwhile."""
@@ -313,8 +318,7 @@ class _Load:
             # it may have written, rolled, merged or deleted a segment meanwhile; only what is lost still is then
             with contextlib.suppress(KafkalogError):
                 self.plan = self.start.plan(self.plan.path)
-                metadata = read_cluster_metadata(self.start.root, limits=limits)
-                self.cluster = replace(self.cluster, metadata=metadata or self.cluster.metadata)
+                self.settings = self.settings.reread()
         return row, found
 
     def _attempt(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan, Findings]:
@@ -324,8 +328,8 @@ class _Load:
         def make(plan: LoadPlan) -> PartitionOutput:
             return PartitionOutput()
 
-        settings = start.index_interval_bytes, start.now_ms, start.limits
-        run = RecoveryRun(report, make, *settings, cluster=self.cluster, is_replayed=False)
+        how = start.index_interval_bytes, start.now_ms, start.limits
+        run = RecoveryRun(report, make, *how, settings=self.settings, is_replayed=False)
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
         if row.problem is not None and row.problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
@@ -381,11 +385,11 @@ class _Load:
 
     @property
     def _topic_ids(self) -> TopicIds:
-        return TopicIds(self.start.roots, self.cluster.metadata, is_kraft=True)
+        return TopicIds(self.start.roots, self.settings.metadata, is_kraft=True)
 
     def _why_stray(self) -> str | None:
         """Source: LogManager.isStrayKraftReplica, Kafka 4.3."""
-        key, metadata = self.plan.partition.topic_partition, self.cluster.metadata
+        key, metadata = self.plan.partition.topic_partition, self.settings.metadata
         is_metadata = self.plan.path.name == kf.METADATA_DIRECTORY
         if key is None or is_metadata or self.is_named or self.plan.partition.kind is not None:
             return None
@@ -395,16 +399,16 @@ class _Load:
             return None  # other names in its lines, which a broker does not look at
         if topic_id is None:
             return self._topic_ids.why_stray(self.plan.path)
-        return None if metadata is None else metadata.why_stray(key, topic_id, self.cluster.node_id)
+        return None if metadata is None else metadata.why_stray(key, topic_id, self.settings.node_id)
 
     def _place_log_start(self, row: PartitionPlan, findings: Findings) -> None:
         """Let a tiered log begin in remote storage, which a broker that has none forgets.
 
         Source: LogLoader.load, DynamicBrokerConfig, LogConfig.validateRemoteStorageOnlyIfSystemEnabled, Kafka 4.3.
         """
-        partition, properties = self.plan.partition, self.cluster.properties
+        partition, properties = self.plan.partition, self.settings.properties
         start, local = self.plan.log_start, row.log_start_offset
-        if not self.cluster.likely_config(partition).remote_storage_enable or not self.plan.bases:
+        if not self.settings.config(partition).config.remote_storage_enable or not self.plan.bases:
             return
         if properties is None or BrokerConfig.of("", properties).has_remote_storage:
             row.log_start_offset = min(start, local)
@@ -426,11 +430,13 @@ class _Load:
         by_base = {segment.base_offset: segment for segment in self.plan.partition.segments}
         newest = [newest_timestamps(by_base[one.base_offset], one.action != "kept") for one in plans]
         is_wrong = any(told < right for told, right in newest)
-        config = self.cluster.config(self.plan.partition)
-        if config is None and is_wrong:
-            config = self.cluster.likely_config(self.plan.partition)
-        if config is None or self.plan.partition.kind == "delete":
+        known = self.settings.config(self.plan.partition)
+        if self.plan.partition.kind == "delete" or (not is_wrong and self.settings.properties is None):
             return
+        config, why = retention_rules(known)
+        if why and not is_wrong:
+            return
+        config = known.config if why else config
         sizes, now_ms = [one.n_bytes for one in plans], self.start.now_ms
         state = LogDirState.of(self.plan.partition, self.plan.files.names)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
@@ -445,19 +451,3 @@ class _Load:
                 )
                 path = self.plan.path / kf.segment_file_name(one.base_offset, kf.TIME_INDEX_SUFFIX)
                 findings.add(Finding(Reason.INDEX_PADDING, detail, path=str(path)))
-
-
-def _cluster(
-    roots: Sequence[Path], settings: dict[str, object] | None, problems: list[StartProblem], limits: Limits
-) -> Cluster:
-    """The cluster's metadata and the broker's id, from the log dirs that have them."""
-    node_id = metadata = None
-    for root in roots:
-        with contextlib.suppress(KafkalogError):
-            properties = read_properties(root / kf.META_PROPERTIES) or {}
-            found = java_number(node_id_of(properties), 31)
-            if node_id is None and not any(one.path == str(root / kf.META_PROPERTIES) for one in problems):
-                node_id = found
-        with contextlib.suppress(KafkalogError):
-            metadata = metadata or read_cluster_metadata(root, limits=limits)
-    return Cluster(metadata, node_id, settings)

@@ -19,6 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
+from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
@@ -27,7 +28,6 @@ from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
-from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.location import parent_of, refuse_url
@@ -37,6 +37,7 @@ from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, root_problems
 from kafkalog.survey.topic_ids import TopicIds
+from kafkalog.survey.topics import TopicSettings
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
@@ -218,13 +219,13 @@ class RecoveryRun(Target):
         index_interval_bytes: int | None,
         now_ms: int | None,
         limits: Limits,
-        cluster: Cluster | None = None,
+        settings: TopicSettings | None = None,
         *,
         topic_ids: TopicIds | None = None,
         is_replayed: bool = True,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
-        self._cluster, self._topic_ids, self._is_replayed = cluster, topic_ids, is_replayed
+        self._settings, self._topic_ids, self._is_replayed = settings, topic_ids, is_replayed
         self._interval, self._now = index_interval_bytes, now_ms
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
@@ -277,14 +278,14 @@ class RecoveryRun(Target):
                 yield work
 
     def _work(self, plan: LoadPlan, only: frozenset[int] | None, kinds: frozenset[str]) -> Work:
-        interval, cluster = self._interval, self._cluster
-        if cluster is not None and interval is None:
-            interval = cluster.index_interval(plan.partition)
+        interval, settings = self._interval, self._settings
+        if settings is not None and interval is None:
+            interval = index_interval(plan.partition, settings).n_bytes
         kinds = kinds if self._is_replayed else kinds & {"offset", "time"}
         work = self._rebuilder.plan(plan.partition, only, kinds, interval, self._now)
         work.needs_producers = True
-        if cluster is not None:
-            work.max_index_bytes = cluster.max_index_bytes(plan.partition)
+        if settings is not None:
+            work.max_index_bytes = max_index_bytes(plan.partition, settings)
         return work
 
     def _begins_empty(self, plan: LoadPlan) -> bool:

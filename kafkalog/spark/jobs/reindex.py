@@ -30,11 +30,11 @@ from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirecto
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
-from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.startup import Kind, RebuiltFile
+from kafkalog.survey.topics import TopicSettings
 
 SCHEMA: Final = pa.schema(
     [
@@ -99,7 +99,7 @@ def reindex(
         how: dict[str, Any] = {"is_in_place": output is None, "damaged": damaged, "limits": limits}
         # the settings of topics: read once, and only to find index intervals
         parents = {one.path.parent for one in chosen} if index_interval_bytes is None else ()
-        how["configs"] = {root: read_cluster_metadata(root, limits=limits) for root in parents}
+        how["configs"] = {root: TopicSettings.of([root], limits=limits) for root in parents}
         work = partial(_rebuild, job, how, (wanted, index_interval_bytes, now_ms))
         rebuilt = runner.results(spark, [runner.piece_of(one) for one in chosen], work, task_bytes=task_bytes)
         if output is not None and writes:

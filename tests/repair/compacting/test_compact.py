@@ -201,7 +201,7 @@ def test_a_running_broker_and_urls_are_refused(tmp_path):
 
 def test_what_is_not_cleaned_is_said(tmp_path):
     source = partition(tmp_path, 11)
-    (tmp_path / "lag").write_text(f"min.compaction.lag.ms={30 * DAY}\n")
+    (tmp_path / "lag").write_text(f"log.cleaner.min.compaction.lag.ms={30 * DAY}\n")
     (row,) = kafkalog.compact(source, dry_run=True, now=NOW, config=tmp_path / "lag").partitions
     assert isinstance(row, kafkalog.CompactedPartition)
     assert row.cleaned_to is None

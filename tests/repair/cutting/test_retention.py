@@ -1,12 +1,14 @@
 """Trim by retention deletes the segments that a broker would delete, and the oldest ones where room is needed."""
 
 import functools
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from files import content, offsets_of
 from golden_sets import unpacked
+from metadata_logs import TOPIC, write_meta_properties, write_metadata, write_server_properties
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -54,7 +56,10 @@ def test_the_segments_go_that_a_broker_would_delete(name, ms, n_bytes):
     # in the middle of all records, so that each rule has something to decide
     stamps = sorted(stamp for some in rows.values() for _, _, stamp in some)
     now = stamps[len(stamps) // 2] + 60_000
-    report = kafkalog.trim(source, retention_ms=ms, retention_bytes=n_bytes, now=now, dry_run=True)
+    # ZooKeeper has the settings of k28, so that each topic has to be named
+    named = sorted({key.topic for key in rows}) if name == "k28" else None
+    options = {"topics": named, "now": now, "dry_run": True}
+    report = kafkalog.trim(source, retention_ms=ms, retention_bytes=n_bytes, **options)
     n = n_kept = 0
     for row in report.partitions:
         assert row.topic_partition is not None
@@ -87,6 +92,10 @@ def small(root, n_segments=5, first=0):
     n = n_segments * 2
     table = {"value": [b"v" * 20] * n, "timestamp": [first + i * 60_000 for i in range(n)]}
     kafkalog.write_table(table, root, topic=f"t{first}", config=config, batch_size=1)
+    topics = [path.name.rpartition("-")[0] for path in root.glob("t*-0")]
+    shutil.rmtree(root / "__cluster_metadata-0", ignore_errors=True)
+    write_metadata(root, topics, {})
+    write_meta_properties(root)
     return root
 
 
@@ -129,7 +138,8 @@ def test_room_is_made_with_the_oldest_segments_of_all_partitions(tmp_path):
 def test_the_clusters_own_settings_count(tmp_path):
     kafkalog.boot(small(tmp_path / "log"), tmp_path / "out", settings={"t0": {"retention.ms": "60000"}})
     data = tmp_path / "out" / "data"
-    (row,) = kafkalog.trim(data, retention=True, now=DAY, dry_run=True).partitions
+    given = {"retention": True, "now": DAY, "dry_run": True}
+    (row,) = kafkalog.trim(data, **given).partitions
     assert row.count("deleted") > 2
     shutil.rmtree(tmp_path / "out")
     kafkalog.boot(tmp_path / "log", tmp_path / "out", retention="as-was")
@@ -137,8 +147,10 @@ def test_the_clusters_own_settings_count(tmp_path):
     options = {"retention": True, "now": 9 * DAY, "dry_run": True}
     (row,) = kafkalog.trim(data, config=tmp_path / "server.properties", **options).partitions
     assert row.count("deleted") == 0
-    (row,) = kafkalog.trim(data, **options).partitions
+    (row,) = kafkalog.trim(data, config=tmp_path / "out" / "server.properties", **options).partitions
     assert row.count("deleted") > 2
+    with pytest.raises(kafkalog.UnsafePathError, match="--config"):
+        kafkalog.trim(data, **options)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +180,97 @@ def test_the_command_needs_no_backup_for_retention(tmp_path, capsys):
     assert "deleted" in capsys.readouterr().out
     starts = read_offset_checkpoint(log_dir / "log-start-offset-checkpoint")
     assert starts == {("t0", 0): 10}
+
+
+def stamped(root, name, times, modified_ms, indexes=False):
+    """A topic with a segment for each time, whose files have another time."""
+    with kafkalog.PartitionWriter(root / f"{name}-0") as writer:
+        for time in times:
+            writer.append({"key": [b"k"], "value": [b"v" * 20], "timestamp": [time]})
+            writer.roll()
+    for path in (root / f"{name}-0").iterdir():
+        if not indexes and path.suffix in (".index", ".timeindex"):
+            path.unlink()
+        else:
+            os.utime(path, ns=(modified_ms * 10**6,) * 2)
+
+
+@pytest.mark.parametrize("indexes", [False, True])
+def test_a_segment_is_as_old_as_its_batches(tmp_path, indexes):
+    now, hour = 2 * 10**12, 3_600_000
+    root = tmp_path / "data"
+    root.mkdir()
+    files = {"young": now - 2 * hour, "old": now, "future": now - 2 * hour, "keys": now - 2 * hour, "none": now - hour}
+    times = {"young": [now - 60_000] * 3, "old": [now - hour] * 3, "future": [now + DAY, now - hour, now - hour]}
+    times |= {"keys": [now - 60_000] * 3, "none": [-1] * 3}
+    for name, modified in files.items():
+        stamped(root, name, times[name], modified, indexes)
+    settings = {(TOPIC, "keys"): {"cleanup.policy": "compact", "min.compaction.lag.ms": str(hour)}}
+    write_metadata(root, [*files], settings)
+    write_meta_properties(root)
+    config = write_server_properties(tmp_path / "server.properties", [root], log_retention_ms=600_000)
+    given = {"config": config, "now": now, "dry_run": True}
+    deleted = {
+        row.topic_partition.topic: row.count("deleted")
+        for row in kafkalog.trim(root, retention=True, **given).partitions
+    }
+    assert deleted == {"young": 0, "old": 3, "future": 0, "keys": 0, "none": 3}
+    freed = kafkalog.trim(root, free=1, dry_run=True, topics=["young", "old", "keys"])
+    assert {row.topic_partition.topic for row in freed.partitions if row.count("deleted")} == {"old"}
+    [row] = kafkalog.compact(root, **given).partitions
+    assert row.cleaned_to is None
+    ahead = kafkalog.report(root, config=config, now=now).tables["outlook"].objects()
+    expired = {one["partition"]: one["n_segments_expired"] for one in ahead}
+    # the last segment is empty, and a broker keeps it
+    assert expired == {"young-0": 0, "old-0": 3, "future-0": 0, "keys-0": 0, "none-0": 3}
+
+
+def test_what_is_deleted_is_old_even_if_an_index_ends_early(tmp_path):
+    root = small(tmp_path / "log")
+    index = sorted((root / "t0-0").glob("*.timeindex"))[0]
+    [log] = {index.with_suffix(".log")}
+    index.write_bytes((0).to_bytes(8, "big") + (0).to_bytes(4, "big"))
+    newest = max(kafkalog.batches(log).to_table()["max_timestamp"].cast("int64").to_pylist())
+    (row,) = kafkalog.trim(root, retention_ms=1000, now=newest + 1000, dry_run=True).partitions
+    assert row.count("deleted") == 0
+    (row,) = kafkalog.trim(root, retention_ms=1000, now=newest + 1001, dry_run=True).partitions
+    assert row.count("deleted") == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_log_start_of_a_tiered_topic_does_not_move(tmp_path, is_known):
+    root = tmp_path / "data"
+    root.mkdir()
+    with kafkalog.PartitionWriter(root / "orders-0", start_offset=234) as writer:
+        for _ in range(3):
+            writer.append({"value": [b"v"] * 20, "timestamp": [10**12] * 20})
+            writer.roll()
+    (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    write_meta_properties(root)
+    if is_known:
+        write_metadata(root, ["orders"], {(TOPIC, "orders"): {"remote.storage.enable": "true", "retention.ms": "1"}})
+    before = content(root)
+    for rule in ({"free": 1}, {"retention_ms": 1}, {"retention": True}):
+        if is_known or "free" in rule:
+            report = kafkalog.trim(root, in_place=True, **rule)
+            assert [row.count("deleted") for row in report.partitions] == [0]
+            assert "orders" in report.findings.rows[0].detail
+        else:
+            with pytest.raises(kafkalog.UnsafePathError, match="orders"):
+                kafkalog.trim(root, in_place=True, **rule)
+    with pytest.raises(kafkalog.UnsafePathError, match="remote"):
+        kafkalog.trim(root, before_offset=254, in_place=True, backup=tmp_path / "backup")
+    assert content(root) == before
+    if is_known:
+        config = write_server_properties(tmp_path / "p", [root], remote_log_storage_system_enable="true")
+        [ahead] = kafkalog.report(root, config=config).tables["outlook"].objects()
+        assert (ahead["n_segments_expired"], "tiered" in ahead["reasons"][0]) == (0, True)
+
+
+def test_only_some_topics_are_trimmed(tmp_path):
+    log_dir = small(small(tmp_path / "log"), first=DAY)
+    report = kafkalog.trim(log_dir, topics="t0", retention_ms=1, now=9 * DAY, output=tmp_path / "out")
+    assert [row.topic_partition.topic for row in report.partitions] == ["t0"]
+    assert content(tmp_path / "out" / f"t{DAY}-0") == content(log_dir / f"t{DAY}-0")
+    with pytest.raises(ValueError, match="no topic"):
+        kafkalog.trim(log_dir, topics="nobody", retention_ms=1, dry_run=True)

@@ -4,13 +4,13 @@ import json
 
 import builder
 import pytest
+from metadata_logs import TOPIC, write_meta_properties, write_metadata
 from startups import asked, logs
 from writing import TOPIC_ID
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import Reason
-from kafkalog.repair.recovering.settings import Cluster
 
 FAR = 2**31 + 100
 
@@ -222,23 +222,22 @@ def test_whatever_sets_the_exit_code_is_printed(tmp_path, run):
         assert "all segments are gone" in out + err
 
 
-def test_a_tiered_topic_needs_tiered_storage(tmp_path, run, monkeypatch):
+def test_a_tiered_topic_needs_tiered_storage(tmp_path, run):
     """Without it, a broker forgets what is in remote storage."""
     partition = tmp_path / "orders-0"
     with kafkalog.PartitionWriter(partition, topic_id=TOPIC_ID, start_offset=234) as writer:
         writer.append({"value": [b"v"] * 9, "timestamp": [10**15] * 9})
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     config = tmp_path.parent / f"{tmp_path.name}.properties"
-    monkeypatch.setattr(
-        Cluster, "likely_config", lambda self, partition: kafkalog.LogConfig(remote_storage_enable=True)
-    )
+    write_meta_properties(tmp_path)
+    write_metadata(tmp_path, {"orders": TOPIC_ID}, {(TOPIC, "orders"): {"remote.storage.enable": "true"}})
     for text, start, verdict in (("", 234, "loses"), ("remote.log.storage.system.enable=true", 0, "starts")):
         config.write_text(f"log.retention.ms=-1\n{text}\n")
-        [row] = kafkalog.preflight(tmp_path, clean=True, config=config).partitions
+        [row] = kafkalog.preflight(tmp_path, topics="orders", clean=True, config=config).partitions
         assert (row.log_start_offset, row.log_end_offset, row.verdict) == (start, 243, verdict)
         assert row.loss.n_records == start
         code, out, _ = run("preflight", tmp_path, "--clean", "--config", config)
         assert code == (1 if start else 0)
         assert ("remote.log.storage.system.enable" in out) == bool(start)
-    [row] = kafkalog.preflight(tmp_path, clean=True).partitions
+    [row] = kafkalog.preflight(tmp_path, topics="orders", clean=True).partitions
     assert (row.log_start_offset, row.verdict) == (0, "starts")

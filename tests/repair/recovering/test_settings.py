@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+from writing import TOPIC_ID
+
 import kafkalog
 from kafkalog import LogConfig, Partition
 from kafkalog.cli import main
-from kafkalog.repair.recovering.settings import Cluster, expiring, first_dirty
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
+from kafkalog.survey.retention import expiring, first_dirty
+from kafkalog.survey.topics import TopicSettings
 
 
 def test_server_properties_foretell_retention_and_full_indexes(tmp_path, log_dir_copy, capsys):
@@ -59,17 +62,22 @@ def test_a_topic_whose_policy_is_lost_counts_as_compacted_if_the_cleaner_was_the
         partitions[name] = Partition(tmp_path / name)
 
     def policies(cluster):
-        return [cluster.likely_config(one).cleanup_policy for one in partitions.values()]
+        return [cluster.config(one).config.cleanup_policy for one in partitions.values()]
 
-    assert policies(Cluster(None, None)) == [("compact",), ("delete",), ("compact",)]
+    assert policies(TopicSettings(None, None)) == [("compact",), ("delete",), ("compact",)]
     # what the topic's own settings were is not in the broker's
-    assert policies(Cluster(None, None, {"log.cleanup.policy": "delete"})) == [("compact",), ("delete",), ("compact",)]
+    assert policies(TopicSettings(None, None, {"log.cleanup.policy": "delete"})) == [
+        ("compact",),
+        ("delete",),
+        ("compact",),
+    ]
     both = ("compact", "delete")
-    found = policies(Cluster(None, None, {"log.cleanup.policy": "compact,delete"}))
+    found = policies(TopicSettings(None, None, {"log.cleanup.policy": "compact,delete"}))
     assert [tuple(sorted(one)) for one in found] == [both, both, ("compact",)]
     metadata = ClusterMetadata()
+    metadata.topic_ids |= {"cleaned": TOPIC_ID, "other": TOPIC_ID}
     metadata.settings[TOPIC, "cleaned"] = {"cleanup.policy": "delete"}
-    assert policies(Cluster(metadata, None)) == [("delete",), ("delete",), ("compact",)]
+    assert policies(TopicSettings(metadata, None)) == [("delete",), ("delete",), ("compact",)]
 
 
 def test_a_checkpoint_of_the_cleaner_outside_of_the_log_is_not_trusted(tmp_path):

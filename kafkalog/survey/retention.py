@@ -1,88 +1,27 @@
-"""What is known of the cluster and of the broker's settings, and what retention deletes by them.
+"""The segments that retention deletes, and from where on the log cleaner has not been.
 
-A topic's settings are, in this order, its own in the cluster's metadata, the cluster's defaults there, those of
-`server.properties`, and Kafka's. If its `cleanup.policy` is lost, other files may show that it was compacted: a topic
-that is taken for another loses records. Mirrors `KafkaConfig`, `UnifiedLog.deleteOldSegments`.
+Mirrors `UnifiedLog.deleteOldSegments`, `LogSegment.largestTimestamp` and `LogCleanerManager`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
-from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
-from kafkalog.state.checkpoints import checkpointed_offset, checkpointed_topics
-from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import file_status
 from kafkalog.survey.startup import Retention
 from kafkalog.survey.startup_end import end_before_start
-
-
-@dataclass(slots=True)
-class Cluster:
-    """What is known of the cluster: topic ids and settings, and which broker this is."""
-
-    metadata: ClusterMetadata | None
-    node_id: int | None
-    properties: Mapping[str, object] | None = None
-    """The content of the broker's `server.properties`; None if it was not given."""
-
-    def config(self, partition: Partition) -> LogConfig | None:
-        """The settings of a partition's topic; None if those of the broker are not known."""
-        return None if self.properties is None else self.likely_config(partition)
-
-    def likely_config(self, partition: Partition) -> LogConfig:
-        """The settings of a partition's topic, with Kafka's defaults for those of the broker that are not known.
-
-        Only the `cleanup.policy` is guessed instead, from other files of the log dir; see `compacted_by`.
-        """
-        topic = "" if partition.topic_partition is None else partition.topic_partition.topic
-        known = {} if self.metadata is None else self.metadata.settings
-        config = LogConfig.from_properties(
-            {**(self.properties or {}), **known.get((BROKER, ""), {}), **known.get((TOPIC, topic), {})}
-        )
-        if not topic or self.is_policy_known(topic) or (config.is_compacted and topic not in COMPACTED):
-            return config
-        cleaned = checkpointed_topics(parent_of(partition.path) / kf.CLEANER_OFFSET_CHECKPOINT)
-        return replace(config, cleanup_policy=("compact",)) if compacted_by(topic, cleaned) else config
-
-    def is_policy_known(self, topic: str) -> bool:
-        """Whether the topic's `cleanup.policy` is set somewhere, or known to have its default."""
-        metadata = self.metadata
-        if metadata is None:
-            return False
-        has_defaults = self.properties is not None and topic in metadata.topic_ids
-        return has_defaults or metadata.cleanup_policy(topic) is not None
-
-    def index_interval(self, partition: Partition) -> int:
-        """`index.interval.bytes`."""
-        config = self.config(partition)
-        return index_interval(partition, self.metadata).n_bytes if config is None else config.index_interval_bytes
-
-    def max_index_bytes(self, partition: Partition) -> int:
-        """`segment.index.bytes`."""
-        config = self.config(partition)
-        return max_index_bytes(partition, self.metadata) if config is None else config.segment_index_bytes
-
-
-def compacted_by(topic: str, cleaned: Collection[str]) -> str:
-    """The evidence that a topic was compacted, if its `cleanup.policy` is not known.
-
-    "" if there is none. `cleaned` has the topics of the cleaner's checkpoint.
-    """
-    if topic in COMPACTED:
-        return "brokers create it so"
-    return f"{kf.CLEANER_OFFSET_CHECKPOINT} names it" if topic in cleaned else ""
+from kafkalog.survey.topics import TopicConfig
 
 
 def first_dirty(partition: Partition) -> int:
@@ -99,6 +38,24 @@ def first_dirty(partition: Partition) -> int:
     # a damaged end hides nothing here: the cleaner has not been past it
     end = max((max(end_before_start(one) or 0, one.base_offset) for one in last), default=start)
     return known if known <= end else start
+
+
+def retention_rules(known: TopicConfig) -> tuple[LogConfig, str]:
+    """The settings by which retention deletes segments of a topic, and why it may delete none; "" if it may.
+
+    Of two limits, one that is unknown does not count. Of a tiered topic a broker deletes only segments that are remote.
+    """
+    config = known.config
+    if "delete" not in config.cleanup_policy:
+        return config, ""
+    why = known.why_unknown("cleanup.policy", "remote.storage.enable")
+    if known.is_tiered:
+        why = f"{known.topic} is tiered: a broker deletes its local segments once they are in remote storage"
+    lacks_ms, lacks_bytes = (not known.is_known(name) for name in ("retention.ms", "retention.bytes"))
+    if lacks_ms and lacks_bytes:
+        why = why or known.why_unknown("retention.ms", "retention.bytes")
+    limits = (-1 if lacks_ms else config.retention_ms, -1 if lacks_bytes else config.retention_bytes)
+    return replace(config, retention_ms=limits[0], retention_bytes=limits[1]), why
 
 
 def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
@@ -129,17 +86,41 @@ def newest_timestamps(segment: Segment, is_read: bool) -> tuple[int, int]:
     A broker asks the last entry of the time index, and nothing else: an index that was not trimmed, after a crash, ends
     in entries of the year 1970. Recovery (`is_read`) makes a new one. Source: LogSegment.largestTimestamp, Kafka 4.3.
     """
-    index = None
-    with contextlib.suppress(KafkalogError):
-        index = segment.time_index
-    right = int(index.entries["timestamp"][-1]) if index is not None and len(index) else -1
+    right = _indexed(segment)
     told = right if is_read else _last_timestamp(segment.sidecar_path(kf.TIME_INDEX_SUFFIX))
     if right < 0 and (is_read or told == 0):
         right = _newest_in_batches(segment)
         told = right if is_read else told
     if told < 0:
-        return (file_status(segment.path, was_there=True).st_mtime_ns // 10**6,) * 2
+        return (_modified_ms(segment),) * 2
     return told, max(told, right)
+
+
+def newest_timestamp(segment: Segment, *, is_proved: bool = False) -> int:
+    """The largest timestamp of a segment, ms: by its time index, else by its batches, else the time of its file.
+
+    A broker that starts rebuilds an index that is missing. The time of the file counts only if no batch has a
+    timestamp. With `is_proved`, the batches are read even if there is an index. Source: LogSegment.largestTimestamp,
+    Kafka 4.3.
+    """
+    newest = _indexed(segment)
+    if newest < 0 or is_proved:
+        newest = max(newest, _newest_in_batches(segment))
+    return _modified_ms(segment) if newest < 0 else newest
+
+
+def _indexed(segment: Segment) -> int:
+    """The timestamp of the last entry of a valid time index; -1 without one."""
+    with contextlib.suppress(KafkalogError):
+        index = segment.time_index
+        if index is not None and len(index):
+            return int(index.entries["timestamp"][-1])
+    return -1
+
+
+def _modified_ms(segment: Segment) -> int:
+    modified: int = file_status(segment.path, was_there=True).st_mtime_ns
+    return modified // 10**6
 
 
 def _last_timestamp(path: Path) -> int:
