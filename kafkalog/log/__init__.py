@@ -13,6 +13,7 @@
     `segment`           a `.log` with the indexes next to it, and lookups in it
     `lookups`           the first record at or after a timestamp, in a segment and in a partition
     `recovery`          a segment as a broker's recovery reads it
+    `live`              what a running broker does to files while they are read
     `tail`              the offset up to which a growing partition can be read
 
 Mirrors the reading half of `LogSegment`, `UnifiedLog` and `LogManager`. Nothing here writes, and nothing needs Arrow.

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
+from kafkalog.log import live
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import list_names, stat_of
 
 COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
@@ -75,7 +75,7 @@ def is_compacted(
     """
     if key is not None and key.topic in COMPACTED:
         return True
-    is_lost = None if is_locked(path.absolute().parent) else False
+    is_lost = None if live.is_live(path.absolute().parent) else False
     if key is not None and key.topic == kf.METADATA_TOPIC:
         return is_lost
     cleaned, is_known = _cleaned_to(path, key) if kind is None else (None, False)

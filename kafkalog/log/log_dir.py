@@ -30,12 +30,12 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
+from kafkalog.log import live
 from kafkalog.log.partition import CheckpointedOffsets, Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import as_path, is_url, list_directory, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
@@ -270,7 +270,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     @property
     def is_live(self) -> bool:
         """Whether a broker holds the lock of one of the log dirs, so that files may change while they are read."""
-        return any(is_locked(path) for path in self.paths)
+        return any(live.is_live(path) for path in self.paths)
 
     def properties(self) -> dict[str, str]:
         """`meta.properties` of the first log dir that has one."""

@@ -18,8 +18,8 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
+from kafkalog.log.live import is_live, retired
 from kafkalog.log.searching.copies import MOST_EARLIER
-from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
@@ -31,7 +31,6 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import OutcomeLearner
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
@@ -444,7 +443,7 @@ def _is_merged(segment: Segment, source: ByteSource, previous: int) -> bool:
 def _was_merged(segment: Segment, error: KafkalogError, previous: int) -> bool:
     """Like `_is_merged`, once the broker has deleted the segment for good."""
     is_gone = error.reason is Reason.FILE_UNREADABLE and not segment.path.exists()
-    return is_gone and previous >= segment.base_offset and is_locked(segment.path.absolute().parent.parent)
+    return is_gone and previous >= segment.base_offset and is_live(segment.path.absolute().parent.parent)
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

@@ -12,8 +12,8 @@ import numpy as np
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
 from kafkalog.html import JsonFields
+from kafkalog.log.live import retired
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable

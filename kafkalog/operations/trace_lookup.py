@@ -18,6 +18,7 @@ from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
 from kafkalog.html import HtmlReport, JsonFields, ReportList
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.indexes.view import IndexEntries
+from kafkalog.log.live import retired
 from kafkalog.log.lookups.list_offsets import Visit
 from kafkalog.log.lookups.timestamp_search import (
     EARLIEST,
@@ -28,7 +29,6 @@ from kafkalog.log.lookups.timestamp_search import (
     parse_timestamps,
 )
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode

@@ -6,6 +6,7 @@ preflight, groups and transactions add theirs if verify has none about the same 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
+from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
@@ -27,7 +29,7 @@ from kafkalog.operations.verifying.verify import iter_verify
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.repair.recovering.report import Preflight
-from kafkalog.reporting.outlook import outlook
+from kafkalog.reporting.outlook import Outlook, outlook
 from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
@@ -246,12 +248,26 @@ class Contents:
             # raft deletes the segments of the metadata log itself, once a snapshot covers them
             if key is None or key.topic == kf.METADATA_TOPIC or not partition.path.exists():
                 continue
-            try:
-                ahead = outlook(partition, settings, self.now_ms, first_open.get(key))
-            except KafkalogError as error:
-                self.add_findings([error.to_finding()], is_secondary=True)
+            ahead = self._outlook(partition, settings, first_open.get(key))
+            if isinstance(ahead, KafkalogError):
+                # a running broker may have removed it meanwhile
+                self.add_findings([ahead.to_finding()] if partition.path.exists() else [], is_secondary=True)
                 continue
             self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
+
+    def _outlook(self, partition: Partition, settings: TopicSettings, first_open: int | None) -> Outlook | KafkalogError:
+        """The outlook of a partition; a running broker may delete segments meanwhile, so each attempt lists them."""
+
+        def attempt() -> Outlook | KafkalogError:
+            try:
+                return outlook(partition, settings, self.now_ms, first_open)
+            except KafkalogError as error:
+                with contextlib.suppress(KafkalogError):
+                    partition.segments = Partition(partition.path, limits=self.limits).segments
+                return error
+
+        root = parent_of(partition.path)
+        return settled(attempt, lambda found: not isinstance(found, KafkalogError), is_live=is_live(root))
 
     def _measure(self, partition: Partition, verified: VerifiedPartition, clusters: Clusters) -> None:
         """Count the batches of a partition in one walk."""

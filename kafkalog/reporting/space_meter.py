@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
+from kafkalog.errors import ReadError
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import list_directory
 
 _DAY_MS: Final = 86_400_000
 _NO_DAY: Final = "no timestamp"
@@ -64,10 +65,13 @@ class SpaceMeter:
         """Count the files of a partition directory; return the bytes of all of them."""
         self.n_log_bytes += n_log_bytes
         total = 0
-        entries = directory.entries().values() if isinstance(directory, Location) else os.scandir(directory)
+        try:
+            entries = list_directory(directory)
+        except ReadError:
+            return total  # a running broker has removed it
         for entry in entries:
             try:
-                size = entry.stat().st_size if entry.is_file() and not entry.is_symlink() else 0
+                size = stored_bytes(entry.stat()) if entry.is_file() and not entry.is_symlink() else 0
             except OSError:
                 continue  # a running broker has deleted it
             total += size
@@ -83,6 +87,17 @@ class SpaceMeter:
         found = [(labels[name](value), counts[value][number], counts[value]["n_bytes"]) for value in sorted(counts)]
         rest = self.n_log_bytes - self.n_batch_bytes
         return [*found, (NO_BATCH, 0, rest)] if rest and name != "files" else found
+
+
+def stored_bytes(status: Any) -> int:
+    """The bytes that a file takes, without the holes of a sparse one such as a preallocated index."""
+    n_blocks = getattr(status, "st_blocks", None)
+    size: int = status.st_size
+    return size if n_blocks is None else min(size, n_blocks * _BLOCK)
+
+
+_BLOCK: Final = 512
+"""Of `st_blocks`, whatever the file system."""
 
 
 def _day(number: int) -> str:

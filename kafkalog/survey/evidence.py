@@ -15,6 +15,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.log import live
 from kafkalog.log.compaction import Density
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
@@ -22,7 +23,6 @@ from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import list_names
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
@@ -49,7 +49,7 @@ class LogDirState:
     def of(cls, partition: Partition, names: Sequence[str] | None = None) -> LogDirState:
         """Inspect the directory above a partition, and what tells where its log ends; `names` is a listing of it."""
         root = partition.path.absolute().parent
-        is_live = is_locked(root)
+        is_live = live.is_live(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None

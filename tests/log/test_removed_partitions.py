@@ -286,7 +286,7 @@ def test_preflight_reads_again_what_a_running_broker_changed(root, monkeypatch):
         return plan
 
     monkeypatch.setattr(preflight, "LoadPlan", load_plan)
-    monkeypatch.setattr(preflight, "is_locked", lambda root: True)
+    monkeypatch.setattr(preflight, "is_live", lambda root: True)
     shown, findings = planned_start(root)
     assert shown == expected
     assert [(one.reason, one.damage) for one in findings] == [("file_changed", False)]

@@ -174,3 +174,13 @@ def test_days_codecs_and_bytes_in_no_batch(tmp_path):
     assert days[-1] == ("no batch", 0, 30)
     assert meter.rows("codecs") == [("none", 5, 5 * size), ("no batch", 0, 30)]
     assert meter.rows("files") == [(".log", 1, len(log)), ("other", 1, 4)]
+
+
+def test_holes_of_sparse_files_take_no_bytes(tmp_path):
+    """As those of preallocated indexes and segments."""
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b"v" * 100] * 50})
+    before = kafkalog.report(tmp_path / "t-0").summary["n_file_bytes"]
+    with (tmp_path / "t-0" / f"{0:020d}.index").open("r+b") as file:
+        file.truncate(2**30)
+    assert before <= kafkalog.report(tmp_path / "t-0").summary["n_file_bytes"] < before + 2**20

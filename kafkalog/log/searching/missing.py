@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log import live
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
-from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import exists, list_names
+from kafkalog.storage.location import list_names
 
 END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 """Files of a log dir with offsets that a log reached."""
@@ -67,7 +66,7 @@ def lost_end(segment: Segment, start: int, end: int) -> Finding | None:
     """
     directory = segment.path.absolute().parent
     proofs = proved_ends(segment, start, end)
-    if not proofs or is_locked(directory.parent):
+    if not proofs or live.is_live(directory.parent):
         return None
     return lost_end_finding(str(segment.path.parent), start, end, proofs)
 
@@ -96,26 +95,6 @@ def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool
     return offsets_finding(Reason.LOG_END_MISSING, detail, path, end, stop, damage=damage)
 
 
-def retired(segment: Segment, error: KafkalogError) -> Finding | None:
-    """The note about a segment that a running broker's retention deleted before it was read; None for any other error.
-
-    All segments before it must be deleted as well. The log cleaner does not lose records: they are in another segment.
-    """
-    if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
-        return None
-    directory = segment.path.absolute().parent
-    try:
-        names = list_names(directory)
-    except OSError:
-        return None
-    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
-    first = min((base for base in bases if base is not None), default=-1)
-    if first <= segment.base_offset or not is_locked(directory.parent):
-        return None
-    detail = f"a running broker deleted the segment before it was read; the log begins at {first} now"
-    return replace(error.to_finding(damage=False), detail=detail)
-
-
 def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:
     """The note about offsets past the end of a partition that other files have.
 
@@ -126,7 +105,7 @@ def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Fin
         return None
     with contextlib.suppress(OSError):
         found = end_finding(str(partition), end, known_ends(partition, key, list_names(partition)), damage=False)
-        return None if found is None or is_locked(partition.absolute().parent) else found
+        return None if found is None or live.is_live(partition.absolute().parent) else found
     return None
 
 

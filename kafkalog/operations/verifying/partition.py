@@ -8,7 +8,6 @@ It does not check the offset and time indexes.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
+from kafkalog.log.live import settled
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -46,8 +46,6 @@ _CHECKPOINTS: Final = (
     kf.RECOVERY_POINT_CHECKPOINT,
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
-_ATTEMPTS: Final = 5
-_PAUSE: Final = 0.02
 _RAFT_SNAPSHOT: Final = ".checkpoint"
 
 _NOT_LIVE: Final = LogDirState()
@@ -159,28 +157,24 @@ def check_root(root: Path) -> list[Finding]:
 
 
 def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirState = _NOT_LIVE) -> Any:
-    for attempt in range(_ATTEMPTS):
+    def attempt() -> Any:
         try:
             return read()
         except KafkalogError as error:
-            if around.is_live and attempt < _ATTEMPTS - 1:
-                time.sleep(_PAUSE)  # a running broker may be replacing or deleting it
-                continue
-            if not (around.is_live and error.path is not None and not os.path.exists(error.path)):
-                error.detail = f"{error.detail}; {consequence}"
-                add(error.to_finding())
-            return None
+            return error
+
+    found = settled(attempt, lambda found: not isinstance(found, KafkalogError), is_live=around.is_live)
+    if not isinstance(found, KafkalogError):
+        return found
+    if not (around.is_live and found.path is not None and not os.path.exists(found.path)):
+        found.detail = f"{found.detail}; {consequence}"
+        add(found.to_finding())
     return None
 
 
 def _settled(read: Callable[[], Found], around: LogDirState) -> Found:
     """The problems of a file or log. They are read again while a broker runs, which may be writing or replacing it."""
-    for _ in range(_ATTEMPTS - 1):
-        found = read()
-        if not found or not around.is_live:
-            return found
-        time.sleep(_PAUSE)
-    return read()
+    return settled(read, lambda found: not found, is_live=around.is_live)
 
 
 def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState) -> None:

@@ -6,8 +6,8 @@ Returns a `VerifiedSegment`. Transaction indexes need earlier segments; `partiti
 from __future__ import annotations
 
 import errno
+import itertools
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from kafkalog.errors import FileChangedError, Finding, Findings, KafkalogError, 
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.log.compaction import GapMeter
+from kafkalog.log.live import settled
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -35,8 +36,6 @@ from kafkalog.state.transactions import EpochChange
 from kafkalog.storage.source import ByteSource, size_of
 from kafkalog.survey.evidence import LogDirState, tail_finding
 
-_ATTEMPTS: Final = 5
-_PAUSE: Final = 0.05
 _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch
 
 
@@ -66,16 +65,12 @@ class SegmentCheck:
 
     def run(self, segment: Segment, around: LogDirState) -> VerifiedSegment:
         """Check a segment; errors in reading it become findings."""
-        result = self._check(segment, around, self._progress)
-        for _ in range(_ATTEMPTS if around.is_live else 0):
-            # only findings are looked at again: what a running broker left half written is whole by then
-            if result.ok or self._stopped:
-                break
-            # a running broker may have rolled, cleaned or deleted the segment meanwhile; only real damage is still
-            # there at the next attempt
-            time.sleep(_PAUSE)
-            result = self._check(segment, around, lambda n_bytes: None)
-        return result
+        meters = itertools.chain([self._progress], itertools.repeat(lambda n_bytes: None))
+        return settled(
+            lambda: self._check(segment, around, next(meters)),
+            lambda result: result.ok or self._stopped,
+            is_live=around.is_live,
+        )
 
     def _check(self, segment: Segment, around: LogDirState, progress: Callable[[int], object]) -> VerifiedSegment:
         result = VerifiedSegment(str(segment.path), segment.base_offset, segment.base_offset - 1, segment.size_in_bytes)
@@ -269,16 +264,18 @@ def open_index(
     kind: type[AnyIndex], segment: Segment, add: Callable[[Finding], None], *, is_live: bool = False
 ) -> AnyIndex | None:
     """Like `Segment.index_or_none`, but read whole, and again while a running broker changes it."""
-    for attempt in range(_ATTEMPTS):
+
+    def attempt() -> AnyIndex | KafkalogError | None:
         try:
-            index = segment.read_index(kind, is_bounded=False)
-            break
+            return segment.read_index(kind, is_bounded=False)
         except KafkalogError as error:
-            # a running broker truncates the index when it rolls, and deletes it with its segment
-            if is_live and isinstance(error, (FileChangedError, ReadError)) and attempt < _ATTEMPTS - 1:
-                continue
-            add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
-            return None
+            return error
+
+    # a running broker truncates the index when it rolls, and deletes it with its segment
+    index = settled(attempt, lambda found: not isinstance(found, (FileChangedError, ReadError)), is_live=is_live)
+    if isinstance(index, KafkalogError):
+        add(index.to_finding(damage=not (is_live and isinstance(index, FileChangedError))))
+        return None
     if index is not None and len(index) > segment.max_index_entries and segment.error is None:
         # a broker may have written since the segment was opened: the log as it is now, after the reading of the index
         most = max_index_entries(size_of(segment.path))

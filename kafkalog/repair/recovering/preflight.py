@@ -7,9 +7,9 @@ written. Mirrors `LogManager.loadLogs`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
+from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
@@ -28,7 +29,6 @@ from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import Preflight, RecoveryReport
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import read_properties_file
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
@@ -44,8 +44,6 @@ from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
 
-_ATTEMPTS: Final = 5
-_PAUSE: Final = 0.02
 _ZEROS: Final = "the time index ends in zeros"
 
 
@@ -256,7 +254,7 @@ class _LogDirStart:
         for finding in self.offsets.findings:
             if finding.path not in failed:
                 self.result.findings.add(finding)
-        self.is_live = is_locked(self.root)
+        self.is_live = is_live(self.root)
         if self.is_live:
             detail = "a broker runs on this log dir: this shows its next start if it is killed now"
             self.result.findings.add(Finding(Reason.FILE_CHANGED, detail, path=str(self.root), damage=False))
@@ -300,26 +298,42 @@ class _Load:
 
     def run(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan | None, Findings]:
         """The plan and its findings; no plan for a partition that was removed meanwhile."""
-        limits, is_live = self.start.limits, self.start.is_live
-        for attempt in range(_ATTEMPTS):
-            row, found = self._attempt(advance, n_readers)
-            if row.verdict in ("starts", "recovers") and not found.n_damage:
-                break
-            is_last = attempt == _ATTEMPTS - 1
-            # a running one has no strays: the topic is just being deleted
-            is_leaving = is_live and is_last and row.stray is not None
-            if (note := self.start.removed(self.plan.path, is_named=self.is_named, is_leaving=is_leaving)) is not None:
-                found = Findings(limits.max_findings)
-                found.add(note)
-                return None, found
-            if not is_live or is_last:
-                break
-            time.sleep(_PAUSE)
-            # it may have written, rolled, merged or deleted a segment meanwhile; only what is lost still is then
+        attempts = (
+            self._try(advance, n_readers, is_first) for is_first in itertools.chain([True], itertools.repeat(False))
+        )
+        row, found = settled(lambda: next(attempts), self._is_final, is_live=self.start.is_live)
+        if self._is_good(row, found):
+            return row, found
+        # a running one has no strays: the topic is just being deleted
+        is_leaving = self.start.is_live and row is not None and row.stray is not None
+        if (note := self.start.removed(self.plan.path, is_named=self.is_named, is_leaving=is_leaving)) is not None:
+            found = Findings(self.start.limits.max_findings)
+            found.add(note)
+            return None, found
+        return row, found
+
+    @staticmethod
+    def _is_good(row: PartitionPlan | None, found: Findings) -> bool:
+        return row is not None and row.verdict in ("starts", "recovers") and not found.n_damage
+
+    def _is_final(self, result: tuple[PartitionPlan | None, Findings]) -> bool:
+        return self._is_good(*result) or not self.plan.path.exists()
+
+    def _try(
+        self, advance: Callable[[int], object], n_readers: int, is_first: bool
+    ) -> tuple[PartitionPlan | None, Findings]:
+        """One attempt: a running broker may have written, rolled, merged or deleted a segment since the one before."""
+        limits = self.start.limits
+        if not is_first:
             with contextlib.suppress(KafkalogError):
                 self.plan = self.start.plan(self.plan.path)
                 self.settings = self.settings.reread()
-        return row, found
+        try:
+            return self._attempt(advance, n_readers)
+        except ReadError as error:
+            found = Findings(limits.max_findings)
+            found.add(error.to_finding())
+            return None, found
 
     def _attempt(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan, Findings]:
         start, plan = self.start, self.plan

@@ -1,0 +1,78 @@
+"""What becomes of files while they are read: a running broker rolls, cleans, deletes and replaces them.
+
+The one place that asks whether a broker runs, pauses, and reads again. Only what is still wrong then is damage.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import exists, list_names
+from kafkalog.storage.removals import removed_directory, was_replaced
+
+if TYPE_CHECKING:
+    from kafkalog.log.segment import Segment
+
+Fate = Literal["retired", "merged", "replaced", "removed", "damaged"]
+Found = TypeVar("Found")
+
+_ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 0.05
+
+
+def is_live(log_dir: str | os.PathLike[str]) -> bool:
+    """Whether a broker runs on a log dir; False if that cannot be determined."""
+    return is_locked(log_dir)
+
+
+def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_live: bool) -> Found:
+    """The result of a read that is final, or of the last attempt. Without a running broker there is one attempt.
+
+    What a broker left half written, or is just replacing, is whole after a pause.
+    """
+    found = read()
+    for _ in range(_ATTEMPTS - 1 if is_live else 0):
+        if is_final(found):
+            break
+        time.sleep(_PAUSE_SECONDS)
+        found = read()
+    return found
+
+
+def settle(segment: Segment, error: KafkalogError) -> Fate:
+    """What a running broker did to a segment that cannot be read, by another listing of its directory.
+
+    "retired": retention deleted it, and all segments before it. "merged": the log cleaner put its records into an
+    earlier one. "replaced", "removed": so was its partition. "damaged": none of these, or no broker runs.
+    """
+    directory = segment.path.absolute().parent
+    if error.reason is Reason.PARTITION_REMOVED:
+        return "removed"
+    if was_replaced(directory, segment.directory):
+        return "replaced"
+    if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
+        return "damaged"
+    try:
+        names = list_names(directory)
+    except OSError:
+        return "damaged" if removed_directory(directory, identity=segment.directory) is None else "removed"
+    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
+    first = min((base for base in bases if base is not None), default=-1)
+    if first < 0 or not is_live(directory.parent):
+        return "damaged"
+    return "retired" if first > segment.base_offset else "merged"
+
+
+def retired(segment: Segment, error: KafkalogError) -> Finding | None:
+    """The note about a segment that retention deleted before it was read; None for any other error."""
+    if settle(segment, error) != "retired":
+        return None
+    detail = "a running broker deleted the segment before it was read; the log begins at a later offset now"
+    return replace(error.to_finding(damage=False), detail=detail)
