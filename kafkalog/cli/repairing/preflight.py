@@ -86,13 +86,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     if args.json:
         console.json(result.as_dict())
-    rows = {row.path for row in result.partitions}
-    text = "\n".join(shown)
-    for one in result.findings.rows:
-        # those about the files of a partition may be in its lines
-        is_of_row = one.path in rows or os.path.dirname(one.path or "") in rows
-        is_shown = one.detail in text or (one.reason.value in text and os.path.basename(one.path or "") in text)
-        (console.count_findings if is_of_row and (is_shown or not one.damage) else console.findings)([one])
+    _print_findings(result, "\n".join(shown), console)
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged
@@ -106,6 +100,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if result.verdict in ("loses", "does not start") and not (found or result.problems):
         detail = f"the broker {result.verdict}"
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])
+
+
+def _print_findings(result: Preflight, shown: str, console: Console) -> None:
+    """Print the findings that the lines of the partitions do not have."""
+    rows = {row.path for row in result.partitions}
+    for one in result.findings.rows:
+        name, place = os.path.basename(one.path or ""), os.path.dirname(one.path or "")
+        is_shown = one.detail in shown or (one.reason.value in shown and name in shown)
+        is_of_row = one.path in rows or place in rows
+        (console.count_findings if is_of_row and (is_shown or not one.damage) else console.findings)([one])
 
 
 _RENAMED: Final = "Kafka 4.x renames it"
