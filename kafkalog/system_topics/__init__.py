@@ -2,6 +2,7 @@
 
     `reading`         the records of such a topic, up to an offset or a time
     `replay`          the last record of each key, as after a coordinator has loaded the topic
+    `coordinator_load`  whether a coordinator loads a partition of groups or transactions
     `commits`         committed offsets of many records at once
     `share_state`     positions and deliveries of share groups
     `groups`          consumer groups: members, assignments, committed offsets and lag
