@@ -255,7 +255,9 @@ class Contents:
                 continue
             self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
 
-    def _outlook(self, partition: Partition, settings: TopicSettings, first_open: int | None) -> Outlook | KafkalogError:
+    def _outlook(
+        self, partition: Partition, settings: TopicSettings, first_open: int | None
+    ) -> Outlook | KafkalogError:
         """The outlook of a partition; a running broker may delete segments meanwhile, so each attempt lists them."""
 
         def attempt() -> Outlook | KafkalogError:
