@@ -15,7 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
-from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, is_out_of_memory, limit_hint, worst
+from kafkalog.cli.exits import (
+    Exit,
+    OutputError,
+    exit_of_error,
+    exit_of_finding,
+    is_out_of_memory,
+    is_out_of_threads,
+    limit_hint,
+    worst,
+)
 from kafkalog.cli.text import counted, escape_line, escape_lines
 from kafkalog.errors import KafkalogError
 
@@ -227,6 +236,11 @@ class Console:
         if is_out_of_memory(error):
             text = f"out of memory ({text})" if text else "out of memory"
             hint = "free memory, or use --threads 1 if the command has it"
+        if is_out_of_threads(error):
+            text, hint = (
+                f"the system starts no more threads ({text})",
+                "use --threads 1, or raise the limit (ulimit -u)",
+            )
         self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ SEVERITY: Final = (
 
 EXIT_CODES_HELP: Final = """\
 exit codes:
-  0  success                         5  a limit was exceeded (see --limits), or memory ran out
+  0  success                         5  a limit (see --limits), memory or threads ran out
   1  damage was found                6  refused: the output exists or is unsafe
   2  wrong usage                     7  the output could not be written
   3  input could not be read        70  a bug in kafkalog
@@ -89,7 +89,7 @@ def exit_of_error(error: BaseException) -> Exit:
         return Exit.NOT_WRITTEN
     if isinstance(error, (errors.OutputExistsError, errors.UnsafePathError)):
         return Exit.REFUSED
-    if isinstance(error, errors.LimitExceededError) or is_out_of_memory(error):
+    if isinstance(error, errors.LimitExceededError) or is_out_of_memory(error) or is_out_of_threads(error):
         return Exit.LIMIT
     if isinstance(error, errors.UnsupportedError):
         return Exit.UNSUPPORTED
@@ -109,6 +109,15 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
+def is_out_of_threads(error: BaseException | None) -> bool:
+    """Whether an exception or its cause is that the system starts no more threads; Python's has no class of its own."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and "start new thread" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
 def exit_of_finding(finding: Finding) -> Exit:
     """Return the exit code for a finding."""
     if not finding.damage:
@@ -117,6 +126,8 @@ def exit_of_finding(finding: Finding) -> Exit:
         return Exit.LIMIT
     if finding.reason in _UNREADABLE_REASONS:
         return Exit.UNREADABLE
+    if finding.reason == "write_failed":
+        return Exit.NOT_WRITTEN
     if finding.reason in _UNSUPPORTED_REASONS:
         return Exit.UNSUPPORTED
     return Exit.DAMAGE

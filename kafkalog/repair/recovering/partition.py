@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, WriteError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.searching.missing import offsets_finding
@@ -99,6 +99,9 @@ class PartitionRecovery:
         try:
             self._cut_logs(report)
             self._remove_snapshots(report)
+        except (WriteError, OutputExistsError):  # of the output, and no fault of what is read
+            self.output.abandon()
+            raise
         except KafkalogError as error:
             report = self._empty_report()
             report.problem = error.to_finding()

@@ -1,0 +1,85 @@
+"""A full disk ends every command that writes with one exit code, and a lack of threads with another."""
+
+import errno
+import os
+import shutil
+import threading
+
+import pytest
+from conftest import GOLDEN
+from effort import THOROUGH, thinned
+from faults import Faulty
+
+from kafkalog.cli import main
+
+LOG_DIR = GOLDEN / "log_dir"
+PARTITION = LOG_DIR / "p-zstd-java-0"
+WRITERS = {
+    "truncate": ["truncate", PARTITION, "--to-offset", "590"],
+    "truncate a log dir": ["truncate", LOG_DIR, "--to-timestamp", "2050-01-01T00:00Z"],
+    "trim": ["trim", PARTITION, "--before-offset", "20"],
+    "recover": ["recover", LOG_DIR, "--all"],
+    "compact": ["compact", LOG_DIR / "p-compact-0"],
+    "salvage": ["salvage", PARTITION],
+    "merge": ["merge", PARTITION, PARTITION],
+    "convert": ["convert", PARTITION],
+    "restore": ["tiered", "restore", LOG_DIR, "-t", "p-headers"],
+}
+
+
+def test_every_command_that_writes_a_log_dir_fails_alike_on_a_full_disk(tmp_path, capsys):
+    codes = {}
+    for name, argv in WRITERS.items():
+        for n in (*range(1, 40), *range(40, 200, 7)) if THOROUGH else range(11, 19) if name == "truncate" else (12, 20):
+            state = {"failed": False}
+
+            def fail(call, state=state):
+                if call in ("write", "posix_fallocate", "ftruncate"):
+                    state["failed"] = True
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            out = tmp_path / "out"
+            with Faulty(n, fail).installed():
+                code = main([*map(str, argv), "-o", str(out)])
+            if state["failed"]:
+                codes.setdefault(code, []).append((name, n))
+                assert os.listdir(tmp_path) == [], (name, n)
+                assert "No space left on device" in capsys.readouterr().err, (name, n)
+            elif out.exists():
+                shutil.rmtree(out)
+    assert set(codes) == {7}, codes
+    assert {name for name, _ in codes[7]} == set(WRITERS) or not THOROUGH
+
+
+READERS = [
+    ["cat", LOG_DIR, "--threads", "4"],
+    ["verify", LOG_DIR, "--deep"],
+    ["export", LOG_DIR, "-o", "-", "--format", "jsonl", "--threads", "4"],
+    ["preflight", LOG_DIR, "--unclean", "--threads", "4"],
+    ["salvage", LOG_DIR, "-o", "OUT"],
+    ["recover", LOG_DIR, "-o", "OUT"],
+    ["compact", LOG_DIR, "-o", "OUT", "--threads", "4"],
+    ["batches", LOG_DIR, "--summary"],
+    ["space", LOG_DIR, "--records"],
+    ["index-stats", LOG_DIR],
+    ["convert", LOG_DIR, "-o", "OUT"],
+    ["report", LOG_DIR],
+    ["ls", LOG_DIR],
+    ["tiered", "verify", LOG_DIR],
+]
+
+
+@pytest.mark.parametrize("argv", thinned(READERS, 6), ids=lambda argv: argv[0])
+def test_a_lack_of_threads_is_a_limit(argv, tmp_path, monkeypatch, capsys):
+    n_started = [0]
+
+    def refuse(*args):
+        n_started[0] += 1
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+    code = main([str(tmp_path / "out") if one == "OUT" else str(one) for one in argv])
+    assert code == 5 if n_started[0] else code in (0, 1)
+    if n_started[0]:
+        assert "starts no more threads" in capsys.readouterr().err
+        assert os.listdir(tmp_path) == []
