@@ -10,7 +10,7 @@ import contextlib
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -52,6 +52,8 @@ class RecordFile:
         self._path: Any = path
         self._is_stream = self._is_read_once = not isinstance(path, (str, os.PathLike))
         self.name = "<stdin>" if self._is_stream else os.fspath(path)  # type: ignore[arg-type]
+        self.notes: list[str] = []
+        """What was decided about columns; after they are read."""
         self.done = 0
         self.size = 0
         if not self._is_stream:
@@ -141,11 +143,23 @@ class RecordFile:
         guesses = self._texts.guesses_types
         tokens: set[str] | None = None if guesses else set()
         if guesses and not self._is_read_once:
-            tokens = token_columns(self._csv(wanted))
+            tokens = self._tokens(self._csv(wanted))
         for batch in self._csv(wanted):
             if tokens is None:  # what is read once has the types of its first rows
-                tokens = token_columns([batch])
+                tokens = self._tokens([batch])
             yield rows_of_text(batch, tokens)
+
+    def _tokens(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
+        """The columns whose cells are numbers or booleans."""
+        tokens, changed = token_columns(batches)
+        kept = self._texts.kept_as_text
+        columns = ", ".join(f"{name} (such as {text})" for name, text in changed.items() if name not in kept)
+        if columns:
+            self.notes.append(
+                f"{self.name}: these columns stay text, since JSON would print their numbers in another way: {columns};"
+                " a schema (--schema) gives them another type"
+            )
+        return tokens.difference(kept)
 
     def _json_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream:

@@ -96,9 +96,15 @@ class OutputFormat:
             return ArrowSink(file, schema, compression, self.row_group_rows, is_file=self.format == "arrow")
         encoding = self.encoding or "base64"
         if self.format == "csv":
-            rows = CsvRows(schema.names, encoding=encoding, null=self.null or "", escape_formulas=self.escape_formulas)
+            rows = CsvRows(
+                schema.names,
+                encoding=encoding,
+                null=self.null or "",
+                escape_formulas=self.escape_formulas,
+                embeds_json=True,
+            )
             return TextSink(file, rows, compression, rows.header)
-        return TextSink(file, JsonLines(schema.names, encoding=encoding), compression)
+        return TextSink(file, JsonLines(schema.names, encoding=encoding, embeds_json=True), compression)
 
 
 class RecordSink(ABC):

@@ -44,6 +44,7 @@ import pyarrow.types as pt
 from kafkalog.errors import Finding, Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import numbers_of, validity
 from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.json_fields import in_storage
 from kafkalog.interchange.text_output import plain_values
 from kafkalog.text import counted
 
@@ -135,7 +136,7 @@ def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
 
     Raises UnwritableError for fields whose names differ only by case, which Delta does not have.
     """
-    fields = [field.with_type(stored_type(field.type, target)) for field in schema]
+    fields = [in_storage(field, stored_type(field.type, target), has_metadata=target == "parquet") for field in schema]
     if target in TABLES:
         fields = [field for field in fields if not pt.is_null(field.type)]
     if target == "delta":
@@ -192,6 +193,10 @@ def evolved_schema(known: pa.Schema, seen: pa.Schema, *, widens: bool = False) -
         one.with_type(evolved(one.type, at[one.name].type, widens=widens)) if one.name in at else one for one in known
     ]
     old = {field.name: field.type for field in fields}
+    fields = [
+        in_storage(at[one.name], one.type, has_metadata=True).with_nullable(one.nullable) if one.name in at else one
+        for one in fields
+    ]
     fields += [field.with_nullable(True) for field in seen if field.name not in known.names]
     names = {field.name for field in fields}
     texts = [

@@ -68,8 +68,11 @@ JSON_ROW: Final = "__row"
 """A column with the JSON text of what rows have besides columns of records."""
 _TYPED: Final = "__role."
 _RECORD_ROLES: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
-_TOKENS: Final = (r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$", "^(true|false)$")
+_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_TOKENS: Final = (_NUMBER, "^(true|false)$")
 """Text that is a number or a boolean of JSON as it stands."""
+_LONG_FRACTION: Final = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]*[1-9]")
+_DOUBLE_DIGITS: Final = 17
 _NO_HEADERS: Final = pa.array([b"[]", b"", None], pa.binary())
 _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys((*BYTES_ROLES, "topic"), pa.string()),
@@ -78,8 +81,11 @@ _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     "is_control": pa.bool_(),
 }
 
-_OF_EXPORTS: Final = "timestamp_type"
-"""A column that only exports have."""
+OF_DECODING: Final = ("key_error", "key_bytes", "value_error", "value_bytes")
+"""Columns of an export with decoded keys and values: why they did not decode, and what they were."""
+TYPE_ROLE: Final = "timestamp_type"
+_OF_EXPORTS: Final = frozenset({TYPE_ROLE, *OF_DECODING})
+"""Columns that only exports have."""
 
 # returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used
 Names = Callable[[pa.Schema], Sequence[str]]
@@ -112,6 +118,12 @@ class TextOptions:
     is_key_unclear: bool = False
     is_value_decoded: bool = True
     """Whether the values of rows are values to encode, and not bytes in a column `value`."""
+    of_value: Collection[str] = ()
+    """Columns named like those of a record that are in the value of a row: an option says what the record has."""
+    left_out: Collection[str] = ()
+    """Columns that are not in the value of a row; `for_columns` finds them."""
+    kept_as_text: Collection[str] = ()
+    """Columns of rows in CSV that stay text."""
     guesses_types: bool = False
     """Whether columns of such rows in CSV become numbers and booleans where all their values are some."""
 
@@ -121,7 +133,13 @@ class TextOptions:
 
     def for_columns(self, names: Sequence[str]) -> TextOptions:
         """These options with an encoding, for a file with columns of these names."""
-        default = "base64" if _OF_EXPORTS in names else "utf8" if self.has_rows else None
+        if self.has_rows:
+            value = {role: name for name, role in self.roles.items()}.get("value", "value")
+            left_out = columns_of_records(names, value, self.of_value)
+            named = replace(self, left_out=left_out - self.roles.keys())
+            if named != self:
+                return named.for_columns(names)
+        default = "base64" if not _OF_EXPORTS.isdisjoint(names) else "utf8" if self.has_rows else None
         if self.encoding is not None or default is None:
             return self
         # an export with rows has base64 keys, unless it decoded them
@@ -144,14 +162,14 @@ class TextOptions:
         """
         named = {role: name for name, role in self.roles.items()}
         check_columns((*named.values(), *self.headers_of_rows), names)
-        usual = ((role, named.get(role, role)) for role in (*_RECORD_ROLES, "value"))
-        roles = {role: name for role, name in usual if name in names and (role in named or name not in self.roles)}
+        usual = ((role, named.get(role, role)) for role in (*_RECORD_ROLES, TYPE_ROLE, "value", *OF_DECODING))
+        roles = {role: name for role, name in usual if name in names and (role in named or name in self.left_out)}
         headers = {f"{HEADER_FIELD}{name}": name for name in self.headers_of_rows}
         return roles | {name: name for name in names if name.startswith(HEADER_FIELD)} | headers
 
     def fields_of_rows(self, names: Iterable[str]) -> list[str]:
         """The columns that are in the value of a row: all but those of records, unless they are named for a record."""
-        left_out = {*(name for name in ALL_COLUMNS if name not in self.roles), *self.headers_of_rows}
+        left_out = {*self.left_out, *self.headers_of_rows}
         return [name for name in names if name not in left_out and not name.startswith(HEADER_FIELD)]
 
     def wanted_roles(self, names: Sequence[str], wanted: Names) -> dict[str, str]:
@@ -169,7 +187,18 @@ class TextOptions:
 
 def has_bytes(role: str) -> bool:
     """Whether columns of a role are byte strings: keys, values, and values of one header."""
-    return role in BYTES_ROLES or role.startswith(HEADER_FIELD)
+    return role in (*BYTES_ROLES, "key_bytes", "value_bytes") or role.startswith(HEADER_FIELD)
+
+
+def columns_of_records(names: Collection[str], value: str, of_value: Collection[str]) -> frozenset[str]:
+    """The columns of rows that are not in their value, of all that there are: those of records.
+
+    `value` is the column with the value, if it is there. What only exports have is of a record in exports alone. The
+    columns `of_value` are in the value, unless it is a column of its own or the rows are an export.
+    """
+    is_export = not _OF_EXPORTS.isdisjoint(names)
+    usual = {*_RECORD_ROLES, "value", *(ALL_COLUMNS if is_export else ()), *(OF_DECODING if value in names else ())}
+    return frozenset(usual.difference(() if is_export or value in names else of_value))
 
 
 def _type_of(role: str) -> pa.DataType:
@@ -232,6 +261,7 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
     Raises UnwritableError if a line is not an object, or a value cannot be that of a record's column.
     """
     roles: dict[str, str] = {}
+    own: set[str] = set()
     for first_line, data in _blocks(stream):
         texts = list(_lines(first_line, data))
         if not texts:
@@ -241,8 +271,8 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
         there = list(dict.fromkeys(name for each in objects for name in each))
         if not roles:
             options = options.for_columns(there)
-            roles = options.row_roles(there)
-        elif late := sorted({name for name in there if name in _RECORD_ROLES} - {*roles, *options.roles}):
+            roles, own = options.row_roles(there), {*options.of_value} - {*options.left_out}
+        elif late := sorted({name for name in there if name in _RECORD_ROLES} - {*roles, *options.roles, *own}):
             raise _refused(
                 Reason.COLUMN_UNKNOWN, first_line, f"{late[0]} is missing in earlier lines; it must be in all lines"
             )
@@ -359,7 +389,7 @@ def _json_column(role: str, values: list[Any], column: SourceColumn, options: Te
         return bytes_array(values, column, _encoding(options))
     if role == "headers":
         return header_lists(values, column, _encoding(options))
-    if role == "topic":
+    if role == "topic" or role in OF_DECODING:
         return _topics(values, column)
     if role in NUMBER_ROLES:
         return whole_numbers(_texts(values), column)
@@ -399,6 +429,7 @@ def read_csv(
     """
     names, first_line, delimiter = _csv_names(stream)
     options = options.for_columns(names)
+    check_columns(options.kept_as_text, names)
     roles = options.row_roles(names) if options.has_rows else options.wanted_roles(names, wanted)
     # columns are checked even if there is no row
     if not options.has_rows:
@@ -567,7 +598,8 @@ def _csv_row_columns(
         is_decoded = options.is_value_decoded if role == "value" else role == "key" and options.is_key_decoded
         if is_decoded:
             cells = texts_of(values, column).to_pylist()
-            encode = json_text if role in options.text_columns else _json_of
+            is_text = role in options.text_columns or name in options.kept_as_text
+            encode = json_text if is_text else _json_of
             made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = pa.array(
                 [one if one is None else encode(one) for one in cells], pa.large_string()
             )
@@ -590,15 +622,36 @@ def _json_of(text: str) -> str:
     return text
 
 
-def token_columns(batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """The columns of text whose values are all numbers, or all booleans, as JSON has them."""
+def token_columns(batches: Iterable[pa.RecordBatch]) -> tuple[set[str], dict[str, str]]:
+    """The columns of text whose values are all numbers, or all booleans, as JSON has them.
+
+    Also returns the columns that have numbers which JSON's readers would print in another way, as 12E12 and 1.10, with
+    such a number: these columns stay text.
+    """
     left: dict[str, list[str]] = {}
+    changed: dict[str, str] = {}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not name.startswith(_TYPED) and column.null_count < len(column):
                 patterns = left.get(name, list(_TOKENS))
                 left[name] = [one for one in patterns if pc.all(pc.match_substring_regex(column, one)).as_py()]
-    return {name for name, patterns in left.items() if patterns}
+                odd = _changed_numbers(column) if _NUMBER in left[name] and name not in changed else []
+                if odd:
+                    changed[name] = odd[0]
+    numbers = {name for name, patterns in left.items() if patterns}
+    return numbers - changed.keys(), {name: text for name, text in changed.items() if name in numbers}
+
+
+def _changed_numbers(column: pa.Array) -> list[str]:
+    """Numbers that are not printed as they are written."""
+    # whole numbers have any number of digits
+    odd = column.filter(pc.invert(pc.match_substring_regex(column, "^(0|-?[1-9][0-9]*)$")))
+    return [text for text in pc.unique(odd.drop_null()).to_pylist() if not _is_printed_back(text)]
+
+
+def _is_printed_back(text: str) -> bool:
+    # a fraction of more digits than a double has: JSON's readers may keep them
+    return repr(float(text)) == text or (len(text) > _DOUBLE_DIGITS and _LONG_FRACTION.fullmatch(text) is not None)
 
 
 def rows_of_text(batch: pa.RecordBatch, tokens: Collection[str]) -> pa.RecordBatch:

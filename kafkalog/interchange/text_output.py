@@ -14,7 +14,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.types as pt
 
 from kafkalog.interchange.arrow_buffers import numbers_of
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS
+from kafkalog.interchange.json_fields import json_paths, text_with_json
 
 Encoding = Literal["base64", "utf8", "hex"]
 ENCODINGS: Final = get_args(Encoding)
@@ -62,8 +63,12 @@ def check_encoding(encoding: str) -> None:
 class LineFormat(ABC):
     """Converts records to machine-readable lines, with bytes in one of `ENCODINGS`."""
 
-    def __init__(self, columns: Sequence[str] | None = None, *, encoding: str = "base64") -> None:
+    def __init__(
+        self, columns: Sequence[str] | None = None, *, encoding: str = "base64", embeds_json: bool = False
+    ) -> None:
         check_encoding(encoding)
+        self._embeds_json = embeds_json
+        """Whether JSON text in a field is the JSON itself in the lines; see `kafkalog.interchange.json_fields`."""
         self.columns: Sequence[str] = DEFAULT_COLUMNS if columns is None else columns
         self._encoding = encoding
 
@@ -72,6 +77,9 @@ class LineFormat(ABC):
         texts = [self._texts(name, batch.column(name), batch) for name in self.columns]
         template = self._template
         return "".join([template % row for row in zip(*texts, strict=True)])
+
+    def _json_paths(self, name: str, batch: pa.RecordBatch) -> Collection[tuple[str, ...]] | None:
+        return json_paths(batch.schema.field(name)) if self._embeds_json else None
 
     @property
     @abstractmethod
@@ -101,7 +109,7 @@ class JsonLines(LineFormat):
             encode = ENCODERS[self._encoding]
             return _header_texts(column, encode)
         if name not in RECORD_COLUMNS:
-            return [encode_json(value) for value in plain_values(column)]
+            return _json_of_values(column, self._json_paths(name, batch))
         return _scalar_texts(name, column, null="null", quote=encode_json)
 
     def _bytes(self, column: pa.Array) -> list[str]:
@@ -128,8 +136,9 @@ class CsvRows(LineFormat):
         encoding: str = "base64",
         null: str = "",
         escape_formulas: bool = False,
+        embeds_json: bool = False,
     ) -> None:
-        super().__init__(columns, encoding=encoding)
+        super().__init__(columns, encoding=encoding, embeds_json=embeds_json)
         self._escape_formulas = escape_formulas
         if any(char in null for char in '",\r\n'):
             raise ValueError(f"null is written without quotes, so it may hold none, nor commas or line ends: {null!r}")
@@ -153,6 +162,10 @@ class CsvRows(LineFormat):
             texts = _header_texts(column, encode)
             return [text if text == "[]" else self._quote(text) for text in texts]
         if name not in RECORD_COLUMNS:
+            if paths := self._json_paths(name, batch):
+                texts = _json_of_values(column, paths)
+                valid = _is_valid(column)
+                return [self._quote(text) if valid[row] else self._null for row, text in enumerate(texts)]
             return [
                 self._null if value is None else self._quote(value if isinstance(value, str) else encode_json(value))
                 for value in plain_values(column)
@@ -183,6 +196,14 @@ class CsvRows(LineFormat):
         if not text or text == self._null or any(char in text for char in '",\r\n'):
             return '"' + text.replace('"', '""') + '"'
         return text
+
+
+def _json_of_values(column: pa.Array, paths: Collection[tuple[str, ...]] | None) -> list[str]:
+    """Values as JSON; text at the paths is the JSON that it holds."""
+    if not paths:
+        return [encode_json(value) for value in plain_values(column)]
+    texts = [text_with_json(value, paths, encode_json) for value in plain_values(column)]
+    return [text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text) for text in texts]
 
 
 class NotTextError(ValueError):

@@ -23,6 +23,7 @@ from kafkalog.interchange.arrow_output import (
     header_values,
     record_schema,
 )
+from kafkalog.interchange.json_fields import numbers_of_json, with_json
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.parsing import field_column, field_path
 from kafkalog.text import near
@@ -238,10 +239,20 @@ class Decoding:
             elif column.endswith("_bytes"):
                 fields.append(record_schema([column.rpartition("_")[0]], binary_type).field(0).with_name(column))
             elif name in types:
-                fields.append(pa.field(column, _field_type(name, path, types[name])))
+                fields.append(self._decoded_field(column, _field_type(name, path, types[name])))
             else:
                 fields.append(record_schema([column], binary_type).field(0))
         return extend_schema(pa.schema(fields), self._derived)
+
+    def _decoded_field(self, column: str, kind: pa.DataType) -> pa.Field:
+        """The field of a decoded column. That of JSON says which of its text is JSON."""
+        name, *path = field_path(column)
+        field = pa.field(column, kind)
+        if self._formats[name].format not in ("json", "jsonschema"):
+            return field
+        n = len(path)
+        mixed = {tuple(one[n:]) for one in self._decoders[name].mixed if list(one[:n]) == path}
+        return with_json(field, {*mixed, *numbers_of_json(kind)})
 
     def decode(self, batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordBatch:
         """Decode the records for which the conditions hold; `path` is the segment, for findings."""

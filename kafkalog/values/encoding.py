@@ -61,6 +61,7 @@ class ValueEncoder:
     ) -> None:
         if format not in FORMATS:
             raise ValueError(f"the format must be one of {', '.join(FORMATS)}, not {format!r}")
+        self.format = format
         has_schema = format in ("avro", "protobuf")
         if (schema is not None) != has_schema:
             need = "needs a schema (schema, --schema)" if has_schema else "takes no schema"

@@ -60,8 +60,8 @@ Values stay exact: null differs from empty, headers keep their order and duplica
 record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless
 --encoding changes that. In CSV, null is an empty field and an empty value is "" (in quotes); --null '\\N' writes null
 as \\N. In CSV, timestamps are milliseconds and headers are JSON: [["name", "value"]]. JSON lines are those of
-'kafkalog cat --json'. Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formulas prevents
-that.""",
+'kafkalog cat --json', except that JSON in fields of mixed type, and numbers of many digits, are not in quotes.
+Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formulas prevents that.""",
     examples="""\
   kafkalog export /backup/kafka -t orders -o orders.parquet
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date

@@ -53,7 +53,10 @@ records older than the topic's retention.ms; a note warns of that, also with --d
 
 Rows: with --value-format, columns may have any names. Each row becomes a value in JSON, or in Avro or Protobuf with a
 --schema. --key-column names the key, which also stays in the value. A column headers.NAME becomes a header, null none.
-An export with --value-format and --key-format is loaded with the same formats.
+An export with --value-format and --key-format is loaded with the same formats. If it has the columns value_error and
+value_bytes, or those of the key, what did not decode is written with its original bytes; without the bytes it is null.
+A column topic, partition or offset is in the value if --topic, --partitions or --no-keep-offsets replaces it. In CSV,
+columns are numbers in JSON only if JSON prints them as they are written: 007, 12E12 and 1.10 stay text.
 
 CSV and JSON lines: keys, values and header values may be text or base64, so --encoding utf8 or --encoding base64 is
 required. Only a file with the column timestamp_type, as an export writes it, is base64 by default.
@@ -103,6 +106,8 @@ rows with any columns:
   --message NAME              the message of a Protobuf schema (default: the first one)
   --schema-id N               write values in Confluent's wire format with this schema id
   --header-columns C,...      columns that become headers
+  --text-columns C,...        columns of CSV that stay text; default: those whose numbers JSON prints in another way
+  @on_decode_error
 how to write:
   --compression {{none,gzip,snappy,lz4,zstd}}    default: the topic's compression.type, else none
   --compression-level N        default: the topic's, else Kafka's
@@ -131,6 +136,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     args.ignore_columns = args.ignore_columns == ["*"] or args.ignore_columns or ()
     args.header_columns = args.header_columns or ()
+    args.text_columns = args.text_columns or ()
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]
     config = _config(args)
     console.start_progress(sum(_size_of(path, args.format) for path in args.paths), "records")
@@ -182,6 +188,7 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
             console.line(text + offsets)
     for note in result.notes:
         console.note(note)
+    console.undecoded(result.n_undecoded, args.on_decode_error)
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
     if result.partitioner is not None:

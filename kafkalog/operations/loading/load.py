@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
+from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.operations.loading.avro_files import AvroFile
 from kafkalog.operations.loading.install import BrokerLogDir, load_target
 from kafkalog.operations.loading.merging import Source, merged_by_offset
@@ -44,7 +45,7 @@ from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
 from kafkalog.parsing import TopicPatterns, one_of
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.output_paths import check_log_dir
@@ -89,12 +90,14 @@ class LoadOptions:
     schema_id: int | None = None
     key_format: str | None = None
     header_columns: Sequence[str] = ()
+    text_columns: Sequence[str] = ()
+    on_decode_error: Literal["null", "skip"] | None = None
 
     @functools.cached_property
     def rows(self) -> Rows | None:
         """How rows become records; None if the input has records."""
         if self.value_format is None:
-            for name in ("schema", "message", "schema_id", "header_columns"):
+            for name in ("schema", "message", "schema_id", "header_columns", "text_columns"):
                 if getattr(self, name) not in (None, ()):
                     option = f"--{name.replace('_', '-')}"
                     raise ValueError(f"{name} ({option}) needs value_format (--value-format), which encodes values")
@@ -110,9 +113,33 @@ class LoadOptions:
                 imports=imports_beside(self.schema),
             )
         key_encoder = None if self.key_format is None else ValueEncoder(self.key_format)
-        return Rows(encoder, key_encoder, dict(self.columns), tuple(self.header_columns))
+        return Rows(
+            encoder,
+            key_encoder,
+            dict(self.columns),
+            tuple(self.header_columns),
+            self.of_value,
+            leaves_out=self.on_decode_error == "skip",
+        )
+
+    @property
+    def of_value(self) -> frozenset[str]:
+        """Columns of rows that are not of the record, since an option says what the record has."""
+        is_given = {
+            "topic": self.topic is not None,
+            "partition": self.partitions is not None,
+            "offset": not self.keeps_offsets,
+        }
+        return frozenset(role for role, given in is_given.items() if given and role not in self.columns)
+
+    @property
+    def keeps_offsets(self) -> bool:
+        if self.keep_offsets is not None:
+            return self.keep_offsets
+        return self.partitions is None or self.partitions == 1
 
     def __post_init__(self) -> None:
+        check_on_decode_error(self.on_decode_error)
         if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
             raise ValueError(
                 f"partitions must be 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
@@ -203,6 +230,13 @@ log_append_time
     header_columns : sequence of str, optional
         With `value_format`, columns that become headers of their names. A column ``headers.NAME`` does so in any
         input. Null is no header.
+    text_columns : sequence of str, optional
+        With `value_format="json"`, columns of CSV that stay text. Others are numbers or booleans if all their values
+        are, and if JSON prints these numbers as they are written: 12E12 and 1.10 stay text, with a note.
+    on_decode_error : {"null", "skip"}, optional
+        What to do with rows of an export whose key or value did not decode (`value_error`), and whose original bytes
+        are not there (`value_bytes`). `skip` leaves them out. Default, and `null`: they are null, which is a tombstone.
+        `LoadResult.n_undecoded` counts them.
     stage_in : path-like, optional
         Directory on the same file system to stage files in; default: beside the log dir.
     limits : Limits
@@ -247,7 +281,18 @@ log_append_time
         source = Source(lambda _wanted: reader, schema=reader.schema)
     else:
         source, how = Source(lambda _wanted: rows.records(reader)), dataclasses.replace(how, columns={})
-    return run_load([source], path, how, dry_run=dry_run)
+    return _with_counts(run_load([source], path, how, dry_run=dry_run), rows)
+
+
+def _with_counts(result: LoadResult, rows: Rows | None, notes: Sequence[str] = ()) -> LoadResult:
+    """The result with what the rows had."""
+    if rows is None:
+        return result
+    n_nulls = rows.counts["nulls"]
+    if n_nulls:
+        detail = "an export with decoded values does not say whether the source had these fields"
+        notes = [*notes, f"{counted(n_nulls, 'value')} with fields that are null: {detail}"]
+    return dataclasses.replace(result, notes=[*result.notes, *notes], n_undecoded=rows.counts["undecoded"])
 
 
 def load(
@@ -323,6 +368,8 @@ def load(
             "text_columns": [role for role, one in decoded.items() if one == "utf8"],
             # with a schema, text is converted by it
             "guesses_types": how.value_format == "json",
+            "of_value": how.of_value,
+            "kept_as_text": tuple(how.text_columns),
         }
     files: list[RecordFile | AvroFile] = [
         AvroFile(each.path)
@@ -337,7 +384,7 @@ def load(
         sources.append(Source(with_place(batches, each.place, columns, file.name), file.name, _done_of(files, i)))
     sources = merged_by_offset(sources, [str(each.path) for each in found], is_kept=how.keep_offsets is not False)
     how = how if rows is None else dataclasses.replace(how, columns={})
-    return run_load(
+    result = run_load(
         sources,
         output,
         how,
@@ -347,6 +394,7 @@ def load(
         metadata_log_dir=metadata_log_dir,
         progress=progress,
     )
+    return _with_counts(result, rows, [note for file in files for note in getattr(file, "notes", ())])
 
 
 def _done_of(files: Sequence[RecordFile | AvroFile], i: int) -> Callable[[], int]:
@@ -406,6 +454,7 @@ class _Load:
         self._log_dir, self._stage, self._options, self._targets = log_dir, stage, options, targets
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
         self._configs: dict[str, LogConfig | None] = {}
+        self._n_tombstones = 0
         self._router = Router(
             self._n_partitions,
             topic=options.topic,
@@ -471,18 +520,14 @@ class _Load:
             )
         return reader
 
-    @property
-    def _keeps_offsets(self) -> bool:
-        options = self._options
-        if options.keep_offsets is not None:
-            return options.keep_offsets
-        return options.partitions is None or options.partitions == 1
-
     def _take(self, batch: pa.RecordBatch, reader: ColumnReader, row: int) -> None:
         columns = reader.read(batch, row)
-        if "offset" in columns and not self._keeps_offsets:
+        if "offset" in columns and not self._options.keeps_offsets:
             columns = RecordColumns(columns.n_records, {n: c for n, c in columns.items() if n != "offset"})
         for routed in self._router.route(columns, batch, reader, row):
+            key, value = (cast(BinaryColumn, routed.columns[name]).validity for name in ("key", "value"))
+            if value is not None:
+                self._n_tombstones += int((~value if key is None else ~value & key).sum())
             self._waiting.give(routed)
 
     def _n_partitions(self, topic: str) -> int | None:
@@ -531,7 +576,7 @@ class _Load:
             self._writers[key].close()
         loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
         partitioner = None if self._options.partitions is None else self._options.partitioner or "kafka"
-        return LoadResult(str(self._log_dir), loaded, self._notes(), partitioner)
+        return LoadResult(str(self._log_dir), loaded, self._notes(), partitioner, self._n_tombstones)
 
     def _notes(self) -> list[str]:
         options, now_ms = self._options, time.time_ns() // 10**6
@@ -550,7 +595,13 @@ class _Load:
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
         taken = [topic for topic, config in self._configs.items() if config is not None]
         origin = f"settings of {', '.join(sorted(taken))} come from the cluster's metadata"
-        return [*self._left_out(), *([origin] if taken else []), *([] if note is None else [note])]
+        tombstones = [f"{counted(self._n_tombstones, 'tombstone')}: records with a key and a null value"]
+        return [
+            *self._left_out(),
+            *(tombstones if self._n_tombstones else []),
+            *([origin] if taken else []),
+            *([] if note is None else [note]),
+        ]
 
     def _left_out(self) -> list[str]:
         """Notes about topics that were skipped, or that were asked for and have no records."""

@@ -44,6 +44,11 @@ class LoadResult(HtmlReport):
     partitioner: str | None = None
     """The partitioner that chose partitions; None if the input has them."""
 
+    n_tombstones: int = 0
+    """Records with a key and a null value. In a compacted topic, they delete their keys."""
+    n_undecoded: int = 0
+    """Keys and values that did not decode when they were exported, so that they are null; see `on_decode_error`."""
+
     @property
     def n_records(self) -> int:
         """Records in all partitions."""
@@ -57,4 +62,5 @@ class LoadResult(HtmlReport):
     def __repr__(self) -> str:
         what = f"{counted(self.n_records, 'record')} in {counted(len(self.partitions), 'partition')}"
         notes = f", notes={self.notes}" if self.notes else ""
-        return f"LoadResult({what}, {self.path!r}{notes})"
+        undecoded = f", n_undecoded={self.n_undecoded}" if self.n_undecoded else ""
+        return f"LoadResult({what}, {self.path!r}{undecoded}{notes})"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
+from kafkalog.interchange.arrow_output import HEADER_FIELD
+from kafkalog.interchange.json_fields import json_paths, restored
 from kafkalog.interchange.table_types import json_text
-from kafkalog.interchange.text_input import JSON_ROW, check_columns
+from kafkalog.interchange.text_input import JSON_ROW, TYPE_ROLE, check_columns, columns_of_records
 from kafkalog.interchange.text_output import plain_values
 from kafkalog.values.encoding import EncodeError, ValueEncoder
 from kafkalog.values.formats.json_text import NotJson, parse
 
-_RECORD: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
+_RECORD: Final = ("key", "timestamp", TYPE_ROLE, "headers", "offset", "partition", "topic")
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,10 @@ class Rows:
     key_encoder: ValueEncoder | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     header_columns: Sequence[str] = ()
+    of_value: Collection[str] = ()
+    leaves_out: bool = False
+    counts: Counter[str] = field(default_factory=Counter, compare=False)
+    """How many keys and values are `undecoded`, and in how many values `nulls` may have been absent fields."""
 
     def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Record batches with the columns of records, for those of rows.
@@ -53,19 +62,46 @@ class Rows:
         if not is_text:
             check_columns((*self.columns.values(), *self.header_columns), names)
         made: dict[str, pa.Array] = {"value": self._values(batch, first_row)}
+        left_out = columns_of_records(names, columns.get("value", "value"), self.of_value)
         for role in _RECORD:
             name = columns.get(role, role)
-            if name in names and name not in self.header_columns:
+            is_own = not is_text and role not in columns and name in self.of_value and name not in left_out
+            if name in names and name not in self.header_columns and not is_own:
                 column = batch.column(name)
                 if role == "key" and self.key_encoder is not None:
-                    values = map(_parsed, column.to_pylist()) if is_text else plain_values(column)
+                    values = map(_parsed, column.to_pylist()) if is_text else _json_values(batch, name)
                     made[role] = _encoded(self.key_encoder, values, first_row, "key")
                 else:
                     made[role] = _keys(column) if role == "key" else column
         made |= {name: batch.column(name) for name in names if name.startswith(HEADER_FIELD)}
         if not is_text:
             made |= {f"{HEADER_FIELD}{name}": _keys(batch.column(name)) for name in self.header_columns}
-        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+        kept = np.ones(batch.num_rows, np.bool_)
+        if is_text or columns.get("value", "value") in names:
+            for role in ("value", "key"):
+                self._put_back(made, batch, role, kept)
+        records = pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+        return records if kept.all() else records.filter(pa.array(kept))
+
+    def _put_back(
+        self, made: dict[str, pa.Array], batch: pa.RecordBatch, role: str, kept: npt.NDArray[np.bool_]
+    ) -> None:
+        """Replace keys or values that did not decode by their original bytes; count those whose bytes are not there."""
+        names = batch.schema.names
+        if role not in made:
+            return
+        is_null = made[role].is_null()
+        error, original = f"{role}_error", f"{role}_bytes"
+        failed = batch.column(error).is_valid() if error in names else pc.and_(is_null, False)
+        if original in names:
+            data = batch.column(original).cast(pa.large_binary())
+            takes = pc.and_(pc.or_(failed, is_null), data.is_valid())
+            made[role] = pc.if_else(takes, data, made[role].cast(pa.large_binary()))
+            failed = pc.and_(failed, pc.invert(takes))
+        undecoded = failed.to_numpy(zero_copy_only=False)
+        self.counts["undecoded"] += int(undecoded.sum())
+        if self.leaves_out:
+            kept &= ~undecoded
 
     def _values(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
         names = batch.schema.names
@@ -77,13 +113,24 @@ class Rows:
         if JSON_ROW in names:
             rows = map(_parsed, batch.column(JSON_ROW).to_pylist())
         elif source in names:
-            rows = plain_values(batch.column(source))
+            rows = _json_values(batch, source)
         else:
-            left_out = {*(role for role in ALL_COLUMNS if role not in self.columns.values()), *self.header_columns}
+            left_out = {*columns_of_records(names, source, self.of_value)} - {*self.columns.values()}
+            left_out.update(self.header_columns)
             fields = [name for name in names if name not in left_out and not name.startswith(HEADER_FIELD)]
             columns = [plain_values(batch.column(name)) for name in fields]
             rows = [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+        if self.encoder.format == "json" and TYPE_ROLE in names:
+            rows = [*rows]
+            self.counts["nulls"] += sum(isinstance(row, dict) and None in row.values() for row in rows)
         return _encoded(self.encoder, rows, first_row, "value")
+
+
+def _json_values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """The values of a column; what is JSON text in an export of decoded JSON is the JSON again."""
+    paths = json_paths(batch.schema.field(name))
+    values = plain_values(batch.column(name))
+    return [restored(value, paths, _parsed) for value in values] if paths else values
 
 
 def _parsed(text: str | None) -> Any:

@@ -3,9 +3,11 @@
 import gzip
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from refusals import fails_with
@@ -100,6 +102,72 @@ def test_columns_of_records_are_no_part_of_the_value(tmp_path):
     assert [json.loads(row["value"]) for row in found] == [{"a": 2**64 - 1}, {"b": [1e-7, {}]}]
     assert [(row["offset"], row["key"]) for row in found] == [(3, b"k"), (4, None)]
     assert found[0]["headers"] == [{"key": "h", "value": b"v"}]
+
+
+def loaded(path, tmp_path, **options):
+    result = kafkalog.load(path, tmp_path / "log", **{"topic": "t", "value_format": "json", **options})
+    table = kafkalog.read_table(tmp_path / "log").to_pylist()
+    shutil.rmtree(tmp_path / "log")
+    return [json.loads(row["value"]) for row in table], result
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("column", "values", "options"),
+    [
+        ("topic", ["news", "sport"], {"topic": "articles"}),
+        ("partition", [3, 5], {"partitions": 1}),
+        ("partition", [-3, None], {"partitions": 2}),
+        ("offset", [120, 60], {"keep_offsets": False}),
+        ("offset", [120, 60], {"partitions": 2}),
+        ("segment", ["gold", "silver"], {}),
+        ("sequence", [7, 5], {}),
+    ],
+)
+def test_columns_of_the_user_named_like_those_of_a_record(tmp_path, suffix, column, values, options):
+    rows = [{"id": at, column: value} for at, value in enumerate(values, 1)]
+    path = write_rows(tmp_path / f"a.{suffix}", rows)
+    found, _ = loaded(path, tmp_path, **options)
+    assert sorted(found, key=lambda row: row["id"]) == rows
+
+
+def write_rows(path, rows):
+    """A file of rows, by its suffix."""
+    table = pa.Table.from_pylist(rows)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_numbers_of_csv_are_printed_as_they_are_written(tmp_path):
+    cells = {
+        "ref": ["32E0134", "12E12"], "version": ["1.10", "1.1"], "minus": ["-0", "1"], "tiny": ["0.00001", "1"],
+        "long": ["0.12345678901234567890", "1"], "zip": ["01234", "1"], "n": ["1", "-20"], "x": ["0.5", "1.0"],
+        "big": ["123456789012345678901234567890", "1"],
+    }  # fmt: skip
+    rows = [*zip(*cells.values(), strict=True)]
+    path = write(tmp_path / "a.csv", "\n".join(",".join(row) for row in ([*cells], *rows)) + "\n")
+    found, result = loaded(path, tmp_path)
+    for name, texts in cells.items():
+        values = [row[name] for row in found]
+        if name in ("n", "x", "big"):
+            assert [repr(value) for value in values] == texts
+        else:
+            assert values == texts
+    (note,) = (note for note in result.notes if "stay text" in note)
+    for name in ("ref", "version", "minus", "tiny", "long"):
+        assert f"{name} (such as" in note
+    found, _ = loaded(path, tmp_path, text_columns=["n", "x"])
+    assert [(row["n"], row["x"]) for row in found] == [("1", "0.5"), ("-20", "1.0")]
+    with pytest.raises(UnwritableError, match="there is no column 'nothing'"):
+        loaded(path, tmp_path, text_columns=["nothing"])
 
 
 def test_a_file_whose_columns_say_nothing_names_the_option(tmp_path, capsys):
