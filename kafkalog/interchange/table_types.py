@@ -146,7 +146,55 @@ def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
                 f"Delta does not allow two field names that differ only by case: {one} and {other}. Choose fields with"
                 " columns (--columns), or export to Parquet or Iceberg",
             )
+    if target == "iceberg":
+        _check_iceberg_names(fields)
     return pa.schema(fields)
+
+
+def _check_iceberg_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnwritableError for fields that Iceberg does not tell apart, or whose name is empty."""
+    advice = "Choose fields with columns (--columns), or export to Parquet or Delta"
+    names: dict[str, Path] = {}
+    for path in _iceberg_paths(fields):
+        if not all(path):
+            shown = ".".join(step or '""' for step in path)
+            raise UnwritableError(Reason.COLUMN_UNKNOWN, f"Iceberg has no field with an empty name: {shown}. {advice}")
+        # Iceberg finds fields by joined names, and data files have names of letters, digits and _ alone
+        for name in {".".join(path), ".".join(map(_avro_name, path))}:
+            other = names.setdefault(name, path)
+            if other != path:
+                both = " and ".join(
+                    ".".join(f'"{step}"' if "." in step else step for step in one) for one in (other, path)
+                )
+                detail = f"Iceberg does not tell two fields apart: {both}. {advice}"
+                raise UnwritableError(Reason.COLUMN_TWICE, detail)
+
+
+def _iceberg_paths(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[Path]:
+    """The paths of all fields, with Iceberg's names for the parts of lists and maps."""
+    for field in fields:
+        path = (*around, field.name)
+        yield path
+        kind = field.type
+        if pt.is_struct(kind):
+            yield from _iceberg_paths(kind, path)
+        elif _is_list(kind):
+            yield from _iceberg_paths([kind.value_field.with_name("element")], path)
+        elif pt.is_map(kind):
+            yield from _iceberg_paths([kind.key_field.with_name("key"), kind.item_field.with_name("value")], path)
+
+
+def _avro_name(name: str) -> str:
+    """The name of a field in a data file. Source: `AvroSchemaUtil.sanitize`, Iceberg 1.10."""
+    first = f"_{name[0]}" if name[0].isdigit() else _SPECIAL.sub(_as_hex, name[0])
+    return first + _SPECIAL.sub(_as_hex, name[1:])
+
+
+_SPECIAL: Final = re.compile(r"\W")
+
+
+def _as_hex(match: re.Match[str]) -> str:
+    return f"_x{ord(match[0]):X}"
 
 
 def same_but_case(fields: Iterable[pa.Field], around: str = "") -> Iterator[tuple[str, str]]:

@@ -150,3 +150,14 @@ def test_a_file_of_an_interrupted_run_that_is_gone_is_an_error(root, lake, monke
 
 def _killed(source, target):
     raise KeyboardInterrupt
+
+
+def test_topics_that_readers_take_for_one_number_are_refused(tmp_path):
+    root = tmp_path / "log"
+    root.mkdir()
+    for topic in ("007", "7", "x"):
+        with kafkalog.PartitionWriter(root / f"{topic}-0") as writer:
+            writer.append({"value": [b"v"]})
+    with pytest.raises(ValueError, match="007 and 7"):
+        kafkalog.export(root, tmp_path / "lake", partition_by=["topic"])
+    assert kafkalog.export(root, tmp_path / "lake", partition_by=["topic"], topics=["007", "x"]).n_records == 2

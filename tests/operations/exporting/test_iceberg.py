@@ -1,5 +1,8 @@
 """Exports into an Iceberg table: rollbacks, expired snapshots, tables of others."""
 
+import json
+import random
+
 import pytest
 from lakes import Iceberg, grow
 from refusals import fails_with
@@ -124,3 +127,48 @@ def test_a_catalog_that_does_not_answer_is_an_error_of_kafkalog(root, monkeypatc
     monkeypatch.setattr("pyiceberg.catalog.load_catalog", refuse)
     with fails_with("file_unreadable"):
         kafkalog.export(root, "lake.kafka.orders", format="iceberg", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"a.b": 1, "a": {"b": 2}}, 'value."a.b" and value.a.b'),
+        ({"price": {"usd": 5.0}, "price.usd": 8.5}, "value.price.usd"),
+        ({"a": [{"b": 1}], "a.element.b": 2}, 'value."a.element.b"'),
+        ({"": 1, "x": 2}, 'value.""'),
+        ({"1": 1, "_1": 2}, "value.1 and value._1"),
+    ],
+)
+def test_names_that_iceberg_does_not_have_are_refused(lake, tmp_path, value, names):
+    lake.path.mkdir()
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [json.dumps(value).encode()]})
+    with pytest.raises(kafkalog.UnwritableError, match="Iceberg") as error:
+        lake.run(tmp_path / "t-0", decode={"value": "json"}, partition_by=())
+    assert names in str(error.value)
+    assert not lake.exists()
+
+
+def test_random_names_are_refused_or_written(tmp_path):
+    """Whatever names JSON has: the values are in the table, or an error names the fields."""
+    draw = random.Random(5)
+    steps = ["a", "b", "a.b", "element", "", "1", "_1", "A", "a b", "a_x20b", "\u00e9", "007", "7"]
+
+    def value(depth=0):
+        names = draw.sample(steps, draw.randint(1, 3))
+        inner = [1, {"b": 1}, [{"b": 1}]]
+        return {name: value(1) if depth == 0 and draw.random() < 0.2 else draw.choice(inner) for name in names}
+
+    n_written = 0
+    for number in range(25):
+        expected = value()
+        with kafkalog.PartitionWriter(tmp_path / f"t{number}-0") as writer:
+            writer.append({"value": [json.dumps(expected).encode()]})
+        table = Iceberg(tmp_path / f"lake-{number}")
+        try:
+            table.run(tmp_path, topics=f"t{number}", decode={"value": "json"}, partition_by=())
+        except kafkalog.UnwritableError:
+            continue
+        n_written += 1
+        assert [row["value"] for row in table.output.scan().to_arrow().to_pylist()] == [expected]
+    assert 3 < n_written < 22
