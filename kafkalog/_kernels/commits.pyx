@@ -33,6 +33,7 @@ cdef struct Commit:
     Text metadata
     int64_t offset
     int64_t time
+    int64_t expiry
     int32_t partition
     int32_t leader_epoch
 
@@ -111,6 +112,7 @@ cdef bint read_value(Cursor* cursor, Commit* commit, int kind) noexcept nogil:
     if p == NULL:
         return False
     commit.time = <int64_t>load_be64(p)
+    commit.expiry = <int64_t>load_be64(p + 8) if version == WITH_EXPIRY else -1
     if version < FLEXIBLE:
         return True
     p = take(cursor, 1)  # the number of tagged fields
@@ -124,7 +126,8 @@ cdef bint read_value(Cursor* cursor, Commit* commit, int kind) noexcept nogil:
 
 def read_commits(keys not None, values not None, uint8_t[::1] is_commit not None, Texts group not None,
                  Texts topic not None, int32_t[::1] partition not None, int64_t[::1] offset not None,
-                 int32_t[::1] leader_epoch not None, Texts metadata not None, int64_t[::1] time not None):
+                 int32_t[::1] leader_epoch not None, Texts metadata not None, int64_t[::1] time not None,
+                 int64_t[::1] expiry not None):
     """Decode commit records into columns. Return their number.
 
     Keys and values are ``(offsets, data, valid)``; `valid` may be None. `is_commit` is set to 1 for each commit
@@ -142,7 +145,7 @@ def read_commits(keys not None, values not None, uint8_t[::1] is_commit not None
     if (key_offsets.shape[0] != n + 1 or value_offsets.shape[0] != n + 1
             or (key_valid is not None and key_valid.shape[0] != n)
             or (value_valid is not None and value_valid.shape[0] != n)
-            or min(partition.shape[0], offset.shape[0], leader_epoch.shape[0], time.shape[0]) < n
+            or min(partition.shape[0], offset.shape[0], leader_epoch.shape[0], time.shape[0], expiry.shape[0]) < n
             or min(group.offsets.shape[0], topic.offsets.shape[0], metadata.offsets.shape[0]) < n + 1):
         raise ValueError("columns differ in length")
     group.offsets[0] = topic.offsets[0] = metadata.offsets[0] = 0
@@ -162,7 +165,7 @@ def read_commits(keys not None, values not None, uint8_t[::1] is_commit not None
                 outside = True
                 break
             partition[found], offset[found] = commit.partition, commit.offset
-            leader_epoch[found], time[found] = commit.leader_epoch, commit.time
+            leader_epoch[found], time[found], expiry[found] = commit.leader_epoch, commit.time, commit.expiry
             is_commit[row] = 1
             found += 1
     if outside:

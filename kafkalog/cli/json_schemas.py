@@ -71,9 +71,9 @@ epoch: epoch int, start_offset int, end_offset int
 epochs: +place, source text, log_end_offset int, epochs [epoch], end_offsets [any], followers [any]
 delivery: first_offset int, last_offset int, state text, delivery_count int
 group_offset: topic text, partition int, offset int, leader_epoch int, metadata text, commit_timestamp int?,
-    log_end_offset int?, lag int?, out_of_range text?, deliveries [delivery]
+    expire_timestamp int?, log_end_offset int?, lag int?, out_of_range text?, n_done int?, deliveries [delivery]
 member: member_id text, client_id text?, client_host text?, instance_id text?, subscribed [text],
-    assigned {[int]}, epoch int, assignor text?
+    assigned {[int]}, tasks {[int]}, epoch int, assignor text?
 group: group text, type text, state text, lag int?, epoch int, protocol text?, members [member],
     offsets [group_offset], pending [group_offset]
 state_record: topic text, partition int, offset int, timestamp int?, type text, version int?, key any, value any,

@@ -41,6 +41,8 @@ class Commits(NamedTuple):
     leader_epoch: Numbers
     metadata: pa.Array
     commit_timestamp: Numbers
+    expire_timestamp: Numbers
+    """-1 for none of its own."""
 
 
 def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commits]:
@@ -52,7 +54,7 @@ def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commit
     is_commit = np.empty(n, np.bool_)
     group, topic, metadata = (_Texts(n, strings.data.size) for strings in (keys, keys, values))
     partition, leader_epoch = np.empty((2, n), np.int32)
-    offset, time = np.empty((2, n), np.int64)
+    offset, time, expiry = np.empty((3, n), np.int64)
     n_found = kernels.read_commits(
         _strings(keys),
         _strings(values),
@@ -64,10 +66,11 @@ def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commit
         leader_epoch,
         metadata.texts,
         time,
+        expiry,
     )
     texts = [one.array(n_found) for one in (group, topic, metadata)]
     numbers = [column[:n_found] for column in (partition, offset, leader_epoch)]
-    return is_commit, Commits(texts[0], texts[1], *numbers, texts[2], time[:n_found])  # type: ignore[call-arg]
+    return is_commit, Commits(texts[0], texts[1], *numbers, texts[2], time[:n_found], expiry[:n_found])  # type: ignore[call-arg]
 
 
 def _strings(column: BinaryColumn) -> tuple[Numbers, Bytes, npt.NDArray[np.uint8] | None]:
@@ -104,6 +107,7 @@ class CommittedOffsets:
         self._topic, self._partition = topic[order], commits.partition[order]
         self._offset, self._leader_epoch = commits.offset[order], commits.leader_epoch[order]
         self._time = commits.commit_timestamp[order]
+        self._expiry = commits.expire_timestamp[order]
         names = self._topics.to_pylist()
         pairs = self._topic.astype(np.int64) << _PARTITION_BITS | (self._partition.astype(np.int64) & _PARTITION_MASK)
         known, pair_of = np.unique(pairs, return_inverse=True)
@@ -128,7 +132,7 @@ class CommittedOffsets:
         return int(known.sum()) if known.size else None
 
     def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
-        """Topic, partition, offset, leader epoch, metadata, time, log end offset, lag and `out_of_range` of each."""
+        """Topic, partition, offset, leader epoch, metadata, time, expiry, end, lag and `out_of_range` of each."""
         return zip(*(column[rows] for column in self._lists), strict=True)
 
     @cached_property
@@ -142,7 +146,8 @@ class CommittedOffsets:
             for column, known in ((self._end, self._has_end), (self._lag, self._has_lag))
         )
         ranges = [OUT_OF_RANGE[number] for number in self._range.tolist()]
-        return [topics, *numbers, metadata, self._time.tolist(), ends, lags, ranges]
+        expiries = [number if number >= 0 else None for number in self._expiry.tolist()]
+        return [topics, *numbers, metadata, self._time.tolist(), expiries, ends, lags, ranges]
 
     def to_arrow(self, rows: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Some rows; columns of the schema that are none of these are left to the caller."""
@@ -155,6 +160,7 @@ class CommittedOffsets:
                 "leader_epoch": self._leader_epoch[some],
                 "metadata": self._metadata.take(pa.array(some)).dictionary_decode(),
                 "commit_timestamp": self._time[some],
+                "expire_timestamp": pa.array(self._expiry[some], mask=self._expiry[some] < 0),
                 "log_end_offset": pa.array(self._end[some], mask=~self._has_end[some]),
                 "lag": pa.array(self._lag[some], mask=~self._has_lag[some]),
                 "out_of_range": pa.array(OUT_OF_RANGE, pa.string()).take(pa.array(self._range[some])),

@@ -6,6 +6,7 @@ Expired offsets are among them until a broker has written their tombstones.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,6 +28,7 @@ from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
+from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
@@ -53,15 +55,21 @@ class GroupOffset:
     """What the client added to the commit."""
     commit_timestamp: int | None = None
     """In ms."""
+    expire_timestamp: int | None = None
+    """When a broker deletes the offset, in ms, whatever `offsets.retention.minutes` is. Brokers before 2.1, and clients
+    that name a retention, write it. None for an offset without a time of its own.
+    """
     log_end_offset: int | None = None
     lag: int | None = None
-    """Negative for an offset past the end of the log, as Kafka's tool shows it. None if the partition is not in this
-    log dir.
+    """Records that the group has not done yet. Negative for an offset past the log end, as Kafka's tool shows it.
+    None if the partition is not in this log dir, or if `n_done` of a share group is not known.
     """
     out_of_range: str | None = None
     """``past_end`` if the log ends before the offset, ``before_start`` if the log starts after it: the group's
     consumers are reset as `auto.offset.reset` says. None otherwise.
     """
+    n_done: int | None = None
+    """Of a share group: records at and after `offset` that are done, as the group counts them (4.2 and newer)."""
     deliveries: list[Delivery] = field(default_factory=list)
     """Of a share group: records at and after `offset` that were delivered, and in which state they are."""
 
@@ -80,7 +88,11 @@ class GroupMember(JsonFields):
     subscribed: list[str] = field(default_factory=list)
     """Topics; a regular expression has a ``~`` in front."""
     assigned: dict[str, list[int]] = field(default_factory=dict)
-    """Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology."""
+    """Partitions by topic; by the topic id if its name is not known here. Of a streams group, those of the topics that
+    its active tasks read; by subtopology if its topics are not known here.
+    """
+    tasks: dict[str, list[int]] = field(default_factory=dict)
+    """Of a streams group: the active tasks, partitions by subtopology."""
     epoch: int = -1
     """Group epoch up to which the member has followed; -1 in classic groups."""
     assignor: str | None = None
@@ -225,6 +237,7 @@ _SCHEMA: Final = pa.schema(
         "leader_epoch": pa.int32(),
         "metadata": pa.string(),
         "commit_timestamp": pa.timestamp("ms", tz="UTC"),
+        "expire_timestamp": pa.timestamp("ms", tz="UTC"),
         "log_end_offset": pa.int64(),
         "lag": pa.int64(),
         "out_of_range": pa.string(),
@@ -296,6 +309,16 @@ def groups(
     return found
 
 
+def _lag(offset: GroupOffset, end: int, *, is_share: bool) -> int | None:
+    """The lag in a partition; of a share group, less what is done after its start offset, None if that is not known.
+
+    Source: GroupCoordinatorService.describeShareGroupOffsets, KIP-1226, Kafka 4.3.
+    """
+    if not is_share:
+        return end - offset.offset
+    return None if offset.n_done is None else end - offset.offset - offset.n_done
+
+
 class _Loader:
     """Builds groups from the last records of their topics."""
 
@@ -306,6 +329,8 @@ class _Loader:
         self._members: dict[tuple[str, str], GroupMember] = {}
         self._names: dict[str, str] = {}
         self._commits: Commits | None = None
+        self._sources: dict[str, dict[str, list[str]]] = {}
+        """The topics that each subtopology of a streams group reads."""
         for root in log_dir.paths:
             metadata = read_cluster_metadata(root)
             if metadata is not None:
@@ -339,17 +364,29 @@ class _Loader:
                     group.type = prefix.lower()
                     self._modern(group, kind.removeprefix(f"{prefix}Group"), key, value)
 
+    def _name_of(self, topic_id: str) -> str:
+        """The topic's name, from the metadata log or else from a partition's file; the id if neither is here."""
+        if topic_id not in self._names:
+            for key in self.log_dir:
+                with contextlib.suppress(KafkalogError):
+                    known = read_topic_id(self.log_dir.path_of(key).path)
+                    if known is not None:
+                        self._names.setdefault(known, key.topic)
+            self._names.setdefault(topic_id, topic_id)
+        return self._names[topic_id]
+
     def share_states(self, states: Mapping[tuple[str, str, int], ShareState]) -> None:
         """Add where share groups stand."""
         for (name, topic_id, number), state in states.items():
             group = self._groups.setdefault(name, Group(name, "share"))
             group.offsets.append(
                 GroupOffset(
-                    self._names.get(topic_id, topic_id),
+                    self._name_of(topic_id),
                     number,
                     state.start_offset,
                     state.leader_epoch,
                     deliveries=state.deliveries,
+                    n_done=state.n_done,
                 )
             )
 
@@ -368,6 +405,8 @@ class _Loader:
         for name in sorted(self._groups):
             group = self._groups[name]
             group.pending.sort(key=attrgetter("topic", "partition"))
+            if group.type == "streams":
+                self._assign_topics(group)
             if group.type == "consumer":
                 # a broker takes the assignor that most members ask for
                 asked = Counter(member.assignor for member in group.members if member.assignor)
@@ -379,9 +418,18 @@ class _Loader:
                     if bounds is not None:
                         one.log_end_offset = bounds[1]
                     if bounds is not None and one.offset >= 0:
-                        one.lag = bounds[1] - one.offset
+                        one.lag = _lag(one, bounds[1], is_share=group.type == "share")
                         one.out_of_range = OUT_OF_RANGE[int(range_number(one.offset, *bounds))]
             yield group
+
+    def _assign_topics(self, group: Group) -> None:
+        sources = self._sources.get(group.name, {})
+        for member in group.members:
+            found: dict[str, set[int]] = {}
+            for subtopology, partitions in member.tasks.items():
+                for topic in sources.get(subtopology) or [subtopology]:
+                    found.setdefault(topic, set()).update(partitions)
+            member.assigned = {topic: sorted(partitions) for topic, partitions in sorted(found.items())}
 
     def _bounds(self, where: TopicPartition) -> tuple[int, int] | None:
         """The log start and log end offsets of a partition; None if they are not known."""
@@ -403,6 +451,7 @@ class _Loader:
                 value.get("leaderEpoch", -1),
                 value["metadata"],
                 value["commitTimestamp"],
+                expiry if (expiry := value.get("expireTimestamp", -1)) >= 0 else None,
             )
         )
 
@@ -422,6 +471,13 @@ class _Loader:
             group.validated_topology_epoch = value.get("validatedTopologyEpoch", -1)
         elif kind == "Topology":
             group.topology_epoch = value["epoch"]
+            self._sources[group.name] = {
+                one["subtopologyId"]: [
+                    *one["sourceTopics"],
+                    *(topic["name"] for topic in one["repartitionSourceTopics"]),
+                ]
+                for one in value["subtopologies"] or ()
+            }
         elif kind == "TargetAssignmentMetadata":
             group.assignment_epoch = value["assignmentEpoch"]
         elif kind in ("MemberMetadata", "CurrentMemberAssignment"):
@@ -439,7 +495,7 @@ class _Loader:
                 for part in value.get("assignedPartitions", ()):
                     member.assigned[self._names.get(part["topicId"], part["topicId"])] = part["partitions"]
                 for part in value.get("activeTasks", ()):
-                    member.assigned[part["subtopologyId"]] = part["partitions"]
+                    member.tasks[part["subtopologyId"]] = part["partitions"]
 
     def _member(self, group: Group, member_id: str) -> GroupMember:
         member = self._members.get((group.name, member_id))

@@ -41,6 +41,8 @@ class ShareState:
     """The first offset that is not done with; -1 for none."""
     leader_epoch: int = -1
     state_epoch: int = -1
+    n_done: int | None = None
+    """Records at and after the start offset that are done; None if no record counts them (4.1 does not)."""
     deliveries: list[Delivery] = field(default_factory=list)
     """At and after the start offset, sorted."""
 
@@ -50,6 +52,8 @@ class ShareState:
             self.start_offset = value["startOffset"]
         if value["leaderEpoch"] >= 0:
             self.leader_epoch = value["leaderEpoch"]
+        if (n_done := value.get("deliveryCompleteCount", -1)) >= 0:
+            self.n_done = n_done
         self.state_epoch = value.get("stateEpoch", self.state_epoch)
         self.deliveries = _combined([*self.deliveries, *map(_delivery, value["stateBatches"])], self.start_offset)
 

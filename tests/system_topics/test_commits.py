@@ -40,6 +40,7 @@ def one_by_one(keys, values):
             continue
         key_fields, fields = one.key or {}, one.value or {}
         told = (fields["offset"], fields.get("leaderEpoch", -1), fields["metadata"], fields["commitTimestamp"])
+        told += (fields.get("expireTimestamp", -1),)
         rows.append((key_fields["group"], key_fields["topic"], key_fields["partition"], *told))
     return rows
 
@@ -102,7 +103,7 @@ def test_whatever_is_read_in_columns_is_read_one_by_one():
 def test_text_that_is_not_utf_8_is_left_to_the_decoder_of_one():
     key = b"\0\1\0\1\xff\0\1t\0\0\0\0"
     value = b"\0\3" + struct.pack(">qihq", 5, 1, 0, 7)
-    good = ("g", "t", 0, 5, 1, "", 7)
+    good = ("g", "t", 0, 5, 1, "", 7, -1)
     keys = [key.replace(b"\xff", b"g"), key, key.replace(b"\xff", b"g")]
     assert in_columns(keys, [value] * 3) == [good, None, good]
     assert in_columns([key], [value]) == [None]

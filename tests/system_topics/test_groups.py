@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import pytest
 from builder import batch_v2, control_batch, record_v2
+from coordinator_records import empty
 from golden_sets import unpacked
 
 import kafkalog
@@ -31,7 +32,7 @@ def test_offsets_and_lags_of_every_type_of_group(groups):
         ("p-g-classic", "classic", "Empty", 24),
         ("p-g-classic2", "classic", "Empty", 150),
         ("p-g-otx", "classic", "Empty", 288),
-        ("p-g-share", "share", "Empty", 281),
+        ("p-g-share", "share", "Empty", 91),
     ]
     table = groups.to_arrow().to_pylist()
     (otx,) = [row for row in table if row["group"] == "p-g-otx"]
@@ -331,3 +332,67 @@ def test_overlaps_against_a_map_of_each_offset():
         }
         assert told == expected
         assert sum(one.last_offset - one.first_offset + 1 for one in found) == len(expected), "without overlaps"
+
+
+@pytest.mark.parametrize(("start", "n_done", "lag"), [(7, 20, 3), (0, 30, 0), (0, 0, 30), (7, -1, None), (-1, 0, None)])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_lag_of_a_share_group_leaves_out_what_is_done(tmp_path, start, n_done, lag, is_named):
+    kafkalog.write_table({"value": [b""] * 30}, tmp_path, topic="sc", topic_id=TOPIC_ID if is_named else None)
+    fields = {"snapshotEpoch": 0, "stateEpoch": 0, "leaderEpoch": 0, "startOffset": start, "stateBatches": []}
+    fields |= {"createTimestamp": 0, "writeTimestamp": 0, "deliveryCompleteCount": n_done}
+    key = {"groupId": "g", "topicId": TOPIC_ID, "partition": 0}
+    record = encode_keyed_record("ShareSnapshot", 0, key, fields)
+    with PartitionWriter(tmp_path / "__share_group_state-0") as writer:
+        writer.append({"key": [record[0]], "value": [record[1]]})
+    (group,) = kafkalog.groups(tmp_path)
+    assert group.offsets[0].topic == ("sc" if is_named else TOPIC_ID)
+    assert group.lag == (lag if is_named else None)
+    assert kafkalog.groups(tmp_path).to_arrow().to_pylist()[0]["lag"] == group.lag
+
+
+def test_commits_with_a_time_of_expiry_show_it(tmp_path):
+    value = {"offset": 5, "metadata": "", "commitTimestamp": 1000, "expireTimestamp": 2000}
+    pairs = [
+        encode_keyed_record("OffsetCommit", 1, {"group": name, "topic": "t", "partition": 0}, {**value, **more})
+        for name, more in (("a", {}), ("b", {"expireTimestamp": -1}))
+    ]
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in pairs], "value": [one for _, one in pairs]})
+    groups = kafkalog.groups(tmp_path)
+    assert [row["expire_timestamp"] for row in groups.to_arrow().to_pylist()][1] is None
+    assert [group.offsets[0].expire_timestamp for group in groups] == [2000, None]
+
+
+def test_the_history_of_some_groups(tmp_path, capsys):
+    main(["groups", str(unpacked("k44")), "--history"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    main(["groups", str(unpacked("k44")), "--history", "-g", "p-g-cl*"])
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [(row["key"] or {}).get("group", (row["key"] or {}).get("groupId", "")) for row in rows]
+    assert found == [row for row, name in zip(rows, names, strict=True) if name.startswith("p-g-cl")]
+    assert 0 < len(found) < len(rows)
+
+
+def test_members_of_streams_groups_show_topics_and_partitions(tmp_path):
+    def value(kind, **fields):
+        return empty(messages()[f"StreamsGroup{kind}Value"].fields, 0) | fields
+
+    parts = {"partitions": 2, "replicationFactor": 1, "topicConfigs": []}
+    sources = {"sourceTopics": ["in", "side"], "repartitionSourceTopics": [{"name": "again", **parts}]}
+    names = ("sourceTopicRegex", "stateChangelogTopics", "repartitionSinkTopics", "copartitionGroups")
+    rest = {name: [] for name in names}
+    tasks = [{"subtopologyId": "0", "partitions": [1, 0]}, {"subtopologyId": "9", "partitions": [3]}]
+    pairs = [
+        ("Topology", {}, value("Topology", epoch=1, subtopologies=[{"subtopologyId": "0", **sources, **rest}])),
+        (
+            "CurrentMemberAssignment",
+            {"memberId": "m"},
+            value("CurrentMemberAssignment", memberEpoch=1, activeTasks=tasks),
+        ),
+    ]
+    records = [encode_keyed_record(f"StreamsGroup{kind}", 0, {"groupId": "s", **key}, one) for kind, key, one in pairs]
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in records], "value": [one for _, one in records]})
+    (group,) = kafkalog.groups(tmp_path)
+    assert group.members[0].tasks == {"0": [1, 0], "9": [3]}
+    assert group.members[0].assigned == {"in": [0, 1], "side": [0, 1], "again": [0, 1], "9": [3]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
@@ -14,6 +14,7 @@ from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
     from kafkalog.system_topics.groups import Group, Groups
+    from kafkalog.system_topics.history import StateRecord
 
 COMMAND: Final = Command(
     description="""\
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.system_topics.groups import groups
 
     if args.history:
-        return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE)
+        return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE, is_wanted=_is_wanted(args.groups))
     found = groups(args.paths, **chosen(args, "groups", *AS_OF))
     console.findings(found.findings)
     if args.output is not None:
@@ -63,6 +64,22 @@ def run(args: argparse.Namespace, console: Console) -> None:
         else:
             console.lines([*([""] if number else []), *_text(group, with_members=args.members)])
     return None
+
+
+def _is_wanted(names: Sequence[str] | None) -> Callable[[StateRecord], bool]:
+    """Whether a record of the history is of one of some groups; a marker or record without a known group is of none."""
+    if not names:
+        return lambda record: True
+    from kafkalog.parsing import name_matcher
+
+    matches = name_matcher(names)
+
+    def is_wanted(record: StateRecord) -> bool:
+        key = record.key or {}
+        name = key.get("group", key.get("groupId"))
+        return isinstance(name, str) and matches(name)
+
+    return is_wanted
 
 
 def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        return ",".join(f"{name}={'default' if one is None else one}" for name, one in value.items()) or "-"
+        return ",".join(f"{name} (default)" if one is None else f"{name}={one}" for name, one in value.items()) or "-"
     if isinstance(value, list):
         return ",".join(map(str, value)) or "-"
     if value is None or isinstance(value, bool):

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import chosen
 from kafkalog.format import SCHEMAS_TOPIC
+
+if TYPE_CHECKING:
+    from kafkalog.system_topics.history import StateRecord
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
 """The options that all functions of `kafkalog.system_topics` have."""
 
 
 def print_history(
-    args: argparse.Namespace, console: Console, *topics: str, registry_topic: str = SCHEMAS_TOPIC
+    args: argparse.Namespace,
+    console: Console,
+    *topics: str,
+    registry_topic: str = SCHEMAS_TOPIC,
+    is_wanted: Callable[[StateRecord], bool] = lambda record: True,
 ) -> None:
-    """Print every record of topics as JSON lines."""
+    """Print every record of topics, or those that are wanted, as JSON lines."""
     from kafkalog.system_topics.history import history
 
     prepare_stdout(is_json=True)
     records = history(args.paths, topics, registry_topic=registry_topic, **chosen(args, *AS_OF))
     n_records = 0
-    for record in records:
+    for record in filter(is_wanted, records):
         console.json(record.as_dict())
         n_records += 1
     console.findings(records.findings)
     if not n_records:
-        console.note(f"no records: the log dirs have no {' and no '.join(topics)}, or no record before that time")
+        console.note(f"no records: the log dirs have no {' and no '.join(topics)}, or no such record")
