@@ -30,6 +30,8 @@ ENCODINGS: Final = get_args(Encoding)
 
 BYTES_TYPES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
 
+BYTES_COLUMNS: Final = ("key", "value")
+
 RECORD_COLUMNS: Final = frozenset(ALL_COLUMNS) - {"key", "value"}
 """Columns of which the name says the type."""
 
@@ -162,12 +164,18 @@ class CsvRows(LineFormat):
             texts = _header_texts(column, encode)
             return [text if text == "[]" else self._quote(text) for text in texts]
         if name not in RECORD_COLUMNS:
-            if paths := self._json_paths(name, batch):
+            paths = self._json_paths(name, batch)
+            if paths:
                 texts = _json_of_values(column, paths)
                 valid = _is_valid(column)
                 return [self._quote(text) if valid[row] else self._null for row, text in enumerate(texts)]
+            # a whole value that is text, but could be other JSON: 1 and "1"
+            is_told_apart = paths is not None and name in BYTES_COLUMNS and pt.is_string(column.type)
+            as_text = _text_or_json if is_told_apart else str
             return [
-                self._null if value is None else self._quote(value if isinstance(value, str) else encode_json(value))
+                self._null
+                if value is None
+                else self._quote(as_text(value) if isinstance(value, str) else encode_json(value))
                 for value in plain_values(column)
             ]
         return _scalar_texts(name, column, null=self._null, quote=self._quote)
@@ -204,6 +212,15 @@ def _json_of_values(column: pa.Array, paths: Collection[tuple[str, ...]] | None)
         return [encode_json(value) for value in plain_values(column)]
     texts = [text_with_json(value, paths, encode_json) for value in plain_values(column)]
     return [text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text) for text in texts]
+
+
+def _text_or_json(text: str) -> str:
+    """Text as it is, or as JSON if it is some itself."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return encode_json(text)
 
 
 class NotTextError(ValueError):

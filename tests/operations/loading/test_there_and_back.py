@@ -44,6 +44,7 @@ def back(root, tmp_path, suffix, columns=None, **options):
         [b'{"a":[1]}', b'{"a":["x",{"b":1}]}'],
         [b'{"a":"1"}', b'{"a":"{}"}'],
         [b"{}"],
+        [b'"1"', b'"x"', b'"\\"q\\""', b'"{}"', b'"null"'],
     ],
 )
 @pytest.mark.parametrize("suffix", FORMATS)
