@@ -510,7 +510,10 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
     cdef State state
-    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m or faults.shape[1] != 3:
+    if (
+        stop.shape[0] != n or failures.shape[0] != n or not m
+        or nodes.shape[1] != 6 or columns.shape[1] != 5 or faults.shape[1] != 3
+    ):
         raise ValueError("a program of another shape")
     state.columns.all = NULL
     try:

@@ -6,7 +6,9 @@ from libc.string cimport memcpy
 from kafkalog._kernels.protobuf_wire cimport (
     BAD_PACKED, DELIMITED, EIGHT_BYTES, NO_MEMORY, NOT_UTF8, TRUNCATED, VARINT, read_number, read_span,
 )
-from kafkalog._kernels.value_columns cimport Column, Columns, Faults, append_data, append_flat, append_text, append_validity
+from kafkalog._kernels.value_columns cimport (
+    Column, Columns, Faults, append_data, append_flat, append_text, append_validity,
+)
 from kafkalog._kernels.wire cimport OK, Cursor, remaining, unzigzag64
 
 cdef extern from "utf8_impl.h":
