@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, Reason, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.compaction import Density, GapMeter, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
-from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, start_findings
+from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, usable_start
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import PlannedPart, SegmentBatches, SegmentReader, overlapping
@@ -142,7 +142,10 @@ class Partition(ReadMethods):
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset that is not deleted: the larger of the checkpointed one and the first segment's base offset."""
+        """First offset that is not deleted: the larger of the checkpointed one and the first segment's base offset.
+
+        A checkpointed one past the end of the log does not count; see `findings`.
+        """
         if self._planned is not None:
             return self._planned.log_start_offset
         given = self._given_start
@@ -151,7 +154,11 @@ class Partition(ReadMethods):
         elif given is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
         if given is not None:
-            self.findings += start_findings(str(self.path), given, self.segments)
+            found, findings = usable_start(self.path, given, self.segments)
+            # what a caller gives, or one of some segments, is not judged by where these end
+            is_judged = self._given_start is None and self.is_whole
+            given = found if is_judged else given
+            self.findings += [one for one in findings if is_judged or one.reason is not Reason.LOG_START_BEHIND_END]
         # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
         return max(given or 0, self.segments[0].base_offset if self.segments else 0)
 

@@ -19,26 +19,31 @@ END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKP
 """Files of a log dir with offsets that a log reached."""
 
 
-def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
-    """The finding about a checkpointed log start offset that lies before the first segment, or after the last."""
-    if not segments or start < segments[0].base_offset:
-        first = segments[0].base_offset if segments else 0
-        return [start_finding(path, start, first, kf.LOG_START_OFFSET_CHECKPOINT)] if start < first else []
-    if start <= segments[-1].base_offset:
-        return []
+def usable_start(directory: Path, start: int, segments: Sequence[Segment]) -> tuple[int, list[Finding]]:
+    """The log start offset that a checkpointed one stands for, and the finding about one outside of the log.
+
+    One past the end of the log is damage of the checkpoint: the records are there, so the log begins with the first
+    segment. A broker would delete them. While one runs, the checkpoint may be newer than the segments.
+    """
+    first = segments[0].base_offset if segments else 0
+    if start < first:
+        return first, [start_finding(str(directory), start, first, kf.LOG_START_OFFSET_CHECKPOINT)]
+    if not segments or start <= segments[-1].base_offset:
+        return start, []
     try:
         end = segments[-1].next_offset
     except KafkalogError:
-        return []  # reading reports this
-    if start <= end:
-        return []
+        return start, []  # reading reports this
+    root = directory.absolute().parent
+    if start <= end or is_locked(root):
+        return start, []
     detail = (
-        f"the checkpointed log start offset {start} is past the log end {end}: all records count as deleted, and a"
-        " broker deletes them at its next start. include_deleted (--include-deleted) reads them"
+        f"the log start offset {start} of {directory.name} is past the log end {end}, so it is not used. A broker"
+        f' deletes all segments at its start ("logEndOffset {end} has become smaller than logStartOffset {start}"):'
+        " remove the line before you start it"
     )
-    first = segments[0].base_offset
-    lost: dict[str, Any] = {"base_offset": first, "last_offset": end - 1, "n_records": end - first}
-    return [Finding(Reason.LOG_START_BEHIND_END, detail, path=path, certainty="at_most", **lost)]
+    path = str(root / kf.LOG_START_OFFSET_CHECKPOINT)
+    return first, [Finding(Reason.LOG_START_BEHIND_END, detail, path, base_offset=start, n_records=0)]
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:

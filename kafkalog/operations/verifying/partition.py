@@ -68,7 +68,6 @@ def check_partition(
     names = None if indexes_only else _names(partition.path)
     if names is None:
         return []
-    _check_log_start(partition, segments, around, add)
     gaps: list[OffsetGap] = []
     if partition.is_whole:  # otherwise a missing segment proves nothing
         found = survey(partition, segments, around, names)
@@ -125,25 +124,6 @@ def _check_producer_snapshots(partition: Partition, names: Sequence[str], around
             found = [replace(found[0], damage=False, detail=detail)]
         for finding in found:
             add(finding)
-
-
-def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add) -> None:
-    """Report a log start offset past the end of the log: a broker then deletes the whole log."""
-    if (
-        around.is_live
-        or not partition.is_whole
-        or not segments
-        or any(one.error is not None for one in partition.segments)
-    ):
-        return
-    start, end = partition.log_start_offset, segments[-1].last_offset + 1
-    if start > end:
-        detail = (
-            f"the log start offset {start} of {partition.path.name} is past the log end {end}: at its next start, a"
-            f" broker deletes all segments, and continues at {start}"
-        )
-        path = parent_of(partition.path) / kf.LOG_START_OFFSET_CHECKPOINT
-        add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
 
 
 def check_root(root: Path) -> list[Finding]:

@@ -164,7 +164,7 @@ class PartitionSalvage:
         report, staged = self._report, self._output.staged
         for finding in self._partition.findings:
             if finding.reason is Reason.LOG_START_BEHIND_END:
-                self._note(replace(finding, n_records=0, certainty="exact"))  # they are saved
+                self._note(finding)
         with contextlib.ExitStack() as stack:
             if staged is not None:
                 targets = ConvertedPartitions(None, self._limits, lambda finding: None)
