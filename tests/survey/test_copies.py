@@ -63,7 +63,7 @@ def _trials():
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize(("case", "kind"), _trials())
+@pytest.mark.parametrize(("case", "kind"), list(_trials()))
 def test_a_copy_is_returned_once_and_loses_nothing(tmp_path, kind, case):
     segments, lost = CASES[case]
     root = tmp_path / "logs"
