@@ -130,7 +130,8 @@ def salvage(
         raise OutputExistsError.at(target)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
-    ids = _topic_ids([one for one, _ in chosen], metadata, report, limits)
+    note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None
+    ids = _topic_ids([one for one, _ in chosen], metadata, note, limits)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
         staged = None if dry_run else stack.enter_context(staged_directory(target))
@@ -157,9 +158,12 @@ def salvage(
 
 
 def _topic_ids(
-    partitions: Sequence[Partition], metadata: str | os.PathLike[str] | None, report: SalvageReport, limits: Limits
+    partitions: Sequence[Partition],
+    metadata: str | os.PathLike[str] | None,
+    note: Callable[[Finding], object],
+    limits: Limits,
 ) -> dict[kf.TopicPartition, str]:
-    """The topic ids of partitions without `partition.metadata`, as far as they are known."""
+    """The topic ids of partitions without `partition.metadata`, as far as they are known; the others are noted."""
     found: dict[kf.TopicPartition, str] = {}
     lacking = [one for one in partitions if not is_url(one.path) and has_no_topic_id(one.path)]
     if not lacking and metadata is None:
@@ -172,7 +176,7 @@ def _topic_ids(
             found[key] = known
         elif (why := ids.why_stray(one.path)) is not None:
             detail = f"a broker renames the saved partition to -stray: {why}"
-            report.findings.add(Finding(Reason.TOPIC_ID_MISSING, detail, path=str(one.path), damage=False))
+            note(Finding(Reason.TOPIC_ID_MISSING, detail, path=str(one.path), damage=False))
     return found
 
 
