@@ -49,6 +49,7 @@ class Reason(StrEnum):
     CODEC_STREAM = "codec_stream"
     CODEC_RATIO = "codec_ratio"
     UNKNOWN_CODEC = "unknown_codec"
+    COMPRESSED_FILE = "compressed_file"
     LEGACY_NESTED = "legacy_nested"
     LEGACY_INNER_MAGIC = "legacy_inner_magic"
     LEGACY_WRAPPER_OFFSET = "legacy_wrapper_offset"

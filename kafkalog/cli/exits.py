@@ -62,7 +62,7 @@ _LIMIT_NAMES: Final = {
     "too_many_open_transactions": "max_open_transactions",
 }
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
-_UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec"})
+_UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec", "compressed_file"})
 
 
 class UsageError(Exception):

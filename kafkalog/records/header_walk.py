@@ -32,6 +32,7 @@ from kafkalog.errors import (
     Limits,
     Reason,
     TruncatedTailError,
+    UnsupportedError,
     error_from_status,
 )
 from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
@@ -217,6 +218,9 @@ def _explain(
     """Return the error about a position where no batch could be parsed; `head` has the first bytes there."""
     left = stop - position
     offset = BatchHeader(head).offset if len(head) >= 8 else None
+    if position == 0 and (kind := packed_kind(head)) is not None:
+        detail = f"not damaged, but {kind}; unpack it under the same name first"
+        return UnsupportedError(Reason.COMPRESSED_FILE, detail, path=source.path, position=0)
     if status == _NEED_MORE:
         # a wrong size field looks like a truncated batch: trust the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
@@ -240,6 +244,24 @@ def _explain(
     return error_from_status(
         status, path=source.path, position=position, base_offset=offset, length=needed or None, detail=detail
     )
+
+
+_PACKED: Final = {
+    b"\x1f\x8b\x08": "compressed with gzip",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"\x04\x22\x4d\x18": "compressed with lz4",
+    b"\xfd7zXZ\0": "compressed with xz",
+    b"BZh": "compressed with bzip2",
+    b"\xff\x06\0\0sNaPpY": "compressed with snappy",
+    b"PK\x03\x04": "a zip archive",
+    b"PAR1": "a Parquet file, and no segment",
+}
+"""What a file begins with that somebody made of a segment. As a first offset it would be above 10**17."""
+
+
+def packed_kind(head: bytes) -> str | None:
+    """What somebody made of a segment, by its first bytes; None for none of these."""
+    return next((name for start, name in _PACKED.items() if head.startswith(start)), None)
 
 
 def _zero_fill(source: ByteSource, position: int, stop: int) -> TruncatedTailError:

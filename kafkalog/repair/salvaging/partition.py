@@ -25,7 +25,7 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.records.header_walk import intact_batch_at, packed_kind
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     SegmentPlan,
@@ -368,7 +368,9 @@ class PartitionSalvage:
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
                 reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
-                if is_suspect:
+                if start == 0 and packed_kind(head) is not None:
+                    reason = Reason.COMPRESSED_FILE
+                elif is_suspect:
                     reason = Reason.OFFSET_ORDER
                 elif unreadable:
                     reason = Reason.FILE_UNREADABLE
