@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import Commit, CoordinatorState, by_partition, read_commits_file, write_commits
+from kafkalog.booting.coordinators import (
+    Commit,
+    CoordinatorState,
+    by_partition,
+    read_commits_file,
+    share_groups,
+    write_commits,
+)
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
 from kafkalog.booting.sources import Copy, Sources, furthest, one_copy_each
@@ -304,6 +311,9 @@ class _Boot:
             self._commits = state.commits
         notes = [replace(one, damage=False) for one in state.findings]
         report.add_notes(with_load_failures(notes, state.unloaded))
+        self._note_expiring(state)
+        if groups != "keep":
+            self._note_share_groups(sources)
         report.n_groups, report.n_commits = len({one.group for one in state.commits}), len(state.commits)
         evidence = Evidence(
             self._metadata,
@@ -370,8 +380,8 @@ class _Boot:
 
     def _next_producer_id(self) -> int:
         """Return an id above all known ones: a broker would drop the first records of an old one as resent."""
-        used = [*(one.producer_id for one in self.placed), *(one.producer_id for one in self._state.transactions)]
-        used += map(highest_producer_id, self._others)
+        used = [self._state.producer_id, *(one.producer_id for one in self.placed)]
+        used += [*map(highest_producer_id, self._others)]
         known = -1 if self._metadata is None else self._metadata.next_producer_id
         # controllers hand out whole blocks
         found = -(-max(max(used, default=-1) + 1, known, 0) // _PRODUCER_ID_BLOCK) * _PRODUCER_ID_BLOCK
@@ -418,6 +428,33 @@ class _Boot:
                     f" {end}: its consumers reset (auto.offset.reset)"
                 )
                 self._report.findings.add(Finding(Reason.LOG_END_MISSING, detail, damage=False))
+
+    def _note_expiring(self, state: CoordinatorState) -> None:
+        """Report commits that a broker deletes whatever `offsets.retention.minutes` is."""
+        if self._commits is not None or not state.expiring:
+            return
+        names = sorted(state.expiring, key=lambda name: (state.expiring[name], name))
+        n_expired = sum(time <= self._now for time in state.expiring.values())
+        detail = (
+            f"{counted(len(names), 'group')} ({', '.join(map(repr, names[:8]))}{', ...' if names[8:] else ''}) have"
+            f" committed offsets with a time of expiry of their own, {n_expired} of them in the past: a broker deletes"
+            " these offsets at that time, soon after its start. Write them with kafkalog groups -o FILE, and boot with"
+            " --groups FILE: they do not expire then"
+        )
+        self._report.findings.add(Finding(Reason.INTERNAL_RECORD, detail))
+
+    def _note_share_groups(self, sources: Sources) -> None:
+        """Report share groups that begin anew: a file of commits has none, and new partitions do not know them."""
+        copies = [furthest(some) for key, some in sources.copies.items() if key.topic == kf.CONSUMER_OFFSETS]
+        names = share_groups(copies, self._limits)
+        if names:
+            which = ", ".join(map(repr, names[:8])) + (", ..." if names[8:] else "")
+            detail = (
+                f"{counted(len(names), 'share group')} ({which})"
+                f" start again, and get records that they have done a second time: {kf.CONSUMER_OFFSETS} of the sources"
+                " knows them, and --groups replaces it. Boot without --groups to keep them"
+            )
+            self._report.findings.add(Finding(Reason.LEFT_OUT, detail))
 
     def _note_followers(self) -> None:
         for key, (leader, *followers) in sorted(self._cluster.placed.items()):

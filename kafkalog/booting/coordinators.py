@@ -26,6 +26,8 @@ from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.groups import Group, groups
+from kafkalog.system_topics.reading import AsOf
+from kafkalog.system_topics.replay import decoded_records
 from kafkalog.system_topics.transactions import Transaction, transactions
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -62,6 +64,10 @@ class CoordinatorState:
 
     commits: list[Commit] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
+    expiring: dict[str, int] = field(default_factory=dict)
+    """Groups with commits that a broker deletes at a time of their own, and the first of these times in ms."""
+    producer_id: int = -1
+    """The highest one in a record of `__transaction_state`, replaced records among them."""
     names: dict[str, dict[int, list[str]]] = field(default_factory=dict)
     """Groups or transactional ids by topic and partition."""
     findings: list[Finding] = field(default_factory=list)
@@ -84,11 +90,16 @@ class CoordinatorState:
                 found.findings += there.findings
                 names += [group.name for group in there]
                 found.commits += commits_of(there)
+                for group in there:
+                    times = [one.expire_timestamp for one in group.offsets if one.expire_timestamp is not None]
+                    if times:
+                        found.expiring[group.name] = min(times)
             else:
                 known = transactions(log_dir, read_partitions=False)
                 found.findings += known.findings
                 names += [one.transactional_id for one in known if one.transactional_id is not None]
                 found.transactions += known
+                found.producer_id = max(found.producer_id, highest_transactional_id(log_dir))
         return found
 
     def n_partitions(self, topic: str, n_known: int) -> int:
@@ -110,6 +121,20 @@ class CoordinatorState:
         ):
             return DEFAULT_PARTITIONS
         return next(filter(fits, range(n_known, _MOST_PARTITIONS)), n_known)
+
+
+def share_groups(copies: Iterable[Copy], limits: Limits) -> list[str]:
+    """The share groups in partitions of `__consumer_offsets`, sorted."""
+    return sorted(
+        {group.name for copy in copies for group in groups(LogDir(copy.path, limits=limits)) if group.type == "share"}
+    )
+
+
+def highest_transactional_id(log_dir: LogDir) -> int:
+    """The highest producer id that a transaction coordinator has used, or has kept for later; -1 for none."""
+    names = ("producerId", "previousProducerId", "nextProducerId")
+    values = (one.value or {} for one in decoded_records(log_dir, kf.TRANSACTION_STATE, AsOf(), lambda finding: None))
+    return max((value.get(name, -1) for value in values for name in names), default=-1)
 
 
 def coordinator_partition(name: str, n_partitions: int) -> int:
@@ -186,7 +211,10 @@ def commits_of(found: Iterable[Group]) -> list[Commit]:
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     for row in rows:
-        yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
+        yield (
+            rows.line_num,
+            {name: value for name, value in row.items() if value is not None and (value or name == "group")},
+        )
 
 
 def json_rows(text: str) -> Iterator[tuple[int, Any]]:
@@ -204,7 +232,8 @@ def _commit(row: Any) -> Commit:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     for name in ("group", "topic"):
-        if not isinstance(row[name], str) or not row[name]:
+        # brokers take the empty text for a group
+        if not isinstance(row[name], str) or (name == "topic" and not row[name]):
             raise ValueError(f"{name} must be a name, not {row[name]!r}")
         if len(row[name].encode()) > _LONGEST_NAME:
             raise ValueError(f"{name} is longer than {_LONGEST_NAME} bytes")

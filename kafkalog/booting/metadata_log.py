@@ -32,6 +32,21 @@ from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 EPOCH: Final = 1
 """Leader epoch of the snapshot; the first election makes it 2."""
 _BATCH_BYTES, _BATCH_RECORDS = 500_000, 1000
+_NEEDED: Final = {
+    "ACLs": (
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "anybody who reaches the broker may read and write everything without it. Add super.users for the broker, too",
+    ),
+    "SCRAM credentials": (
+        "a listener with SASL, such as listener.name.NAME.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        "nobody can log in without it",
+    ),
+    "delegation tokens": (
+        "delegation.token.secret.key=SECRET, the one of the old cluster",
+        "without it, the broker logs an error for each token, and none is valid",
+    ),
+}
+"""What `server.properties` needs for records of the old cluster, and why."""
 _NEVER_CARRIED: Final = ("listener", "advertised.listeners", "ssl.")
 """Settings of single brokers that are about their old addresses and keys."""
 
@@ -170,7 +185,27 @@ class NewCluster:
         for kind_name, some in parts.items():
             records += some
             counts[kind_name] = len(some)
+            if some and kind_name in _NEEDED:
+                line, why = _NEEDED[kind_name]
+                detail = f"{len(some):,} {kind_name}: server.properties does not have {line}; {why}"
+                self.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
+        self._note_levels(old)
         return records
+
+    def _note_levels(self, old: ClusterMetadata) -> None:
+        """Say which finalized features have another level than in the old cluster."""
+        new = self.target.levels
+        changed = [
+            f"{name} {old.features.get(name, 0)} -> {new.get(name, 0)}"
+            for name in sorted({*old.features, *new} - {"kraft.version"})
+            if old.features.get(name, 0) != new.get(name, 0)
+        ]
+        if changed:
+            detail = (
+                f"levels of features change: {', '.join(changed)}. kafka-features.sh upgrade raises them, as far as the"
+                " release has them"
+            )
+            self.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
 
 
 def _config(kind: int, resource: str, name: str, value: str) -> bytes:

@@ -128,10 +128,11 @@ class BootReport(HtmlReport):
         if TARGETS[self.release].is_below_release:
             commands.append(f"kafka-features.sh {at} upgrade --release-version {self.release}")
         for topic in self.topics:
-            if topic.origins.get("retention.ms") != _OFF and topic.origins.get("retention.bytes") != _OFF:
-                continue
-            old = {name: topic.replaced[name] for name in KEPT if name in topic.replaced}
-            change = [f"--delete-config {','.join(name for name in KEPT if name not in old)}"] if len(old) < 2 else []
+            # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
+            changed = [name for name in KEPT if topic.origins.get(name) == _OFF]
+            old = {name: topic.replaced[name] for name in changed if name in topic.replaced}
+            new = [name for name in changed if name not in old]
+            change = [f"--delete-config {','.join(new)}"] if new else []
             change += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
             commands += [f"kafka-configs.sh {at} --alter --topic {topic.name} {one}" for one in change]
         return commands
@@ -196,7 +197,7 @@ _PLAIN = (
 )
 _RISKS = (
     "Keep the sources until you have checked the result. Start it first with clients cut off.",
-    "Retention is off for every topic, and commits do not expire (offsets.retention.minutes): the disk fills up.",
+    "Retention is off for every topic, and offsets.retention.minutes is unlimited for commits: the disk fills up.",
     "Records after the last replicated offset of a source are now committed.",
     "Nodes of the old cluster must not join: the cluster id is new unless you named one.",
     "Partitions have as many replicas as copies were found. Reassign them for more.",

@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.booting.coordinators import highest_transactional_id
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason, WriteError
+from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.placement import Copied, PartitionOutput
@@ -222,8 +224,15 @@ class _PartitionCopy(Copied):
 
 
 def highest_producer_id(directory: Path) -> int:
-    """The highest producer id in the snapshots of a partition; -1 for none."""
+    """The highest producer id in a partition's snapshots, batches and coordinator's records; -1 for none."""
     found = -1
+    with contextlib.suppress(KafkalogError):
+        for window in Partition(directory).iter_batches(on_corruption="skip"):
+            found = max([found, *window.batches.producer_id.tolist()])
+    parsed = kf.parse_partition_directory(directory.name)
+    if parsed is not None and parsed.topic_partition.topic == kf.TRANSACTION_STATE:
+        with contextlib.suppress(KafkalogError):
+            found = max(found, highest_transactional_id(LogDir(directory)))
     for path in directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"):
         with contextlib.suppress(KafkalogError):
             found = max([found, *read_snapshot(path, may_go_on=True).entries["producer_id"].tolist()])

@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from coordinator_records import record
 from effort import fuzz_inputs
 from faults import is_killed_at
 from golden_sets import LOG_DIR, shared_log_dir, unpacked
 from refusals import fails_with
 
 import kafkalog
+from kafkalog.booting.coordinators import commits_of, encode_commits
 from kafkalog.cli.app import main
 from kafkalog.errors import (
     CorruptionError,
@@ -25,6 +27,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
+from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -703,3 +706,89 @@ def fault(rng, path):
         path.write_bytes(data)
     else:
         path.rename(path.with_name(rng.choice([f"{path.name}.swap", f"{path.name}.deleted", f"x{path.name}"])))
+
+
+@pytest.mark.parametrize(
+    ("own", "change"),
+    [
+        ({}, ["--delete-config retention.ms,retention.bytes"]),
+        ({"retention.ms": "-1"}, ["--delete-config retention.bytes"]),
+        ({"retention.ms": "-1", "retention.bytes": "-1"}, []),
+        ({"retention.ms": "5000"}, ["--delete-config retention.bytes", "--add-config retention.ms=5000"]),
+        ({"retention.ms": "-1", "retention.bytes": "7"}, ["--add-config retention.bytes=7"]),
+        ({"retention.ms": "1", "retention.bytes": "7"}, ["--add-config retention.ms=1,retention.bytes=7"]),
+    ],
+)
+def test_the_next_commands_restore_only_what_boot_changed(tmp_path, own, change):
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"orders": own}))
+    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", settings_file=settings, dry_run=True)
+    commands = [one.partition("--topic orders ")[2] for one in report.next_commands() if "kafka-configs" in one]
+    assert commands == change
+
+
+def commits(root, records):
+    with PartitionWriter(root / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
+
+
+def test_commits_that_expire_by_themselves_are_named(tmp_path):
+    root = make(tmp_path / "log")
+    value = {"offset": 5, "metadata": "", "commitTimestamp": 1000}
+    pairs = [
+        encode_keyed_record(
+            "OffsetCommit", 1, {"group": name, "topic": "orders", "partition": 0}, {**value, "expireTimestamp": time}
+        )
+        for name, time in (("old", 2000), ("kept", -1))
+    ]
+    commits(root, pairs)
+    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
+    (loss,) = [one for one in report.findings.rows if one.damage]
+    assert "1 group ('old') have committed offsets with a time of expiry" in loss.detail
+    (tmp_path / "c.jsonl").write_bytes(encode_commits(commits_of(kafkalog.groups(root))))
+    report = kafkalog.boot(root, tmp_path / "new", groups=tmp_path / "c.jsonl")
+    assert report.ok
+    assert [one.offsets[0].expire_timestamp for one in kafkalog.groups(tmp_path / "new" / "data")] == [None, None]
+
+
+def test_share_groups_that_a_file_of_offsets_replaces_are_a_loss(tmp_path):
+    root = make(tmp_path / "log")
+    commits(root, [record("ShareGroupMetadata", "shared"), record("OffsetCommit", "plain")])
+    (tmp_path / "c.jsonl").write_text('{"group": "", "topic": "orders", "partition": 0, "offset": 3}\n')
+    assert kafkalog.boot(root, tmp_path / "out", dry_run=True).ok
+    report = kafkalog.boot(root, tmp_path / "out", groups=tmp_path / "c.jsonl")
+    (loss,) = [one for one in report.findings.rows if one.damage]
+    assert "1 share group ('shared') start again" in loss.detail
+    assert [(one.name, one.offsets[0].offset) for one in kafkalog.groups(tmp_path / "out" / "data")] == [("", 3)]
+
+
+def test_what_records_of_the_old_cluster_need_is_named(tmp_path):
+    report = kafkalog.boot(unpacked("k44"), tmp_path / "out", dry_run=True)
+    said = [one.detail for one in report.findings.rows if not one.damage]
+    assert [one for one in said if "StandardAuthorizer" in one] or not report.carried["ACLs"]
+    assert any("levels of features change" in one for one in said)
+
+
+def test_producer_ids_of_copies_and_of_coordinators_stay_reserved(tmp_path):
+    root, other = make(tmp_path / "log"), make(tmp_path / "other", n=5)
+    value = {
+        "producerId": 5_000,
+        "nextProducerId": 7_001,
+        "producerEpoch": 0,
+        "transactionTimeoutMs": 1,
+        "transactionStatus": 0,
+        "transactionPartitions": None,
+        "clientTransactionVersion": 2,
+        "transactionLastUpdateTimestampMs": 1,
+        "transactionStartTimestampMs": 1,
+    }
+    key, content = encode_keyed_record("TransactionLog", 1, {"transactionalId": "t"}, value)
+    with PartitionWriter(root / "__transaction_state-0") as writer:
+        writer.append({"key": [key, key], "value": [content, None]})
+    assert kafkalog.boot(root, tmp_path / "out", dry_run=True).next_producer_id == 8_000
+    with PartitionWriter(other / "orders-0", producer=(9_500, 0)) as writer:
+        writer.append({"value": [b"x"]})
+    for path in (other / "orders-0").glob("*.snapshot"):
+        path.unlink()
+    report = kafkalog.boot([root, other], tmp_path / "out", best=True, dry_run=True)
+    assert report.next_producer_id == 10_000
