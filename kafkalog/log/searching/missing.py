@@ -35,7 +35,7 @@ def usable_start(directory: Path, start: int, segments: Sequence[Segment]) -> tu
     except KafkalogError:
         return start, []  # reading reports this
     root = directory.absolute().parent
-    if start <= end or is_locked(root):
+    if start <= end or live.is_live(root):
         return start, []
     detail = (
         f"the log start offset {start} of {directory.name} is past the log end {end}, so it is not used. A broker"
