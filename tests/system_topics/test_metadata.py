@@ -14,6 +14,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog._kernels.replay import LastRows
 from kafkalog.cli import main
+from kafkalog.cli.system_topics.metadata import _cell
 from kafkalog.records.columns import BinaryColumn, RecordColumns, ViewColumn, as_views
 from kafkalog.system_topics import replay
 from kafkalog.system_topics.metadata import TABLES
@@ -281,3 +282,8 @@ def test_keys_that_differ_in_one_byte_are_others_in_a_known_order_too(size):
     for made in ([key, b"next"] * 40, [key, b"next"] * 40, [one for other in others for one in (key, other)]):
         feed(rows, binary(made), binary(made))
     assert [found for found, *_ in content(rows)] == [key, b"next", *others]
+
+
+def test_the_default_quota_is_not_that_of_a_user_called_default():
+    users = (None, "default", "<default>", "(default)", "None")
+    assert len({_cell({"user": user}) for user in users}) == len(users)
