@@ -94,7 +94,7 @@ class JsonValues:
             # skip values that already fit the type
             rows = rows[self._others(payloads.take(rows), said)]
             for row in rows[:n].tolist():
-                value = parse(payloads.bytes(row) or b"", said)
+                value = parse(payloads.bytes(row) or b"", said, [])
                 if not isinstance(value, NotJson):
                     for kind in _types_of(value):
                         self.common.add(kind)
