@@ -175,7 +175,7 @@ class OutcomeLearner:
             self._stream = self._open_ahead(Reached(self._position, self._last_offset, self._last_position))
         replay = next(self._stream, None)
         if replay is not None and not len(replay.window.batches):
-            self._lost_at_end = next(filter(_passes_over, replay.damage), None)
+            self._lost_at_end = next(filter(self._passes_over, replay.damage), None)
             return None
         if replay is not None:
             self._stream_position = replay.segment_start + replay.window.batches.end_position
@@ -252,7 +252,7 @@ class OutcomeLearner:
         # without an open or new transaction, damage cannot hide an outcome
         if rows.size or len(self._replay):
             # if the first batches were read ahead, the damage before them was handled then
-            damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
+            damage = [] if first else [*filter(self._passes_over, replay.damage)]
             try:
                 self._replay_rows(replay, batches, rows, damage)
             except LimitExceededError as error:
@@ -413,6 +413,11 @@ class OutcomeLearner:
     def _goes_on(self) -> bool:
         return self._on_corruption == "skip" or (self._on_corruption == "stop" and not self._is_in_range)
 
+    def _passes_over(self, finding: Finding) -> bool:
+        """Whether damage hides records or markers; false for a batch read despite its offset, or a copy of one."""
+        hides_marker = finding.last_offset is not None and finding.last_offset > self._last_offset
+        return finding.damage and (finding.n_records != 0 or hides_marker)
+
     def _end_at(self, transaction: OpenTransaction, cause: Finding) -> None:
         """End reading where a transaction begins, with findings (`stop`) or an error (`raise`)."""
         self.outcomes.end = transaction
@@ -421,11 +426,6 @@ class OutcomeLearner:
         else:
             doubt = _doubt_about(transaction.producer_id, transaction.first_offset)
             self.outcomes.error = CorruptionError.about(cause, f"{cause.detail} (and {doubt})")
-
-
-def _passes_over(finding: Finding) -> bool:
-    """Whether damage caused records to be skipped; false for a batch read despite its offset, or read before."""
-    return finding.damage and finding.n_records != 0
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:

@@ -22,7 +22,8 @@ from conformance.test_boot import listeners, served
 import kafkalog
 from kafkalog.records.batch_table import COLUMNS
 
-pytestmark = pytest.mark.broker
+# segments are small here
+pytestmark = [pytest.mark.broker, pytest.mark.filterwarnings("ignore::kafkalog.errors.ConfigWarning")]
 
 SEED = 20261127
 KINDS = {
@@ -59,11 +60,21 @@ def by_kafka(trials):
     return [-2 if GIVES_UP in one else int(one) for one in said]
 
 
+OF_BROKERS = {
+    "internal.segment.bytes": "log.segment.bytes",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+}
+"""Names of topics' settings in `server.properties`."""
+
+
 def ours(trial, source, folder, rng):
     """Compact a copy of a partition; returns its row. The copy is `folder` / t-0."""
     config = folder / "server.properties"
     folder.mkdir()
-    config.write_text("".join(f"{name}={value}\n" for name, value in trial.settings.items()))
+    config.write_text("".join(f"{OF_BROKERS[name]}={value}\n" for name, value in trial.settings.items()))
     (folder / "data").mkdir()
     shutil.copytree(source, folder / "data" / "t-0")
     if trial.dirty >= 0:

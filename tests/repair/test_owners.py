@@ -53,7 +53,9 @@ def _trim(root, backup):
 
 
 def _trim_all(root, backup):
-    return len(kafkalog.trim(root, retention_bytes=0, in_place=True, backup=backup).partitions)
+    return len(
+        kafkalog.trim(root, topics=["p-multi", "p-txn"], retention_bytes=0, in_place=True, backup=backup).partitions
+    )
 
 
 def _reindex(root, backup):

@@ -18,6 +18,7 @@ import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.cli import main
 from kafkalog.reporting.outlook import outlook
+from kafkalog.reporting.space_meter import stored_bytes
 from kafkalog.survey.topics import TopicSettings
 
 NOW = "2026-11-26T00:00:00Z"
@@ -89,7 +90,7 @@ def test_its_numbers_are_those_of_the_other_commands(name, damaged_root):
     ]
     assert report.summary["n_hanging"] == len(transactions.hanging)
     assert report.ok == (name == "clean")
-    total = sum(file.stat().st_size for path in partitions for file in Path(path).iterdir())
+    total = sum(stored_bytes(file.stat()) for path in partitions for file in Path(path).iterdir())
     assert sum(row["n_bytes"] for row in rows(report, "files")) == report.summary["n_file_bytes"] == total
     for table in ("days", "codecs", "topics"):
         assert sum(row["n_bytes"] for row in rows(report, table)) == report.summary["n_bytes"]

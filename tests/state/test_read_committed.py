@@ -284,6 +284,18 @@ def flipped(batch, at=70):
     return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
 
 
+def test_a_marker_that_a_wrong_offset_hides_may_be_that_of_a_transaction():
+    marker = bytearray(commit(1, 5))
+    marker[0] ^= 1
+    with partition_of([(0, data(0, 5)), (1, bytes(marker)), (2, data(2, -1))]) as partition:
+        read, findings = skipped(partition)
+        assert read == [2]
+        assert {(found.reason, found.base_offset, found.damage) for found in findings} == {
+            ("offset_outside_segment", 1, True),
+            ("transaction_outcome", 0, True),
+        }
+
+
 def test_a_transaction_whose_marker_is_damaged_is_of_unknown_outcome():
     content = data(0, 5) + data(1, -1) + flipped(abort(2, 5)) + data(3, 5) + commit(4, 5) + data(5, 6) + commit(6, 6)
     with partition_of([(0, content)]) as partition:
