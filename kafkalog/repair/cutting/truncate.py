@@ -120,18 +120,23 @@ def truncate(
             if marker is not None:
                 placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
             raise
-
-        def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
-            for row in cut.report.partitions:
-                if row.topic_partition in offsets and row.error is None:
-                    offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
-
-        for name in _CHECKPOINTS:
-            cut.put_checkpoint(name, clamp)
+        _lower_checkpoints(cut)
         cut.copy_rest()
         if marker is not None:
             placement.put(kf.CLEAN_SHUTDOWN_FILE, marker)
     return cut.report
+
+
+def _lower_checkpoints(cut: CutPartitions) -> None:
+    """Lower the checkpointed offsets of the partitions to their new log ends."""
+
+    def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
+        for row in cut.report.partitions:
+            if row.topic_partition in offsets and row.error is None:
+                offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
+
+    for name in _CHECKPOINTS:
+        cut.put_checkpoint(name, clamp)
 
 
 def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int | None) -> int | None:
