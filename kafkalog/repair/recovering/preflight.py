@@ -23,12 +23,13 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import Preflight, RecoveryReport
 from kafkalog.state.checkpoints import read_topic_id
-from kafkalog.state.log_config import read_properties_file
+from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
@@ -352,24 +353,34 @@ class _Load:
         row.problem = row.problem or epochs_problem(plan.path)
         row.n_bytes_read = sum(segment.size_in_bytes for segment in plan.recovered)
         if row.problem is None:
-            row.stray = self._why_stray()
-            if row.stray is not None and not start.result.is_kraft:
-                row.remarks.append(f"Kafka 4.x renames it to -stray, and later deletes it: {row.stray}")
-                row.stray = None
-            elif row.stray is not None and self._topic_ids.lacks(plan.path) is not None:
-                state = LogDirState.of(plan.partition, plan.files.names)
-                report.findings.add(add_stray_loss(row, plan.partition.segments, state, row.stray))
+            self._set_aside(row, report.findings)
             self._place_log_start(row, report.findings)
             self._expire(row, report.findings)
-            # a segment that is recovered gets a snapshot, from which the rest is replayed
-            is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
-            if row.log_end_offset > row.log_start_offset and not is_replayed:
-                row.remarks.append("no producer snapshot: the broker loses the state of producers")
-            if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
-                row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
-            if (failure := load_failure(plan.path, row.topic_partition, start.limits)) is not None:
-                row.remarks.append(failure.detail)
+            self._add_remarks(row)
         return row, report.findings
+
+    def _set_aside(self, row: PartitionPlan, findings: Findings) -> None:
+        """Note whether the broker takes the partition for a stray, and what is lost then."""
+        plan = self.plan
+        row.stray = self._why_stray()
+        if row.stray is not None and not self.start.result.is_kraft:
+            row.remarks.append(f"Kafka 4.x renames it to -stray, and later deletes it: {row.stray}")
+            row.stray = None
+        elif row.stray is not None and self._topic_ids.lacks(plan.path) is not None:
+            state = LogDirState.of(plan.partition, plan.files.names)
+            findings.add(add_stray_loss(row, plan.partition.segments, state, row.stray))
+
+    def _add_remarks(self, row: PartitionPlan) -> None:
+        """Add what the broker does without a producer snapshot, without epochs, and when it loads a coordinator."""
+        plan = self.plan
+        # a segment that is recovered gets a snapshot, from which the rest is replayed
+        is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
+        if row.log_end_offset > row.log_start_offset and not is_replayed:
+            row.remarks.append("no producer snapshot: the broker loses the state of producers")
+        if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
+            row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
+        if (failure := load_failure(plan.path, row.topic_partition, self.start.limits)) is not None:
+            row.remarks.append(failure.detail)
 
     def _split(self, row: PartitionPlan, findings: Findings) -> None:
         """Turn the problem of offsets that reach too far into the split that a broker makes of intact segments.
@@ -377,25 +388,22 @@ class _Load:
         `recover` leaves it to the broker. Source: LogLoader.retryOnOffsetOverflow, Kafka 4.3.
         """
         segments = self.plan.partition.segments
-        splits = [split_bases(segment) for segment in segments]
-        known = [split for split in splits if split is not None]
-        ends = [end for _, end in known]
-        bases = [base for split, _ in known for base in split]
-        following = zip(ends, bases[1:], strict=False) if len(bases) == len(ends) else ()
-        if len(known) < len(segments) or bases != sorted(set(bases)) or any(end > base for end, base in following):
+        splits = _ordered_splits(segments)
+        if splits is None:
             return
         rows = [one for one in findings.rows if one.reason is not Reason.OFFSET_OUTSIDE_SEGMENT]
         findings.n_damage -= sum(one.damage for one in findings.rows) - sum(one.damage for one in rows)
         findings.rows = rows
         row.problem = None
         recovered = {segment.base_offset for segment in self.plan.recovered}
-        for segment, (split, _) in zip(segments, known, strict=True):
+        for segment, (split, _) in zip(segments, splits, strict=True):
             base, size = segment.base_offset, segment.size_in_bytes
             action: SegmentAction = "split" if split != [base] else "recovered" if base in recovered else "kept"
             row.segments.append(SegmentPlan(segment.path.name, base, action, size, size))
         # after a clean shutdown the old base is not forgotten
-        row.log_start_offset = max(self.plan.log_start, segments[0].base_offset if self.plan.is_clean else bases[0])
-        row.log_end_offset = max(ends[-1], row.log_start_offset)
+        first = segments[0].base_offset if self.plan.is_clean else splits[0][0][0]
+        row.log_start_offset = max(self.plan.log_start, first)
+        row.log_end_offset = max(splits[-1][1], row.log_start_offset)
 
     @property
     def _topic_ids(self) -> TopicIds:
@@ -435,6 +443,16 @@ class _Load:
             row.lost.append(lost)
             findings.add(lost)
 
+    def _retention_config(self, *, is_wrong: bool) -> LogConfig | None:
+        """The settings by which segments expire, likely ones if a time index is wrong; None if they are not known."""
+        known = self.settings.config(self.plan.partition)
+        if self.plan.partition.kind == "delete" or (not is_wrong and self.settings.properties is None):
+            return None
+        config, why = retention_rules(known)
+        if why and not is_wrong:
+            return None
+        return known.config if why else config
+
     def _expire(self, row: PartitionPlan, findings: Findings) -> None:
         """Note which segments retention deletes, and those of them whose records are not old."""
         key = self.plan.partition.topic_partition
@@ -444,13 +462,9 @@ class _Load:
         by_base = {segment.base_offset: segment for segment in self.plan.partition.segments}
         newest = [newest_timestamps(by_base[one.base_offset], one.action != "kept") for one in plans]
         is_wrong = any(told < right for told, right in newest)
-        known = self.settings.config(self.plan.partition)
-        if self.plan.partition.kind == "delete" or (not is_wrong and self.settings.properties is None):
+        config = self._retention_config(is_wrong=is_wrong)
+        if config is None:
             return
-        config, why = retention_rules(known)
-        if why and not is_wrong:
-            return
-        config = known.config if why else config
         sizes, now_ms = [one.n_bytes for one in plans], self.start.now_ms
         state = LogDirState.of(self.plan.partition, self.plan.files.names)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
@@ -465,3 +479,15 @@ class _Load:
                 )
                 path = self.plan.path / kf.segment_file_name(one.base_offset, kf.TIME_INDEX_SUFFIX)
                 findings.add(Finding(Reason.INDEX_PADDING, detail, path=str(path)))
+
+
+def _ordered_splits(segments: Sequence[Segment]) -> list[tuple[list[int], int]] | None:
+    """The base offsets into which a broker splits each segment, and its end; None if any is damaged or they overlap."""
+    splits = [split_bases(segment) for segment in segments]
+    known = [split for split in splits if split is not None]
+    ends = [end for _, end in known]
+    bases = [base for split, _ in known for base in split]
+    following = zip(ends, bases[1:], strict=False) if len(bases) == len(ends) else ()
+    if len(known) < len(segments) or bases != sorted(set(bases)) or any(end > base for end, base in following):
+        return None
+    return known
