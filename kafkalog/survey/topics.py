@@ -128,8 +128,7 @@ class TopicSettings:
             raise NotKafkaError(
                 Reason.NOT_KAFKA, f"it has no {kf.METADATA_DIRECTORY}: name a log dir that has", path=metadata
             )
-        node_id = next((one for one in map(_node_id, [*roots, *others]) if one is not None), None)
-        found = cls(image, java_number(broker.node_id or "", 31) if node_id is None else node_id, properties)
+        found = cls(image, _broker_id([*roots, *others], broker), properties)
         found._read = {"roots": roots, "config": config, "metadata": metadata, "limits": limits}
         if problem:
             found.doubt = f"{problem}. {_HOW_KNOWN}"
@@ -194,20 +193,8 @@ class TopicSettings:
         unknown: dict[str, str] = {}
         levels = [*self._levels(topic, doubt)]
         for item in fields(LogConfig):
-            name = topic_name(item)
-            origins[name] = DEFAULT
-            for level in levels:
-                # brokers with another log.cleanup.policy than Kafka's are rare, and the cleaner's checkpoint shows them
-                is_rare = level.origin == SERVER_PROPERTIES and name == "cleanup.policy"
-                if level.may_set(item) and not is_rare:
-                    unknown.setdefault(name, level.doubt)
-                setting = level.setting(item)
-                if setting and _is_valid(setting):
-                    values |= setting
-                    origins[name] = level.origin
-                    break
-                if setting:
-                    unknown.setdefault(name, f"the value {next(iter(setting.values()))!r} is not valid")
+            origins[topic_name(item)], setting = _setting_of(item, levels, unknown)
+            values |= setting
         try:
             config = _config_of(values)
         except ValueError as error:  # two that contradict each other
@@ -223,6 +210,24 @@ class TopicSettings:
     def _has_defaults(self, topic: str) -> bool:
         """Whether the topic is known to have the defaults where nothing sets it otherwise."""
         return self.metadata is not None and topic in self.metadata.topic_ids and self.properties is not None
+
+
+def _setting_of(
+    item: Field[Any], levels: Iterable[_Level], unknown: dict[str, str]
+) -> tuple[str, Mapping[str, object]]:
+    """Return where the value of a setting comes from, and the value; add to `unknown` why it may be another."""
+    name = topic_name(item)
+    for level in levels:
+        # brokers with another log.cleanup.policy than Kafka's are rare, and the cleaner's checkpoint shows them
+        is_rare = level.origin == SERVER_PROPERTIES and name == "cleanup.policy"
+        if level.may_set(item) and not is_rare:
+            unknown.setdefault(name, level.doubt)
+        setting = level.setting(item)
+        if setting and _is_valid(setting):
+            return level.origin, setting
+        if setting:
+            unknown.setdefault(name, f"the value {next(iter(setting.values()))!r} is not valid")
+    return DEFAULT, {}
 
 
 def compacted_by(topic: str, cleaned: Collection[str]) -> str:
@@ -251,6 +256,12 @@ def _config_of(values: Mapping[str, object]) -> LogConfig:
 
 def _log_dir_of(path: Path) -> Path:
     return path.parent if path.name == kf.METADATA_DIRECTORY else path
+
+
+def _broker_id(roots: Iterable[Path], broker: BrokerConfig) -> int | None:
+    """The id in the first log dir that has it, or else in the broker's configuration."""
+    node_id = next((known for known in map(_node_id, roots) if known is not None), None)
+    return java_number(broker.node_id or "", 31) if node_id is None else node_id
 
 
 def _node_id(root: Path) -> int | None:
