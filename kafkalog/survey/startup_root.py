@@ -313,8 +313,7 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
         names = sorted(list_names(directory))
     except OSError:
         return
-    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
-    start = min((base for base in bases if base is not None), default=0)
+    start = _log_start(names)
     snapshots = [(int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, names) if match]
     newest = max(snapshots, default=None)
     if newest is None or newest[0] < start:
@@ -328,6 +327,12 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
     for problem in _snapshot_problems(directory / newest[1], limits):
         if not (is_first and problem.reason in (*_CUT_OFF, Reason.INTERNAL_RECORD) and start == 0):
             yield problem
+
+
+def _log_start(names: Iterable[str]) -> int:
+    """The offset at which the segments of these names begin; 0 without segments."""
+    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
+    return min((base for base in bases if base is not None), default=0)
 
 
 def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:
