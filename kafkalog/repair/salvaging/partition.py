@@ -354,31 +354,8 @@ class PartitionSalvage:
     def _describe(self, plan: SegmentPlan, source: BadSectorSource, hole: int, first: int, stop: int) -> None:
         """Write a hole to the quarantine file, and add it to the report; its pieces are the lost rows given."""
         lost, kept, path = plan.lost, plan.kept, str(plan.segment.path)
-        pieces: list[LostPiece] = []
-        heads: list[bytes] = []
-        suspects: list[bytes] = []
-        reasons: set[Reason] = set()  # of what is no copy
         following = int(kept.start[hole]) if hole < len(kept) else None
-        for row in range(first, stop):
-            start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
-            at, head, is_zero = self._quarantine.add(source, start, end)
-            is_copy = is_suspect and self._is_copy(source, start, end, following)
-            if not is_copy:
-                (suspects if is_suspect else heads).append(head)
-            if len(pieces) < _MOST_PIECES:
-                unreadable = source.is_unreadable(start, end)
-                reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
-                if start == 0 and packed_kind(head) is not None:
-                    reason = Reason.COMPRESSED_FILE
-                elif is_suspect:
-                    reason = Reason.OFFSET_ORDER
-                elif unreadable:
-                    reason = Reason.FILE_UNREADABLE
-                # its size leads to an intact batch, so that it is whole, and its content is wrong
-                elif lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
-                    reason = Reason.CRC_MISMATCH
-                pieces.append(LostPiece(start, end, is_suspect, reason, at))
-                reasons |= set() if is_copy else {reason}
+        pieces, heads, suspects, reasons = self._set_pieces_apart(plan, source, following, first, stop)
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
         begin, end_offset = self._next_offset, plan.next_base_offset
@@ -399,13 +376,7 @@ class PartitionSalvage:
             begin = end_offset or begin  # the next batch stands there twice
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
         if not heads and len(suspects) == 1 and n_records != 0:
-            # an intact batch whose offset alone is wrong
-            suspect = claims_of(BatchHeader(suspects[0]))
-            if suspect is not None and suspect.base_offset is not None and suspect.records_count > 0:
-                n_offsets = suspect.last_offset - suspect.base_offset + 1
-                end_offset = begin + n_offsets if end_offset is None else end_offset
-                if n_records is None or suspect.n_records <= n_records:
-                    n_records, certainty = suspect.n_records, "exact"
+            n_records, certainty, end_offset = _count_suspect(suspects[0], begin, end_offset, n_records, certainty)
         if not is_torn:
             self._contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
@@ -429,6 +400,24 @@ class PartitionSalvage:
         )
         self._report.lost.append(found)
         self._note(found.to_finding())
+
+    def _set_pieces_apart(
+        self, plan: SegmentPlan, source: BadSectorSource, following: int | None, first: int, stop: int
+    ) -> _Pieces:
+        """Write the pieces of a hole to the quarantine file; `following` is the position of the batch after it."""
+        lost = plan.lost
+        result = _Pieces([], [], [], set())
+        for row in range(first, stop):
+            start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
+            at, head, is_zero = self._quarantine.add(source, start, end)
+            is_copy = is_suspect and self._is_copy(source, start, end, following)
+            if not is_copy:
+                (result.suspects if is_suspect else result.heads).append(head)
+            if len(result.pieces) < _MOST_PIECES:
+                reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero)
+                result.pieces.append(LostPiece(start, end, is_suspect, reason, at))
+                result.reasons.update(set() if is_copy else {reason})
+        return result
 
     def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
@@ -482,6 +471,36 @@ class PartitionSalvage:
         return True
 
 
+class _Pieces(NamedTuple):
+    """The pieces of a hole."""
+
+    pieces: list[LostPiece]
+    """The first ones."""
+    heads: list[bytes]
+    """The first bytes of each that is lost."""
+    suspects: list[bytes]
+    """The first bytes of each that is suspect, but no copy."""
+    reasons: set[Reason]
+    """Of those in `pieces` that are no copies."""
+
+
+def _reason_of_piece(plan: SegmentPlan, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool) -> Reason:
+    """Return why a lost row of a segment, which begins with `head`, is not kept."""
+    lost = plan.lost
+    start, end = int(lost.start[row]), int(lost.end[row])
+    reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
+    if start == 0 and packed_kind(head) is not None:
+        return Reason.COMPRESSED_FILE
+    if lost.is_suspect[row]:
+        return Reason.OFFSET_ORDER
+    if source.is_unreadable(start, end):
+        return Reason.FILE_UNREADABLE
+    # its size leads to an intact batch, so that it is whole, and its content is wrong
+    if lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
+        return Reason.CRC_MISMATCH
+    return reason
+
+
 def _overlapping(batches: BatchTable, next_offset: int) -> npt.NDArray[np.bool_]:
     """bool[n]: batches with offsets below the next one of the log."""
     known = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
@@ -492,6 +511,19 @@ def _overlapping(batches: BatchTable, next_offset: int) -> npt.NDArray[np.bool_]
 def _first_timestamp(source: BadSectorSource, position: int) -> int | None:
     """Base timestamp of the batch at a position; None if it has none."""
     return BatchHeader(source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size))).timestamp
+
+
+def _count_suspect(
+    head: bytes, begin: int, end: int | None, n_records: int | None, certainty: Certainty | None
+) -> tuple[int | None, Certainty | None, int | None]:
+    """Return what `_count` does of a hole, and where it ends, if it is an intact batch whose offset alone is wrong."""
+    suspect = claims_of(BatchHeader(head))
+    if suspect is not None and suspect.base_offset is not None and suspect.records_count > 0:
+        n_offsets = suspect.last_offset - suspect.base_offset + 1
+        end = begin + n_offsets if end is None else end
+        if n_records is None or suspect.n_records <= n_records:
+            n_records, certainty = suspect.n_records, "exact"
+    return n_records, certainty, end
 
 
 def _count(
