@@ -68,17 +68,13 @@ def odd_end(
     if follower is not None:
         if intact_headers_at(source, int(batch.position[0]), max_batch_bytes) is None:
             return Reason.CRC_MISMATCH
-        if all((getattr(batch, name) == getattr(follower, name))[0] for name in _IDENTITY):
-            return None  # a copy of it
-        return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
+        is_odd = not _is_copy(batch, follower) and _contradicts(batch, follower, before, source, witnesses)
+        return Reason.OFFSET_ORDER if is_odd else None
     if before is None or batch.first_offset <= before + 1:
         return None
-    first = batch.first_offset
-    if batch.base_offset[0] < 0:  # only the records of a compressed message of v0 or v1 say where it begins
-        inside = first_offset_at(source, int(batch.position[0]), DEFAULT_LIMITS)
-        first = first if inside is None else inside
-        if first <= before + 1:
-            return None
+    first = _first_offset(batch, source)
+    if first <= before + 1:
+        return None
     if following is not None and following == before + 1 + last - first + 1:
         # the next one is damaged too, but its offset shows where this one belongs; torn bytes show nothing
         return Reason.OFFSET_ORDER if offsets_from(source, position, 1, is_whole=True) else None
@@ -97,6 +93,19 @@ def odd_last(before: int, first: int, last: int, known: Witnesses) -> Reason | N
         return None
     is_odd = before + 1 + last - first + 1 == max(known.end_offsets, default=-1)
     return Reason.OFFSET_ORDER if is_odd else None
+
+
+def _is_copy(batch: BatchTable, follower: BatchTable) -> bool:
+    """Whether a batch and the batch after it are the same."""
+    return all((getattr(batch, name) == getattr(follower, name))[0] for name in _IDENTITY)
+
+
+def _first_offset(batch: BatchTable, source: ByteSource) -> int:
+    """The first offset of a batch: only the records of a compressed message of v0 or v1 say where it begins."""
+    if batch.base_offset[0] >= 0:
+        return batch.first_offset
+    inside = first_offset_at(source, int(batch.position[0]), DEFAULT_LIMITS)
+    return batch.first_offset if inside is None else inside
 
 
 def _contradicts(
