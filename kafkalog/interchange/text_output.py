@@ -164,21 +164,24 @@ class CsvRows(LineFormat):
             texts = _header_texts(column, encode)
             return [text if text == "[]" else self._quote(text) for text in texts]
         if name not in RECORD_COLUMNS:
-            paths = self._json_paths(name, batch)
-            if paths:
-                texts = _json_of_values(column, paths)
-                valid = _is_valid(column)
-                return [self._quote(text) if valid[row] else self._null for row, text in enumerate(texts)]
-            # a whole value that is text, but could be other JSON: 1 and "1"
-            is_told_apart = paths is not None and name in BYTES_COLUMNS and pt.is_string(column.type)
-            as_text = _text_or_json if is_told_apart else str
-            return [
-                self._null
-                if value is None
-                else self._quote(as_text(value) if isinstance(value, str) else encode_json(value))
-                for value in plain_values(column)
-            ]
+            return self._values(name, column, self._json_paths(name, batch))
         return _scalar_texts(name, column, null=self._null, quote=self._quote)
+
+    def _values(self, name: str, column: pa.Array, paths: Collection[tuple[str, ...]] | None) -> list[str]:
+        """Decoded values: text as it is, others as JSON; text at the paths is the JSON that it holds."""
+        if paths:
+            texts = _json_of_values(column, paths)
+            valid = _is_valid(column)
+            return [self._quote(text) if valid[row] else self._null for row, text in enumerate(texts)]
+        # a whole value that is text, but could be other JSON: 1 and "1"
+        is_told_apart = paths is not None and name in BYTES_COLUMNS and pt.is_string(column.type)
+        as_text = _text_or_json if is_told_apart else str
+        return [
+            self._null
+            if value is None
+            else self._quote(as_text(value) if isinstance(value, str) else encode_json(value))
+            for value in plain_values(column)
+        ]
 
     def _bytes(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
         quote = self._quote
