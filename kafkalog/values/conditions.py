@@ -293,18 +293,26 @@ def _holds_for(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
         # the value may have another size
         array = array.cast(pa.binary())
     if operation in ("in", "not in"):
-        known = [_scalar(column, one, array.type) for one in _listed(operation, term[2]) if one is not None]
-        found = np.zeros(len(array), np.bool_)
-        for one in known:
-            found |= _mask(pc.equal(array, one))
-        if None in term[2]:
-            found |= _mask(array.is_null())
-        return ~found if operation == "not in" else found
+        return _holds_for_a_list(term, array)
     if operation in _TEXT:
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
             raise ConditionError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
         return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
     return _mask(getattr(pc, COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
+
+
+def _holds_for_a_list(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n]: values that are in a list, or not in it; None in it stands for null."""
+    import pyarrow.compute as pc
+
+    column, operation, values = term
+    listed = [_scalar(column, value, array.type) for value in _listed(operation, values) if value is not None]
+    mask = np.zeros(len(array), np.bool_)
+    for scalar in listed:
+        mask |= _mask(pc.equal(array, scalar))
+    if None in values:
+        mask |= _mask(array.is_null())
+    return ~mask if operation == "not in" else mask
 
 
 def _holds_for_a_header(term: Term, headers: pa.Array) -> npt.NDArray[np.bool_]:
