@@ -280,16 +280,7 @@ class Decoding:
         for name in (*self.columns, *columns_of(self.conditions)):
             if name.startswith(HEADER_FIELD):
                 columns[name] = header_values(batch.column("headers"), name.removeprefix(HEADER_FIELD))
-        arrays = []
-        for item in schema:
-            if item.name in columns:
-                arrays.append(columns[item.name])
-            elif pa.types.is_null(item.type):
-                arrays.append(pa.nulls(n))
-            else:
-                name, *fields = field_path(item.name)
-                arrays.append(field_at(columns[name], fields))
-        found = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        found = pa.RecordBatch.from_arrays(_arrays(schema, columns, n), schema=schema)
         if self.conditions is not None:
             mask &= matching(self.conditions, columns, n, self._mixed_paths)
         return found if mask.all() else found.filter(pa.array(mask))
@@ -357,6 +348,20 @@ class Decoding:
             )
         self._failures = {}
         return found
+
+
+def _arrays(schema: pa.Schema, columns: Mapping[str, pa.Array], n: int) -> list[pa.Array]:
+    """The column, or the field of a column, for each item of the schema; null for a field that no value has."""
+    arrays = []
+    for item in schema:
+        if item.name in columns:
+            arrays.append(columns[item.name])
+        elif pa.types.is_null(item.type):
+            arrays.append(pa.nulls(n))
+        else:
+            name, *fields = field_path(item.name)
+            arrays.append(field_at(columns[name], fields))
+    return arrays
 
 
 def _reasons(decoded: Decoded, n: int) -> list[str | None]:
