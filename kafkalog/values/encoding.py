@@ -351,12 +351,7 @@ def _fill(message: Any, value: Any, where: str) -> None:
         value = {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
     value = _parsed(value)
     if kind.full_name in DYNAMIC:
-        from google.protobuf import json_format
-
-        try:
-            json_format.ParseDict(value, message)
-        except json_format.ParseError:
-            raise _wrong(where, value, kind.full_name) from None
+        _fill_dynamic(message, value, where)
         return
     if kind.full_name in WRAPPERS and len(kind.fields) == 1 and not isinstance(value, dict):
         value = {kind.fields[0].name: value}
@@ -393,6 +388,16 @@ def _fill(message: Any, value: Any, where: str) -> None:
             _fill(target, inner, inside)
         else:
             setattr(message, name, _scalar(one, inner, inside))
+
+
+def _fill_dynamic(message: Any, value: Any, where: str) -> None:
+    """Set the fields of a message that holds JSON of any type."""
+    from google.protobuf import json_format
+
+    try:
+        json_format.ParseDict(value, message)
+    except json_format.ParseError:
+        raise _wrong(where, value, message.DESCRIPTOR.full_name) from None
 
 
 def _scalar(one: Any, value: Any, where: str) -> Any:
