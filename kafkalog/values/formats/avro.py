@@ -92,8 +92,8 @@ class _Program:
 
     def _one(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
         """Add a node for a type that is no union."""
-        if one.logical == "decimal" and one.precision > _MOST_DIGITS:
-            return self._text_of(one, nullable, partial(decimal_texts, one.scale))
+        if one.logical == "decimal":
+            return self._decimal(one, nullable)
         if one.logical == "big-decimal":
             # nullable, so that no empty bytes stand for nothing under a null
             return self._text_of(one, True, big_decimal_texts)
@@ -101,11 +101,6 @@ class _Program:
             return self._text_of(one, nullable, uuid_texts)
         if one.logical == "duration":
             return self._duration(nullable)
-        if one.logical == "decimal":
-            wide = one.precision > 38
-            kind = (pa.decimal256 if wide else pa.decimal128)(one.precision, one.scale)
-            column = self.columns.add("flat", kind, nullable, 32 if wide else 16)
-            return self._node("decimal", column, a=one.size if one.kind == "fixed" else -1, b=one.precision)
         if one.kind in _SCALARS:
             op, width, kind = _SCALARS[one.kind]
             column = self.columns.add("flat", _LOGICAL.get(one.logical or "", kind), nullable, width)
@@ -130,6 +125,15 @@ class _Program:
             return self._node("bytes", self.columns.add_converted("text", pa.binary(), nullable, 0, convert))
         column = self.columns.add_converted("flat", pa.binary(one.size), nullable, one.size, convert)
         return self._node("fixed", column, a=one.size)
+
+    def _decimal(self, one: AvroType, nullable: bool) -> int:
+        """Add a column of decimals; of text, for those too wide for Arrow."""
+        if one.precision > _MOST_DIGITS:
+            return self._text_of(one, nullable, partial(decimal_texts, one.scale))
+        wide = one.precision > 38
+        kind = (pa.decimal256 if wide else pa.decimal128)(one.precision, one.scale)
+        column = self.columns.add("flat", kind, nullable, 32 if wide else 16)
+        return self._node("decimal", column, a=one.size if one.kind == "fixed" else -1, b=one.precision)
 
     def _duration(self, nullable: bool) -> int:
         column = self.columns.add("struct", pa.null(), nullable)
