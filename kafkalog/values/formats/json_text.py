@@ -39,6 +39,7 @@ _WIDE: Final = pa.uint64()
 """Marks a 64-bit whole number that a double does not hold."""
 _DIGITS: Final = pa.large_string()
 """Marks a number that only text holds."""
+_OTHER_TYPE: Final = "another type than the values before have"
 _UNSAID: Final = pa.null()
 """The type of values without a schema."""
 
@@ -122,7 +123,6 @@ class JsonValues:
         is_whole = paths is None and not self._is_open
         failures: dict[int, str] = {}
         lost = Lost()
-        cut: dict[Path, list[int]] = {}
         if program is None:
             array, rows = pa.nulls(len(payloads), kind), np.flatnonzero(payloads.valid).tolist()
         else:
@@ -130,7 +130,21 @@ class JsonValues:
             array = self.common.fit(decoded.array, lost.report, kind) if decoded.array.type != kind else decoded.array
             rows = [row for row, why in decoded.failures.items() if why == _OTHER]
             failures = {row: why for row, why in decoded.failures.items() if why != _OTHER}
-        taken, values, faulty = [], [], dict[int, str]()
+        if not rows:
+            return Decoded(array, failures, {}, lost.found)
+        taken, parsed = self._parsed(payloads, rows, kind, said, is_whole=is_whole)
+        if taken:
+            order = np.arange(len(array))
+            order[taken] = np.arange(len(array), len(array) + len(taken))
+            array = pa.concat_arrays([array, parsed.array]).take(pa.array(order))
+        return Decoded(array, failures | parsed.failures, parsed.faults, lost.found + parsed.lost)
+
+    def _parsed(
+        self, payloads: Payloads, rows: list[int], kind: pa.DataType, said: pa.DataType, *, is_whole: bool
+    ) -> tuple[list[int], Decoded]:
+        """Parse values one by one; return the rows that decode, and an array of only these, with the faults of all."""
+        taken, values, failures, faulty = [], [], dict[int, str](), dict[int, str]()
+        cut: dict[Path, list[int]] = {}
         for row in rows:
             rounded, faults = list[Path](), Faults()
             value = parse(payloads.bytes(row) or b"", said, faults)
@@ -147,12 +161,8 @@ class JsonValues:
                 faulty[row] = faults_text(faults)
             for path in rounded:
                 cut.setdefault(path, []).append(row)
-        if taken:
-            order = np.arange(len(array))
-            order[taken] = np.arange(len(array), len(array) + len(taken))
-            array = pa.concat_arrays([array, pa.array(values, kind)]).take(pa.array(order))
-        lost.found += [LostValues(path, ROUNDED, len(at), np.unique(at)) for path, at in cut.items()]
-        return Decoded(array, failures, faulty, lost.found)
+        lost = [LostValues(path, ROUNDED, len(at), np.unique(at)) for path, at in cut.items()]
+        return taken, Decoded(pa.array(values, kind), failures, faulty, lost)
 
 
 class NotJson:
@@ -322,17 +332,24 @@ class _Shaping:
             return value
         if pt.is_decimal(kind) and is_whole:
             return Decimal(value)
-        if pt.is_floating(kind) and isinstance(value, Digits) and value.real is not None:
-            self.rounded.append(path)
-            return value.real
-        if pt.is_floating(kind) and (is_whole or isinstance(value, float)):
-            if isinstance(value, float) or float(value) == value:
-                return float(value)
-            self.faults.append((path, "a number with more digits than those before"))
-            return None
+        if pt.is_floating(kind):
+            return value if isinstance(value, float) else self._real(value, path)
         if pt.is_string(kind) and isinstance(value, str):
             return value
-        self.faults.append((path, "another type than the values before have"))
+        self.faults.append((path, _OTHER_TYPE))
+        return None
+
+    def _real(self, value: Digits | str | int | list[Any] | dict[str, Any], path: Path) -> float | None:
+        """The double of a number that is not yet one; None, and a fault, if there is none."""
+        if isinstance(value, Digits) and value.real is not None:
+            self.rounded.append(path)
+            return value.real
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.faults.append((path, _OTHER_TYPE))
+            return None
+        if float(value) == value:
+            return float(value)
+        self.faults.append((path, "a number with more digits than those before"))
         return None
 
 
