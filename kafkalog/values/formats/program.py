@@ -113,6 +113,15 @@ def _add_faults(decoded: Decoded, by_row: Mapping[int, Faults]) -> None:
             decoded.faults[row] = faults_text(faults)
 
 
+def _raw_texts(convert: Callable[[bytes], str], filled: Any) -> pa.Array:
+    """A column of JSON text, converted from its bytes."""
+    n, valid, offsets, data = filled
+    bounds, data = np.frombuffer(offsets, np.int32).tolist(), bytes(data)
+    return text_array(
+        [convert(data[bounds[i] : bounds[i + 1]]) if valid is None or valid[i] else None for i in range(n)]
+    )
+
+
 class ProgramValues:
     """Decodes values with a program: `arguments` are those of the kernel's `decode` before the values.
 
@@ -249,10 +258,7 @@ class ProgramValues:
         if column.kind == "empty":
             return pa.nulls(n)
         if column.raw is not None:
-            bounds, data = np.frombuffer(offsets, np.int32).tolist(), bytes(data)
-            return text_array(
-                [column.raw(data[bounds[i] : bounds[i + 1]]) if valid is None or valid[i] else None for i in range(n)]
-            )
+            return _raw_texts(column.raw, filled)
         if column.kind == "flat":
             if kind == pa.bool_():
                 data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
