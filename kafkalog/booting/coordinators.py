@@ -231,14 +231,7 @@ def json_rows(text: str) -> Iterator[tuple[int, Any]]:
 def _commit(row: Any) -> Commit:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
-    for name in ("group", "topic"):
-        # brokers take the empty text for a group
-        if not isinstance(row[name], str) or (name == "topic" and not row[name]):
-            raise ValueError(f"{name} must be a name, not {row[name]!r}")
-        if len(row[name].encode()) > _LONGEST_NAME:
-            raise ValueError(f"{name} is longer than {_LONGEST_NAME} bytes")
-    if kf.parse_partition_directory(f"{row['topic']}-0") is None:
-        raise ValueError(f"{row['topic']!r} is not a topic name")
+    _check_names(row)
     bits = {"partition": 31, "offset": 63, "leader_epoch": 31}
     numbers = {name: _whole(name, row[name], n) for name, n in bits.items() if row.get(name) is not None}
     if missing := {"partition", "offset"} - numbers.keys():
@@ -253,6 +246,18 @@ def _commit(row: Any) -> Commit:
 
 
 _LONGEST_NAME: Final = 32_767
+
+
+def _check_names(row: dict[str, Any]) -> None:
+    """Check the group and the topic of a commit; raises ValueError."""
+    for name in ("group", "topic"):
+        # brokers take the empty text for a group
+        if not isinstance(row[name], str) or (name == "topic" and not row[name]):
+            raise ValueError(f"{name} must be a name, not {row[name]!r}")
+        if len(row[name].encode()) > _LONGEST_NAME:
+            raise ValueError(f"{name} is longer than {_LONGEST_NAME} bytes")
+    if kf.parse_partition_directory(f"{row['topic']}-0") is None:
+        raise ValueError(f"{row['topic']!r} is not a topic name")
 
 
 def _whole(name: str, value: Any, bits: int) -> int:
