@@ -580,17 +580,7 @@ class _Load:
 
     def _notes(self) -> list[str]:
         options, now_ms = self._options, time.time_ns() // 10**6
-        newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
-        stamp = now_ms if options.log_append_time is None else options.log_append_time
-        for key, partition in self._waiting.partitions.items():
-            config = self._config_of(key.topic) or LogConfig()
-            is_kept = options.timestamp_type is None and partition.has_append_times
-            if (options.timestamp_type or config.message_timestamp_type) in _STAMPED and not is_kept:
-                if partition.n_records:
-                    # with LogAppendTime the timestamps of the input are not those that are written
-                    newest[key] = stamp
-                else:
-                    del newest[key]
+        newest = self._newest_timestamps(now_ms)
         cluster = None if self._targets is None else self._targets.cluster
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
         taken = [topic for topic, config in self._configs.items() if config is not None]
@@ -602,6 +592,22 @@ class _Load:
             *([origin] if taken else []),
             *([] if note is None else [note]),
         ]
+
+    def _newest_timestamps(self, now_ms: int) -> dict[kf.TopicPartition, int]:
+        """The newest timestamp that each partition has once it is written."""
+        options = self._options
+        newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
+        stamp = now_ms if options.log_append_time is None else options.log_append_time
+        for key, partition in self._waiting.partitions.items():
+            config = self._config_of(key.topic) or LogConfig()
+            is_kept = options.timestamp_type is None and partition.has_append_times
+            if (options.timestamp_type or config.message_timestamp_type) in _STAMPED and not is_kept:
+                if partition.n_records:
+                    # with LogAppendTime the timestamps of the input are not those that are written
+                    newest[key] = stamp
+                else:
+                    del newest[key]
+        return newest
 
     def _left_out(self) -> list[str]:
         """Notes about topics that were skipped, or that were asked for and have no records."""
