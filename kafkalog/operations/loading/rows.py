@@ -61,18 +61,7 @@ class Rows:
         columns = {} if is_text else self.columns
         if not is_text:
             check_columns((*self.columns.values(), *self.header_columns), names)
-        made: dict[str, pa.Array] = {"value": self._values(batch, first_row)}
-        left_out = columns_of_records(names, columns.get("value", "value"), self.of_value)
-        for role in _RECORD:
-            name = columns.get(role, role)
-            is_own = not is_text and role not in columns and name in self.of_value and name not in left_out
-            if name in names and name not in self.header_columns and not is_own:
-                column = batch.column(name)
-                if role == "key" and self.key_encoder is not None:
-                    values = map(_parsed, column.to_pylist()) if is_text else _json_values(batch, name)
-                    made[role] = _encoded(self.key_encoder, values, first_row, "key")
-                else:
-                    made[role] = _keys(column) if role == "key" else column
+        made = {"value": self._values(batch, first_row), **self._other_fields(batch, columns, first_row)}
         made |= {name: batch.column(name) for name in names if name.startswith(HEADER_FIELD)}
         if not is_text:
             made |= {f"{HEADER_FIELD}{name}": _keys(batch.column(name)) for name in self.header_columns}
@@ -82,6 +71,27 @@ class Rows:
                 self._put_back(made, batch, role, kept)
         records = pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
         return records if kept.all() else records.filter(pa.array(kept))
+
+    def _other_fields(self, batch: pa.RecordBatch, columns: Mapping[str, str], first_row: int) -> dict[str, pa.Array]:
+        """The fields of records beside the value and the headers, by role."""
+        names = batch.schema.names
+        is_text = JSON_ROW in names
+        made: dict[str, pa.Array] = {}
+        left_out = columns_of_records(names, columns.get("value", "value"), self.of_value)
+        for role in _RECORD:
+            name = columns.get(role, role)
+            is_own = not is_text and role not in columns and name in self.of_value and name not in left_out
+            if name in names and name not in self.header_columns and not is_own:
+                made[role] = self._encoded_keys(batch, name, first_row) if role == "key" else batch.column(name)
+        return made
+
+    def _encoded_keys(self, batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
+        """The keys of records, from the column of a name."""
+        column = batch.column(name)
+        if self.key_encoder is None:
+            return _keys(column)
+        values = map(_parsed, column.to_pylist()) if JSON_ROW in batch.schema.names else _json_values(batch, name)
+        return _encoded(self.key_encoder, values, first_row, "key")
 
     def _put_back(
         self, made: dict[str, pa.Array], batch: pa.RecordBatch, role: str, kept: npt.NDArray[np.bool_]
