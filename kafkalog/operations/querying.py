@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 import pyarrow as pa
@@ -187,10 +187,7 @@ class Querying:
         DuckDB ignores the case of names. Topics that differ by nothing else have the names ``TOPIC#1`` and so on, in
         their order. A topic keeps its name if the query has no other spelling. Otherwise QueryError names the tables.
         """
-        words = {word for pair in _WORDS.findall(query) for word in pair if word}
-        spellings: dict[str, set[str]] = {}
-        for word in words:
-            spellings.setdefault(word.lower(), set()).add(word)
+        spellings = _spellings(query)
         alike: dict[str, list[str]] = {}
         for topic in sorted(self.log_dir.topics):
             alike.setdefault(topic.lower(), []).append(topic)
@@ -201,19 +198,24 @@ class Querying:
             used = spellings.get(name, set())
             if not used:
                 continue
-            if numbered and (len(used) > 1 or not used <= {*topics}):
-                quoted = ", ".join(f'"{table}"' for table in numbered)
-                raise QueryError(
-                    f"DuckDB ignores case, so {' and '.join(sorted(used))} may be any of {len(topics)} topics. Name one"
-                    f" of the tables {quoted}"
-                )
-            (topic,) = used if numbered else topics
-            if numbered:
-                others = " or ".join(other for other in topics if other != topic)
-                detail = f"DuckDB ignores case: {topic} is the topic of this name, not {others}"
-                self._notes.append(Finding(Reason.PARTITION_TWICE, detail, damage=False))
+            topic = self._spelled(used, numbered) if numbered else topics[0]
             tables[topic] = topic
         return tables
+
+    def _spelled(self, used: set[str], numbered: Mapping[str, str]) -> str:
+        """The topic that a query spells, of several that differ by case alone; `numbered` has their tables."""
+        topics = [*numbered.values()]
+        if len(used) > 1 or not used <= {*topics}:
+            quoted = ", ".join(f'"{table}"' for table in numbered)
+            raise QueryError(
+                f"DuckDB ignores case, so {' and '.join(sorted(used))} may be any of {len(topics)} topics. Name one"
+                f" of the tables {quoted}"
+            )
+        (topic,) = used
+        others = " or ".join(other for other in topics if other != topic)
+        detail = f"DuckDB ignores case: {topic} is the topic of this name, not {others}"
+        self._notes.append(Finding(Reason.PARTITION_TWICE, detail, damage=False))
+        return topic
 
     def _register(self, name: str, topic: str) -> None:
         """Make a topic a table."""
@@ -399,6 +401,14 @@ def distinct_names(names: Sequence[str]) -> list[str]:
             new, number = f"{name}_{number}", number + 1
         distinct.append(new)
     return distinct
+
+
+def _spellings(query: str) -> dict[str, set[str]]:
+    """The words of a query that may be names of tables, by their text in lower case."""
+    spellings: dict[str, set[str]] = {}
+    for word in {word for pair in _WORDS.findall(query) for word in pair if word}:
+        spellings.setdefault(word.lower(), set()).add(word)
+    return spellings
 
 
 def _quoted(name: str) -> str:
