@@ -318,6 +318,13 @@ def row_of(error: KafkalogError, batches: BatchTable) -> int:
     return int(np.searchsorted(batches.position, -1 if error.position is None else error.position, side="right")) - 1
 
 
+def _neighbours(batches: BatchTable, row: int, before: int | None, after: int | None) -> tuple[int | None, int | None]:
+    """The last offset before a batch, and the base offset of the batch after it; see `lost_batch`."""
+    before = int(batches.last_offset[row - 1]) if row else None if before == HIDDEN else before
+    after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else after
+    return before, after
+
+
 def lost_batch(
     error: KafkalogError, batches: BatchTable, *, before: int | None = None, after: int | None = None
 ) -> Finding:
@@ -333,8 +340,7 @@ def lost_batch(
     base, last, count = (
         int(column[row]) for column in (batches.base_offset, batches.last_offset, batches.records_count)
     )
-    before = int(batches.last_offset[row - 1]) if row else None if before == HIDDEN else before
-    after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else after
+    before, after = _neighbours(batches, row, before, after)
     if base < 0:
         base = last if before is None else before + 1
     if before is not None and last - before > _MOST_OFFSETS:
