@@ -524,11 +524,7 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
     config = {_ALIASES.get(name, name): value for name, value in options.items()}
     timeout, retries = config.pop("timeout", None), int(config.pop("max_retries", 5))
     profile = config.pop("profile", None) or os.environ.get("AWS_PROFILE")
-    # a piece of a slow line takes long: only a stalled stream is abandoned
-    client: dict[str, Any] = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10m"}
-    if timeout is not None:
-        seconds = str(timeout) if str(timeout)[-1:].isalpha() else f"{timeout}s"
-        client = dict.fromkeys(client, seconds)
+    client = _timeouts(timeout)
     endpoint, allows_http = _endpoint(scheme, config)
     allows_http = str(config.pop("allow_http", allows_http)).lower()
     if allows_http in ("1", "true") or scheme == "http" or (endpoint or "").startswith("http://"):
@@ -537,17 +533,35 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
         config = {name: value for name, value in config.items() if "endpoint" not in name.lower()}
         config["endpoint"] = endpoint
     more: dict[str, Any] = {"retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=120)}}
+    if scheme.startswith("s3"):
+        more |= _profile_credentials(profile, config)
+    return {"config": config or None, "client_options": client, **more}
+
+
+def _timeouts(timeout: Any) -> dict[str, Any]:
+    """The options of a client that end a request, for a time with or without a unit, or None."""
+    # a piece of a slow line takes long: only a stalled stream is abandoned
+    client: dict[str, Any] = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10m"}
+    if timeout is None:
+        return client
+    seconds = str(timeout) if str(timeout)[-1:].isalpha() else f"{timeout}s"
+    return dict.fromkeys(client, seconds)
+
+
+def _profile_credentials(profile: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The credentials of a profile of the AWS tools, if no key is in the options or the environment."""
     named = {*map(str.lower, config), *(name.lower() for name in os.environ)}
     has_key = any("access_key_id" in name for name in named) or "aws_container_credentials_relative_uri" in named
-    if scheme.startswith("s3") and (profile or not has_key) and "skip_signature" not in config:
-        # obstore itself does not read the profile files of the AWS tools
-        with contextlib.suppress(ImportError):
-            import boto3
-            from obstore.auth.boto3 import Boto3CredentialProvider
+    if (has_key and not profile) or "skip_signature" in config:
+        return {}
+    # obstore itself does not read the profile files of the AWS tools
+    with contextlib.suppress(ImportError):
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
 
-            if profile or boto3.Session().get_credentials() is not None:
-                more["credential_provider"] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
-    return {"config": config or None, "client_options": client, **more}
+        if profile or boto3.Session().get_credentials() is not None:
+            return {"credential_provider": Boto3CredentialProvider(boto3.Session(profile_name=profile))}
+    return {}
 
 
 def _cached_store(url: str, options: Mapping[str, Any]) -> tuple[Any, str] | None:
