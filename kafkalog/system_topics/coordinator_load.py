@@ -255,17 +255,22 @@ def _replay(replay: GroupReplay, part: TopicRecords, topic: str) -> None:
     for _, offset, record in sorted(events, key=lambda event: event[0]):
         if isinstance(record, str):
             replay.commit(record)
-            continue
-        try:
-            if isinstance(record, MessageError):
-                raise record
-            if record is not None:
-                replay.apply(record)
-        except (MessageError, ReplayError) as error:
-            raise _StopsAt(offset, str(error)) from error
+        else:
+            _apply(replay, offset, record)
     for name in coded.dictionary.to_pylist():
         if name not in names:
             replay.commit(name)
+
+
+def _apply(replay: GroupReplay, offset: int, record: InternalRecord | MessageError | None) -> None:
+    """Replay a record that is no commit; raises _StopsAt."""
+    try:
+        if isinstance(record, MessageError):
+            raise record
+        if record is not None:
+            replay.apply(record)
+    except (MessageError, ReplayError) as error:
+        raise _StopsAt(offset, str(error)) from error
 
 
 def _decoded(topic: str, columns: RecordColumns) -> Iterator[tuple[int, InternalRecord | MessageError | None]]:
