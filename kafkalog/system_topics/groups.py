@@ -319,6 +319,14 @@ def _lag(offset: GroupOffset, end: int, *, is_share: bool) -> int | None:
     return None if offset.n_done is None else end - offset.offset - offset.n_done
 
 
+def _set_lag(offset: GroupOffset, bounds: tuple[int, int], *, is_share: bool) -> None:
+    """Set what follows from the start and the end offset of the partition."""
+    offset.log_end_offset = bounds[1]
+    if offset.offset >= 0:
+        offset.lag = _lag(offset, bounds[1], is_share=is_share)
+        offset.out_of_range = OUT_OF_RANGE[int(range_number(offset.offset, *bounds))]
+
+
 class _Loader:
     """Builds groups from the last records of their topics."""
 
@@ -390,18 +398,21 @@ class _Loader:
                 )
             )
 
+    def _add_commits(self, committed: CommittedOffsets) -> None:
+        """Give the groups their offsets among the commits taken."""
+        for name, numbers in committed.groups():
+            group = self._group(name)
+            if group.offsets:
+                group.offsets += [GroupOffset(*row) for row in committed.rows(numbers)]
+            else:
+                del group.offsets
+                group._committed = committed, numbers
+
     def finished(self) -> Iterable[Group]:
         """The groups, with their lags."""
         bounds_of = cache(self._bounds)
         if self._commits is not None:
-            committed = CommittedOffsets(self._commits, bounds_of)
-            for name, rows in committed.groups():
-                group = self._group(name)
-                if group.offsets:
-                    group.offsets += [GroupOffset(*row) for row in committed.rows(rows)]
-                else:
-                    del group.offsets
-                    group._committed = committed, rows
+            self._add_commits(CommittedOffsets(self._commits, bounds_of))
         for name in sorted(self._groups):
             group = self._groups[name]
             group.pending.sort(key=attrgetter("topic", "partition"))
@@ -413,13 +424,10 @@ class _Loader:
                 group.protocol = asked.most_common(1)[0][0] if asked else None
             if _unread(group) is None:
                 group.offsets.sort(key=attrgetter("topic", "partition"))
-                for one in group.offsets:
-                    bounds = bounds_of(TopicPartition(one.topic, one.partition))
+                for offset in group.offsets:
+                    bounds = bounds_of(TopicPartition(offset.topic, offset.partition))
                     if bounds is not None:
-                        one.log_end_offset = bounds[1]
-                    if bounds is not None and one.offset >= 0:
-                        one.lag = _lag(one, bounds[1], is_share=group.type == "share")
-                        one.out_of_range = OUT_OF_RANGE[int(range_number(one.offset, *bounds))]
+                        _set_lag(offset, bounds, is_share=group.type == "share")
             yield group
 
     def _assign_topics(self, group: Group) -> None:
