@@ -212,7 +212,8 @@ def test_groups_members_and_offsets(told):
 
 
 def _member(one):
-    assigned = {topic: sorted(partitions) for topic, partitions in one.assigned.items()}
+    # Kafka's client names the tasks of a streams group
+    assigned = {topic: sorted(partitions) for topic, partitions in (one.tasks or one.assigned).items()}
     return json.dumps([one.member_id, one.client_id, one.client_host, assigned], sort_keys=True)
 
 

@@ -13,11 +13,11 @@ _LOCK = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX
 
 
 def content(directory):
-    """All files under a directory, but for the lock file that kafkalog creates as a broker does."""
+    """All files under a directory, but for the lock file that kafkalog creates as a broker does, staged or not."""
     return {
         str(path.relative_to(directory)): _content_of(path)
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != ".lock" and not path.name.startswith("..lock.")
     }
 
 

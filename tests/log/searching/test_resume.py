@@ -85,7 +85,8 @@ def salvaged(log):
 
 
 def n_records(batches):
-    return sum(int.from_bytes(batch[57:61], "big") for batch in batches)
+    """Markers are none."""
+    return sum(int.from_bytes(batch[57:61], "big") for batch in batches if not batch[22] & kf.CONTROL_BIT)
 
 
 def trials(seed, numbers, sources):

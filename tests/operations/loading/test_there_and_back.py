@@ -158,7 +158,7 @@ def _comparable(row):
 
     def without_nulls(value):
         if isinstance(value, dict):
-            return {name: without_nulls(one) for name, one in value.items() if one is not None}
+            return {name: without_nulls(one) for name, one in sorted(value.items()) if one is not None}
         if isinstance(value, float) and value.is_integer():  # a whole number among fractions
             return int(value)
         return [without_nulls(one) for one in value] if isinstance(value, list) else value
