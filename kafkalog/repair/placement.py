@@ -138,10 +138,8 @@ class Placement:
     def keep(self, name: str) -> bool:
         """Back up a file of the log dir; returns whether it exists."""
         assert self.backup is not None
-        path = self.log_dir / name
-        if not path.exists():
+        if not self.backup.keep_existing(self.log_dir / name, name):
             return False
-        self.backup.keep(path, name)
         self.backup.sync()
         return True
 
@@ -304,9 +302,7 @@ class InPlace(PartitionOutput):
 
     def _keep_old_files(self) -> None:
         for name in [*self._removed, *self._put]:
-            path = self._directory / name
-            if path.exists():
-                self._backup.keep(path, f"{self._directory.name}/{name}")
+            self._backup.keep_existing(self._directory / name, f"{self._directory.name}/{name}")
         # durable before the first change: a crash must not take both the old file and the new
         self._backup.sync()
 

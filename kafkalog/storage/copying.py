@@ -122,6 +122,13 @@ class Backup:
             self.n_files += 1
             self._changed |= {target.parent, self.path.parent}
 
+    def keep_existing(self, path: Path, name: str) -> bool:
+        """Keep a file if it exists; returns whether it does."""
+        if not path.exists():
+            return False
+        self.keep(path, name)
+        return True
+
     def sync(self) -> None:
         """Make the files kept so far durable."""
         with self._lock:  # also while they are synced: what another thread has kept is durable when its own call ends
@@ -139,6 +146,10 @@ class NoBackup:
 
     def keep(self, path: Path, name: str) -> None:
         """Keep nothing."""
+
+    def keep_existing(self, path: Path, name: str) -> bool:
+        """Whether the file exists."""
+        return path.exists()
 
     def sync(self) -> None:
         """Do nothing."""
