@@ -226,8 +226,8 @@ class Contents:
             for lost in verified.losses:
                 self.row("losses", **lost.as_dict())
             partition = partitions.pop(verified.path, None)
-            if partition is None or not partition.path.exists():
-                continue  # a running broker has removed it
+            if partition is None or _is_removed(partition):
+                continue
             self._measure(partition, verified, clusters)
         self._end_topic()
         self.add_findings(result.findings)
@@ -246,12 +246,11 @@ class Contents:
         for partition in found:
             key = partition.topic_partition
             # raft deletes the segments of the metadata log itself, once a snapshot covers them
-            if key is None or key.topic == kf.METADATA_TOPIC or not partition.path.exists():
+            if key is None or key.topic == kf.METADATA_TOPIC or _is_removed(partition):
                 continue
             ahead = self._outlook(partition, settings, first_open.get(key))
             if isinstance(ahead, KafkalogError):
-                # a running broker may have removed it meanwhile
-                self.add_findings([ahead.to_finding()] if partition.path.exists() else [], is_secondary=True)
+                self.add_findings([] if _is_removed(partition) else [ahead.to_finding()], is_secondary=True)
                 continue
             self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
 
@@ -392,6 +391,11 @@ class Contents:
             table.rows.append(tuple(getattr(one, name) for name in table.columns))
             if not one.ok:
                 self.findings.add(one.to_finding())
+
+
+def _is_removed(partition: Partition) -> bool:
+    """Whether a running broker has removed a partition since it was listed."""
+    return not partition.path.exists()
 
 
 def _lag_of(offsets: Sequence[GroupOffset]) -> dict[str, int | None]:
