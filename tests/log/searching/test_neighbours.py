@@ -46,12 +46,8 @@ def findings(path, window_bytes=None, **options):
     scan = kafkalog.scan(path, on_corruption="skip", **options)
     with windows_of(window_bytes):
         scan.to_table()
-    # that offsets go back is noted where the run of good batches begins that they are read in
-    notes = [
-        replace(one, position=None) if one.reason == "offset_order" and not one.damage else one for one in scan.findings
-    ]
     # what is said of a transaction comes before or behind what is said of the batches of its window
-    return sorted(notes, key=lambda one: (one.position or 0, str(one)))
+    return sorted(scan.findings, key=lambda one: (one.position or 0, str(one)))
 
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
@@ -71,7 +67,14 @@ def test_windows_and_threads_change_no_finding(tmp_path, isolation_level, data, 
     if following is not None:
         path.with_name(f"{segment.base_offset + following:020d}.log").write_bytes(b"")
     found = findings(path, window_bytes, threads=threads, isolation_level=isolation_level)
-    assert found == findings(path, isolation_level=isolation_level)
+    assert _without_places(found) == _without_places(findings(path, isolation_level=isolation_level))
+
+
+def _without_places(found):
+    """That offsets go back is noted where the run of good batches begins that they are read in."""
+    is_note = [one.reason == Reason.OFFSET_ORDER and not one.damage for one in found]
+    cleared = [replace(one, position=None) if note else one for one, note in zip(found, is_note, strict=True)]
+    return sorted(cleared, key=lambda one: (one.position or 0, str(one)))
 
 
 def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path):
