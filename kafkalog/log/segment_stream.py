@@ -286,11 +286,11 @@ class SegmentStream:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
         data = self.source.window(where, min(where + kf.RECORD_BATCH_OVERHEAD, self.source.size))
-        header = claims_of(BatchHeader(data))
+        claims = claims_of(BatchHeader(data))
         self.source.release(data, where)
         # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
-        if header and header[:2] == (first, end - 1) and 0 < header.records_count <= n:
-            certainty, n = "exact" if header.records_count == n else "header", header.n_records
+        if claims and claims[:2] == (first, end - 1) and 0 < claims.records_count <= n:
+            certainty, n = "exact" if claims.records_count == n else "header", claims.n_records
         return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
     def _batch_at(self, position: int) -> Window | None:
