@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast, overload
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -88,30 +88,63 @@ def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
     return np.where(numbers < 0, numbers + n, numbers) if lowest < 0 else numbers
 
 
-def _row_number(row: int, n: int) -> int:
-    if not -n <= row < n:
-        raise IndexError(f"row {row} of {n}")
-    return row % n
+Value = TypeVar("Value")
 
 
-def _is_range(rows: object) -> bool:
-    """Whether rows can be returned without a copy."""
-    return isinstance(rows, slice) and rows.step in (None, 1)
+class _RowsOf(Generic[Value]):
+    """A column that takes rows as a one-dimensional NumPy array does."""
 
+    __slots__ = ()
 
-def _as_objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
-    objects = np.empty(len(values), object)
-    objects[:] = values
-    return objects
+    def __len__(self) -> int:
+        raise NotImplementedError
 
+    def _value(self, row: int) -> Value:
+        """The value of a row that exists."""
+        raise NotImplementedError
 
-def _array_of(values: Sequence[object], dtype: npt.DTypeLike | None) -> npt.NDArray[Any]:
-    """The values as Python objects unless a dtype is requested: NumPy's own bytes drop zeros at the end."""
-    return _as_objects(values) if dtype is None or np.dtype(dtype) == np.object_ else np.array(values, dtype)
+    def slice(self, start: int, stop: int) -> Self:
+        raise NotImplementedError
+
+    def take(self, rows: Slice | npt.ArrayLike) -> Self:
+        raise NotImplementedError
+
+    def to_pylist(self) -> list[Value]:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, row: int) -> Value: ...
+
+    @overload
+    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> Self: ...
+
+    def __getitem__(self, row: Rows) -> Value | Self:
+        n = len(self)
+        if isinstance(row, Slice) and row.step in (None, 1):  # without a copy
+            start, stop, _ = row.indices(n)
+            return self.slice(start, max(start, stop))
+        if not isinstance(row, (int, np.integer)):
+            return self.take(row)
+        if not -n <= row < n:
+            raise IndexError(f"row {row} of {n}")
+        return self._value(int(row) % n)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.to_pylist())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"the values of a {type(self).__name__} become an array by a copy")
+        values = self.to_pylist()
+        if dtype is not None and np.dtype(dtype) != np.object_:
+            return np.array(values, dtype)
+        objects = np.empty(len(values), object)  # NumPy's own bytes drop zeros at the end
+        objects[:] = values
+        return objects
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class BinaryColumn:
+class BinaryColumn(_RowsOf[bytes | None]):
     """A column of byte strings, stored as offsets and bytes like Arrow's large_binary."""
 
     offsets: npt.NDArray[np.int64]
@@ -123,30 +156,10 @@ class BinaryColumn:
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    @overload
-    def __getitem__(self, row: int) -> bytes | None: ...
-
-    @overload
-    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> BinaryColumn: ...
-
-    def __getitem__(self, row: Rows) -> bytes | BinaryColumn | None:
-        if _is_range(row):
-            start, stop, _ = cast(slice, row).indices(len(self))
-            return self.slice(start, max(start, stop))
-        if not isinstance(row, (int, np.integer)):
-            return self.take(row)
-        row = _row_number(int(row), len(self))
+    def _value(self, row: int) -> bytes | None:
         if self.validity is not None and not self.validity[row]:
             return None
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        return iter(self.to_pylist())
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("the values of a BinaryColumn become an array by a copy; see as_dtype")
-        return _array_of(self.to_pylist(), dtype)
 
     def as_dtype(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """View values of one size as numbers or records, without a copy.
@@ -243,7 +256,7 @@ class BinaryColumn:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ViewColumn:
+class ViewColumn(_RowsOf[bytes | None]):
     """A column of byte strings as views into buffers, like Arrow's binary_view."""
 
     views: Bytes
@@ -256,19 +269,7 @@ class ViewColumn:
     def __len__(self) -> int:
         return self.views.size // 16
 
-    @overload
-    def __getitem__(self, row: int) -> bytes | None: ...
-
-    @overload
-    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> ViewColumn: ...
-
-    def __getitem__(self, row: Rows) -> bytes | ViewColumn | None:
-        if _is_range(row):
-            start, stop, _ = cast(slice, row).indices(len(self))
-            return self.slice(start, max(start, stop))
-        if not isinstance(row, (int, np.integer)):
-            return self.take(row)
-        row = _row_number(int(row), len(self))
+    def _value(self, row: int) -> bytes | None:
         if self.validity is not None and not self.validity[row]:
             return None
         view = self.views[16 * row : 16 * row + 16].tobytes()
@@ -277,11 +278,6 @@ class ViewColumn:
             return view[4 : 4 + size]
         number, start = (int.from_bytes(view[at : at + 4], "little") for at in (8, 12))
         return self.buffers[number][start : start + size].tobytes()
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("the values of a ViewColumn become an array by a copy")
-        return _array_of(self.to_pylist(), dtype)
 
     def to_pylist(self) -> list[bytes | None]:
         """The values as `bytes` and None."""
@@ -313,7 +309,7 @@ def as_views(column: BinaryColumn | ViewColumn) -> ViewColumn:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class HeadersColumn:
+class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     """The headers of records: for each record a list of keys and values, in order, with duplicates."""
 
     offsets: npt.NDArray[np.int64]
@@ -325,30 +321,10 @@ class HeadersColumn:
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    @overload
-    def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
-
-    @overload
-    def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> HeadersColumn: ...
-
-    def __getitem__(self, row: Rows) -> list[tuple[bytes, bytes | None]] | HeadersColumn:
-        if _is_range(row):
-            start, stop, _ = cast(slice, row).indices(len(self))
-            return self.slice(start, max(start, stop))
-        if not isinstance(row, (int, np.integer)):
-            return self.take(row)
-        row = _row_number(int(row), len(self))
+    def _value(self, row: int) -> list[tuple[bytes, bytes | None]]:
         return [
             (cast(bytes, self.key[i]), self.value[i]) for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
         ]
-
-    def __iter__(self) -> Iterator[list[tuple[bytes, bytes | None]]]:
-        return iter(self.to_pylist())
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("headers become an array by a copy")
-        return _array_of(self.to_pylist(), dtype)
 
     def __repr__(self) -> str:
         return f"HeadersColumn({counted(len(self), 'record')}, {counted(len(self.key), 'header')})"
