@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.location import parent_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_root import is_kraft
+from kafkalog.survey.topics import TopicSettings
 
 _KEPT_REASONS = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
 
@@ -41,19 +42,18 @@ class TopicIds:
     @classmethod
     def of(
         cls,
-        roots: Iterable[Path],
+        directories: Sequence[Path],
         metadata: str | os.PathLike[str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> TopicIds:
-        """Read the metadata log from `metadata`, or from one of the log dirs. Raises NotKafkaError if it has none."""
-        roots = list(dict.fromkeys(roots))
-        image = None
-        for root in roots if metadata is None else [Path(metadata)]:
-            with contextlib.suppress(KafkalogError):
-                image = image or read_cluster_metadata(root, limits=limits)
-        if image is None and metadata is not None:
-            detail = f"it has no {kf.METADATA_DIRECTORY}: name a log dir that has"
-            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=metadata)
+        """Where the ids of some partition directories are; the metadata log is read only if one lacks its id.
+
+        `metadata` is another log dir with the metadata log. Raises NotKafkaError if it has none.
+        """
+        roots = list(dict.fromkeys(map(parent_of, directories)))
+        if metadata is None and not any(map(has_no_topic_id, directories)):
+            return cls(roots, None, is_kraft=False)
+        image = TopicSettings.of(roots, metadata=metadata, limits=limits).metadata
         return cls(roots, image, image is not None or any(map(is_kraft, roots)))
 
     def lacks(self, directory: Path) -> kf.TopicPartition | None:

@@ -154,9 +154,9 @@ def recover(
     log_dir = parent_of(root) if is_partition_directory(root) else root
     # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
-    ids = replace(TopicIds.of([log_dir], metadata, limits), is_log_dir=log_dir == root)
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
+    ids = replace(TopicIds.of([plan.path for plan in plans], metadata, limits), is_log_dir=log_dir == root)
     # recovery writes those files again, or counts them as a partition that it cannot recover
     problems = root_problems([log_dir], limits=limits)
     report.problems = [one for one in problems if Path(one.path).name not in OFFSET_CHECKPOINTS]

@@ -25,7 +25,7 @@ from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.storage.location import is_url, parent_of
+from kafkalog.storage.location import is_url
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
@@ -166,9 +166,7 @@ def _topic_ids(
     """The topic ids of partitions without `partition.metadata`, as far as they are known; the others are noted."""
     found: dict[kf.TopicPartition, str] = {}
     lacking = [one for one in partitions if not is_url(one.path) and has_no_topic_id(one.path)]
-    if not lacking and metadata is None:
-        return found
-    ids = TopicIds.of([parent_of(one.path) for one in partitions], metadata, limits)
+    ids = TopicIds.of([one.path for one in lacking], metadata, limits)
     for one in lacking:
         key = one.topic_partition
         known = None if key is None else ids.find(key.topic)
