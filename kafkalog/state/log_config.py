@@ -138,7 +138,7 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = _converted(_topic_name(item), item, getattr(self, item.name))
+            value = _converted(topic_name(item), item, getattr(self, item.name))
             object.__setattr__(self, item.name, value)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ValueError(
@@ -220,15 +220,16 @@ class LogConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Return every setting by its topic name, as text that Kafka and `from_properties` accept."""
-        return {_topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
+        return {topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
 
 
-def _topic_name(item: Field[Any]) -> str:
+def topic_name(item: Field[Any]) -> str:
+    """The topic's name of a setting, such as `retention.ms`."""
     return item.name.replace("_", ".")
 
 
 def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
-    yield _topic_name(item), 1
+    yield topic_name(item), 1
     yield from item.metadata["synonyms"]
 
 
@@ -260,7 +261,7 @@ def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
 
 def topic_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
     """The name and value that the settings of a topic have for a field; empty if they have none."""
-    return _winning((_topic_name(item),), item, settings)
+    return _winning((topic_name(item),), item, settings)
 
 
 def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
@@ -269,11 +270,6 @@ def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str
     A broker ignores the topic's names: `retention.ms` in a `server.properties` has no effect.
     """
     return _winning((name for name, _ in item.metadata["synonyms"]), item, settings)
-
-
-def topic_name(item: Field[Any]) -> str:
-    """The topic's name of a setting, such as `retention.ms`."""
-    return _topic_name(item)
 
 
 def _winning(names: Iterable[str], item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
@@ -301,7 +297,7 @@ def _warn_of_refused(cls: type[LogConfig], values: Mapping[str, object]) -> None
         least, value = item.metadata["refused_below"], values.get(item.name)
         if least is not None and isinstance(value, int) and value < least:
             warn(
-                f"{_topic_name(item)}={value}: a broker of Kafka 4.x takes no less than {least} "
+                f"{topic_name(item)}={value}: a broker of Kafka 4.x takes no less than {least} "
                 f"({_INTERNAL_SEGMENT_BYTES} sets any size without this warning)",
                 ConfigWarning,
             )

@@ -251,16 +251,16 @@ def sync_files(root: Path, names: Iterable[str]) -> None:
     directories = {above for path in files for above in path.parents if root in (above, *above.parents)}
     with writing(root):
         for path in (*files, *sorted(directories, reverse=True), root.parent):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _fsync(path)
 
 
 def fsync_directory(path: StrPath) -> None:
     """Fsync a directory; raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _fsync(path, os.O_DIRECTORY)
+
+
+def _fsync(path: StrPath, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:
