@@ -182,7 +182,8 @@ def _make_room(
         n_freed += _n_bytes(plan, at)
         found[plan] = at + 1
     if n_freed < wanted:
-        detail = f"only {n_freed:,} of {wanted:,} bytes can be freed: the last segment of each partition stays"
+        stays = "the last segment of each partition stays, and so do topics that are left out"
+        detail = f"only {n_freed:,} of {wanted:,} bytes can be freed: {stays}"
         note(Finding(Reason.LEFT_OUT, detail, damage=False))
 
 
