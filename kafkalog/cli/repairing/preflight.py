@@ -127,7 +127,7 @@ def _sum_up(result: Preflight, console: Console) -> None:
     )
     if any(_RENAMED in remark for row in result.partitions for remark in row.remarks):
         console.note(
-            "these log dirs have no KRaft metadata. A broker with ZooKeeper loads them as they are; Kafka 4.x renames them"
+            "no KRaft metadata here: a broker with ZooKeeper loads these log dirs as they are, Kafka 4.x renames them"
         )
     how = "clean" if result.is_clean else "unclean"
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
