@@ -32,6 +32,7 @@ from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 DEFAULT: Final = "default"
 SERVER_PROPERTIES: Final = "server.properties"
 OF_TOPIC: Final = "topic"
+_MOST_NAMES: Final = 8  # of topics in a message
 _HOW_KNOWN: Final = "Name a log dir with the cluster's metadata log (--metadata)"
 
 
@@ -228,6 +229,18 @@ def _setting_of(
         if setting:
             unknown.setdefault(name, f"the value {next(iter(setting.values()))!r} is not valid")
     return DEFAULT, {}
+
+
+def names_of(topics: Collection[str]) -> str:
+    """The first names of some topics, sorted, and how many more there are."""
+    more = f" and {len(topics) - _MOST_NAMES} more" if len(topics) > _MOST_NAMES else ""
+    return f"{', '.join(sorted(topics)[:_MOST_NAMES])}{more}"
+
+
+def also_unknown(reasons: Mapping[str, str]) -> str:
+    """The end of a message with the first of the reasons why topics' settings are unknown: the other topics."""
+    others = [*reasons][1:]
+    return f". The same is unknown of {names_of(others)}" if others else ""
 
 
 def compacted_by(topic: str, cleaned: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from kafkalog.repair.placement import Placement, Swapped
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup_load import LoadPlan
-from kafkalog.survey.topics import DEFAULT, TopicSettings
+from kafkalog.survey.topics import DEFAULT, TopicSettings, also_unknown
 
 
 def compact(
@@ -154,8 +154,8 @@ def _choose(
             detail = f"left as it is: the cleanup.policy of {topic} is {policy}, by the cluster's metadata and --config"
             notes.add(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
     if unknown:
-        also = f". The same is unknown of {', '.join(sorted(unknown)[1:])}" if len(unknown) > 1 else ""
-        detail = f"left as they are, unless each is named in full (-t): {next(iter(unknown.values()))}{also}"
+        why = f"{next(iter(unknown.values()))}{also_unknown(unknown)}"
+        detail = f"left as they are, unless each is named in full (-t): {why}"
         notes.add(Finding(Reason.LEFT_OUT, detail, path=str(cut.log_dir), damage=False))
     if not chosen and not cut.is_partition and not notes.rows:
         detail = "no topic here is known to be compacted: name each in full (topics, -t), or the broker's settings"

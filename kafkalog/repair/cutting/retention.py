@@ -9,7 +9,6 @@ import heapq
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason, UnsafePathError
@@ -19,9 +18,7 @@ from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.state.log_config import LogConfig
 from kafkalog.survey.retention import expiring, newest_timestamp, retention_rules
 from kafkalog.survey.startup_load import LoadPlan
-from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings
-
-_MOST_NAMES: Final = 8  # of topics in a note
+from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings, also_unknown, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +129,14 @@ class _LeftAlone:
             self._note(settings.note)
         if self._compacted:
             what = "topics that are internal, or whose cleanup.policy is compact"
-            self._note(f"nothing is deleted of {what}: {_named(self._compacted)}")
+            self._note(f"nothing is deleted of {what}: {names_of(self._compacted)}")
         if self._tiered:
             why = "a broker deletes remote segments before the log start"
-            self._note(f"nothing is deleted of tiered topics, since {why}: {_named(self._tiered)}")
+            self._note(f"nothing is deleted of tiered topics, since {why}: {names_of(self._tiered)}")
         if not self._unknown:
             return
         first = next(iter(self._unknown.values()))
-        also = sorted(self._unknown)[1:]
-        more = f". The same is unknown of {_named(also)}" if also else ""
+        more = also_unknown(self._unknown)
         if self._options.free is not None:
             self._note(f"nothing is deleted of topics with unknown settings: {first}{more}")
             return
@@ -150,11 +146,6 @@ class _LeftAlone:
 
     def _note(self, detail: str) -> None:
         self._cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(self._cut.log_dir), damage=False))
-
-
-def _named(topics: Collection[str]) -> str:
-    more = f" and {len(topics) - _MOST_NAMES} more" if len(topics) > _MOST_NAMES else ""
-    return f"{', '.join(sorted(topics)[:_MOST_NAMES])}{more}"
 
 
 def _n_replicated(partition: Partition, high_watermark: int | None) -> int:
