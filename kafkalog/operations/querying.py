@@ -221,7 +221,6 @@ class Querying:
         """Make a topic a table."""
         scan, errors = self._table(topic)
         table = _Stored(scan, self._passes)
-        quoted = name.replace('"', '""')
         self._notes += [
             Finding(Reason.COLUMN_TWICE, f"DuckDB ignores case: {other} is found as {one}", damage=False)
             for one, other in same_but_case(table.schema)
@@ -232,8 +231,8 @@ class Querying:
         # a condition of each query, whatever columns it has
         self._connection.register(f"#{name}", ScanDataset(table))
         where = " and ".join(f"{error} is null" for error in errors)
-        select = f'select * exclude ({", ".join(errors)}) from "#{quoted}" where {where}'
-        self._connection.execute(f'create or replace view "{quoted}" as {select}')
+        select = f"select * exclude ({', '.join(errors)}) from {_quoted(f'#{name}')} where {where}"
+        self._connection.execute(f"create or replace view {_quoted(name)} as {select}")
 
     def _distinct(self, result: Any) -> Any:
         """The result with a name of its own for each column."""
