@@ -197,6 +197,7 @@ cdef inline int read_part(State* state, int32_t at, Cursor* cursor, int32_t numb
     cdef int status = read_content(cursor, &inside, number, wire, depth)
     if status != OK:
         return status
+    state.is_dropped = False  # an entry before may have ended in an error
     status = read_message(state, child, &inside, depth)
     if status != OK:
         return refuse(state, at, row, n_items, status)

@@ -122,7 +122,7 @@ class Segment(ReadMethods):
         try:
             with self.open() as source:
                 return None, source.size, source.is_preallocated
-        except (ReadError, LimitExceededError) as error:
+        except KafkalogError as error:
             return error, size_of(self.path), False
 
     @property

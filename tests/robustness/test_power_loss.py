@@ -125,6 +125,8 @@ def _compact(base, n):
     topics = ["orders", "users"]
     if n == 2:  # a broker's start does the same
         kafkalog.recover(base / "data", in_place=True, backup=base / "old", threads=1)
+        # and leaves the indexes of a `.log.swap` without its own empty or preallocated
+        kafkalog.reindex(base / "data", kinds=["offset", "time"], in_place=True, now=1_700_000_000_000)
     kafkalog.compact(base / "data", topics=topics, in_place=True, now=1_800_000_000_000, threads=1)
 
 
