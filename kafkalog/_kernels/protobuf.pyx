@@ -194,17 +194,16 @@ cdef inline int read_part(State* state, int32_t at, Cursor* cursor, int32_t numb
     cdef const Node* child = &state.nodes[at]
     cdef int64_t n_items = n_values(state, child)
     cdef Cursor inside
+    cdef bint is_dropped
     cdef int status = read_content(cursor, &inside, number, wire, depth)
     if status != OK:
         return status
-    state.is_dropped = False  # an entry before may have ended in an error
     status = read_message(state, child, &inside, depth)
+    is_dropped, state.is_dropped = state.is_dropped, False  # also after an error: what encloses this is another message
     if status != OK:
         return refuse(state, at, row, n_items, status)
-    if state.is_dropped:
-        state.is_dropped = False
-        if child.column >= 0:
-            cut(&state.columns, child.column, n_items)
+    if is_dropped and child.column >= 0:
+        cut(&state.columns, child.column, n_items)
     return OK
 
 

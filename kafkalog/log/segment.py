@@ -23,7 +23,6 @@ from kafkalog.errors import (
     KafkalogError,
     LimitExceededError,
     Limits,
-    ReadError,
     Reason,
     SidecarError,
 )

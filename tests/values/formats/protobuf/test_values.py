@@ -302,7 +302,8 @@ def test_the_last_of_each_key():
     assert last_of_each_key(lists).to_pylist() == [[[("a", 2)]]]
 
 
-FAULTY = """syntax = "proto2"; enum E { A = 0; B = 5; } message N { optional string s = 1; repeated int32 n = 2; }
+FAULTY = """syntax = "proto2"; enum E { A = 0; B = 5; }
+    message N { optional string s = 1; repeated int32 n = 2; map<string, E> m = 3; }
     message M { map<string, E> m = 1; map<string, N> x = 2; repeated N r = 3; optional N one = 4; optional string t = 5;
         repeated string l = 6; map<int32, string> ms = 8; repeated fixed32 fx = 9; optional int32 i = 10;
         oneof o { string a = 11; N b = 12; } }"""
@@ -313,16 +314,20 @@ FAULTY = """syntax = "proto2"; enum E { A = 0; B = 5; } message N { optional str
     [
         (b"\x2a\4caf\xe9", {"t": None}, "t: a string is not UTF-8"),
         (b"\x2a\1\xff\x2a\1a", {"t": "a"}, "t: a string is not UTF-8"),
-        (b"\x22\4\n\2\xff\xff", {"one": {"s": None, "n": []}}, "one.s: a string is not UTF-8"),
+        (b"\x22\4\n\2\xff\xff", {"one": {"s": None, "n": [], "m": {}}}, "one.s: a string is not UTF-8"),
         (b"\x22\2\n\5", {"one": None}, "one: a length is larger than what is left"),
         (b"\x22\0\x22\0\x22\0", {"one": None}, "one: a message is written in several parts"),
-        (b"\x1a\2\n\5\x1a\3\n\1a", {"r": [None, {"s": "a", "n": []}]}, "r[]: a length is larger than what is left"),
+        (
+            b"\x1a\2\n\5\x1a\3\n\1a",
+            {"r": [None, {"s": "a", "n": [], "m": {}}]},
+            "r[]: a length is larger than what is left",
+        ),
         (b"\x32\1a\x32\1\xff\x32\1b", {"l": ["a", None, "b"]}, "l[]: a string is not UTF-8"),
         (b"\x4a\4abcd\x4a\3abc", {"fx": None}, "fx: the numbers of a list do not fill its bytes"),
         (b"\x12\5\n\1k\x12\x09", {"x": None}, "x: a length is larger than what is left"),
         (b"\n\5\n\1\xff\x10\0", {"m": None}, "m: a string is not UTF-8"),
         (b"\x42\5\x08\1\x12\1\xff", {"ms": {1: None}}, "ms{}: a string is not UTF-8"),
-        (b"\x5a\1\xff\x62\0", {"a": None, "b": {"s": None, "n": []}}, "a: a string is not UTF-8"),
+        (b"\x5a\1\xff\x62\0", {"a": None, "b": {"s": None, "n": [], "m": {}}}, "a: a string is not UTF-8"),
     ],
 )
 def test_a_fault_of_one_field_leaves_the_others(data, expected, fault):
@@ -348,6 +353,18 @@ def test_a_fault_of_one_field_leaves_the_others(data, expected, fault):
     assert rows[0] == rows[3] == empty | {"t": "x", "i": 1}
     assert (found.failures, found.faults) == ({}, {1: fault, 4: fault})
     assert_same_with_single_fields(message, found, values)
+
+
+def test_an_entry_that_neither_counts_nor_decodes_takes_nothing_else_with_it():
+    message = ProtoSchema(FAULTY).message_named("M")
+    broken = b"\x10\x09\x0f"  # an unknown number, then a type that does not exist
+    data = [b"\x22\x08\n\1x\x1a\3" + broken, b"\n\3" + broken, b"\x22\3\n\1y", b"\n\5\n\1a\x10\5"]
+    found = decoded(ProtobufValues(message), data)
+    rows = found.array.to_pylist()
+    assert [row["one"] and row["one"]["s"] for row in rows] == ["x", None, "y", None]
+    assert [row["m"] for row in rows] == [[], None, [], [("a", "B")]]
+    assert sorted(found.faults) == [0, 1]
+    assert_same_with_single_fields(message, found, data)
 
 
 def test_an_entry_with_an_unknown_number_of_a_closed_enum_does_not_count():
