@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.table_types import stored_type
@@ -99,6 +99,12 @@ class Decode:
         is_json = {name: one.format in JSON for name, one in self.formats.items()}
         decoding.declare({name: json_type(kind) if is_json[name] else kind for name, kind in declared.items()})
         decoding.declare({name: _from_text(text) for name, text in learned.items() if text})
+        if batches is None and learned:
+            named = "; ".join(f"{one.name}Schema: {_ddl(one.dataType)}" for one in schema if one.name in learned)
+            raise ValueError(
+                "the types of a stream's values must be known before it starts, as the first record of another type"
+                f" would end it for good. The records so far suggest {named}"
+            )
         if batches is None and not decoding.has_types:
             raise ValueError(
                 "the types of a stream's values must be known before it starts: set valueSchema (and valueMessage for"
@@ -161,6 +167,16 @@ def _from_text(text: str) -> pa.DataType:
 def wrong_type(name: str, own: str, other: str) -> str:
     """The message about a column of another type."""
     return f"column {name} is of type {own}, not {other}: cast it in the query"
+
+
+def _ddl(kind: DataType) -> str:
+    """A type as `parse_ddl` reads it."""
+    if isinstance(kind, ArrayType):
+        return f"array<{_ddl(kind.elementType)}>"
+    if isinstance(kind, StructType):
+        names = ("`" + field.name.replace("`", "``") + "`: " + _ddl(field.dataType) for field in kind)
+        return f"struct<{', '.join(names)}>"
+    return kind.simpleString() if kind.simpleString() in _TYPES else "string"
 
 
 def _plain_field(name: str, found: pa.Field) -> StructField:

@@ -36,6 +36,8 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
         missing = [str(key) for key in sorted(named.assigned) if key not in log_dir]
     elif named.subscribed is not None:
         missing = sorted(named.subscribed - {key.topic for key in found})
+    elif not found and "subscribepattern" in options.given:
+        missing = [f"a topic that {named.pattern!r} matches"]
     if missing:
         there = ", ".join(log_dir.topics[:8]) + (", ..." if len(log_dir.topics) > 8 else "")
         where = ", ".join(map(str, options.paths))

@@ -152,8 +152,6 @@ def shipped(value: Any) -> Callable[[], Any]:
 def check_files(paths: Iterable[str]) -> None:
     """Open files that the driver has listed; a file that this machine cannot open is a ReadError, not a finding."""
     for path in paths:
-        if is_url(path):
-            continue  # reading it tells
         try:
             # without waiting for the writer of a FIFO
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -185,14 +183,17 @@ def _unseen(path: str, why: str) -> ReadError:
 def piece_of(one: Partition | Segment, *more: Any) -> Piece:
     """The piece of a partition or segment; its task must be able to open the files that the driver can open."""
     segments = [one] if isinstance(one, Segment) else one.segments
-    found = tuple(str(segment.path) for segment in segments if segment.error is None)
-    found = found or (str(one.path if isinstance(one, Partition) else one.path.parent),)
+    place = one.path if isinstance(one, Partition) else one.path.parent
+    if is_url(place):
+        return Piece((one, *more), one.size_in_bytes)
+    found = tuple(str(segment.path) for segment in segments if segment.error is None) or (str(place),)
     return Piece((one, *more), one.size_in_bytes, found)
 
 
 def files_of_task(task: ReadTask) -> tuple[str, ...]:
-    """The files that a planned task must be able to open."""
-    return tuple(f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments)
+    """The files that a planned task must be able to open; none of a store, as reading them tells."""
+    local = [part for part in task.parts if not is_url(part.path)]
+    return tuple(f"{part.path}/{segment.name}" for part in local for segment in part.segments)
 
 
 def pieces_of(planned: Plan) -> list[Piece]:
@@ -210,6 +211,8 @@ def absolute(path: Any) -> Any:
     """
     if isinstance(path, (LogDir, Partition, Segment)):
         path = path.paths if isinstance(path, LogDir) else path.path
+    if is_url(path) and not isinstance(path, str):
+        return path  # the text of a location does not lead back to its store
     if not isinstance(path, (str, os.PathLike)):
         return [absolute(one) for one in path]
     scheme, found, rest = os.fspath(path).partition(":")

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from kafkalog import format as kf
 from kafkalog.log.log_dir import located
 from kafkalog.parsing import is_to_end, parse_milliseconds
-from kafkalog.read_methods import RecordOptions
+from kafkalog.read_methods import RecordOptions, with_remote_segments
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
 from kafkalog.spark.options import Options, parse_json
@@ -29,7 +29,7 @@ LATEST: Final = -1
 """The values in the JSON of offsets, as in Kafka's protocol."""
 
 _SUPPORTED: Final = (
-    *("path", "paths", "log_dir", "assign", "subscribe", "subscribePattern", "internal"),
+    *("path", "paths", "log_dir", "tiered", "assign", "subscribe", "subscribePattern", "internal"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("minPartitions", "maxRecordsPerPartition", "taskBytes"),
@@ -80,7 +80,7 @@ class Topics:
         if self.subscribed is not None:
             return key.topic in self.subscribed
         is_wanted = self.internal or key.topic not in kf.INTERNAL_TOPICS
-        return is_wanted and re.fullmatch(self.pattern, key.topic) is not None
+        return is_wanted and re.search(self.pattern, key.topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,9 @@ class SourceOptions:
     """The checked options of a reader; see the documentation of the data source for each of them."""
 
     paths: tuple[str, ...]
+    """Log dirs, partitions or segments; with the remote segments if `tiered` names their storage."""
+    followed: tuple[str, ...]
+    """The same paths without remote segments: where a stream sees new records."""
     topics: Topics
     starting: Bound
     ending: Bound
@@ -122,10 +125,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     storage = {name: value for name, value in given.items() if name.lower().startswith(_STORAGE)}
     options = Options({name: value for name, value in given.items() if name not in storage})
     options.check_names(_SUPPORTED)
-    paths = _paths(options, {name.lower().removeprefix(_STORAGE): value for name, value in storage.items()})
+    stores = {name.lower().removeprefix(_STORAGE): value for name, value in storage.items()}
+    paths, tiered = _paths(options, stores), options.get("tiered")
     decode, filters = parse_decoding(options)
     return SourceOptions(
-        paths=paths,
+        paths=paths if tiered is None else tuple(_joined(path, tiered, stores) for path in paths),
+        followed=paths,
         topics=_topics(options, paths),
         starting=_bound(options, "starting", EARLIEST),
         ending=_bound(options, "ending", LATEST),
@@ -167,6 +172,12 @@ def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
         located(text, storage) if is_url(text) and not text.startswith("file:") else absolute(text)
         for text in map(str, named)
     )
+
+
+def _joined(path: str, tiered: str, storage: dict[str, str]) -> Any:
+    """A path with its segments in remote storage."""
+    remote = tiered if is_url(tiered) and not tiered.startswith("file:") else absolute(tiered)
+    return with_remote_segments(path, remote, storage_options=storage)
 
 
 def _topics(options: Options, paths: tuple[str, ...]) -> Topics:

@@ -22,6 +22,7 @@ from kafkalog.log.tail import LogTail
 from kafkalog.spark.offsets import LOST_HINT, DataLossError, Offsets, open_paths, starting_offsets, wanted_partitions
 from kafkalog.spark.reader import TaskReader, plan_tasks
 from kafkalog.spark.source_options import SourceOptions
+from kafkalog.storage.location import is_url
 
 JsonOffsets = dict[str, dict[str, int]]
 
@@ -34,6 +35,12 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.planning["on_corruption"] == "stop":
             raise ValueError("onCorruption=stop ends a partition at damage, and a stream has no end: use raise or skip")
+        if stored := [path for path in options.followed if is_url(path)]:
+            raise ValueError(
+                f"{stored[0]} is in a store, which does not tell what is new: a stream follows log dirs on a disk (with"
+                " the option tiered, their remote segments, too); read a store with spark.read, from the offsets where"
+                " the last run ended"
+            )
         super().__init__(options, schema, learns=False)
         self._tail: LogTail | None = None
         self._target: Offsets | None = None
@@ -115,7 +122,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         if self._tail is None:
             options = self._options
             self._tail = LogTail(
-                lambda: open_paths(options.paths),
+                lambda: open_paths(options.followed),
                 options.topics.wants,
                 isolation_level=options.planning["isolation_level"],
                 on_corruption=options.planning["on_corruption"],
@@ -126,7 +133,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _ends(self) -> tuple[Offsets, Offsets]:
         tail = self._followed()
-        return tail.ends(), tail.starts()
+        ends, starts = tail.ends(), tail.starts()
+        if self._options.paths != self._options.followed:
+            joined = open_paths(self._options.paths)  # a broker moves segments between two triggers
+            starts = {key: joined[key].log_start_offset if key in joined else start for key, start in starts.items()}
+        return ends, starts
 
     def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
         """Report data that has disappeared, including the first records of a partition that was added."""

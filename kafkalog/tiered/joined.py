@@ -107,7 +107,7 @@ class JoinedStore:
 
     def open(self, key: str, entry: Entry) -> ByteSource:
         """See `Store.open`."""
-        virtual = self._files.get(key)
+        virtual = self._virtual(key)
         if virtual is not None:
             return virtual[1]()
         assert self.local is not None
@@ -115,7 +115,14 @@ class JoinedStore:
 
     def is_tiered(self, key: str) -> bool:
         """Whether a file is that of a copy."""
-        return key in self._files
+        return self._virtual(key) is not None
+
+    def _virtual(self, key: str) -> tuple[Entry, Callable[[], ByteSource]] | None:
+        """What stands for a file; another process may have listed the directory that it is in."""
+        directory = kf.parse_partition_directory(key.rpartition("/")[0])
+        if directory is not None and directory.kind is None:
+            self.joined(directory.topic_partition)
+        return self._files.get(key)
 
     def findings_of(self, key: str) -> Sequence[Finding]:
         """Findings about a partition."""

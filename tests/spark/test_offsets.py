@@ -50,6 +50,7 @@ def test_offsets_and_timestamps_say_where_to_begin_and_end(source, log, options,
     thinned(
         [
             ({"subscribe": "t,u"}, r"not in .*: u; there are t"),
+            ({"subscribePattern": "^u"}, r"not in .*: a topic that '\^u' matches; there are t"),
             ({"assign": '{"t":[0,9]}'}, r"t-9"),
             ({"startingOffsets": '{"t":{"0":1},"u":{"0":1}}'}, r"names u-0, which the query does not read"),
             ({"startingTimestamp": 2 * 10**12}, r"No offset matched from request of topic-partition t-0"),

@@ -39,13 +39,14 @@ def test_a_path_may_be_a_url_of_a_local_file():
     ("options", "topics"),
     [
         ({"subscribe": " a , b,"}, {"a", "b"}),
-        ({"subscribePattern": "a|ab"}, {"a", "ab"}),
-        ({"subscribePattern": "a"}, {"a"}),
+        ({"subscribePattern": "bc|^b"}, {"b", "abc"}),
+        ({"subscribePattern": "a"}, {"a", "ab", "abc"}),
+        ({"subscribePattern": "^a$"}, {"a"}),
         ({"SUBSCRIBEPATTERN": ".*b.*"}, {"ab", "b", "abc"}),
         ({"assign": '{"a":[0],"b":[7]}'}, {"a"}),
     ],
 )
-def test_topics_are_chosen_by_name_by_a_pattern_of_the_whole_name_or_one_by_one(options, topics):
+def test_topics_are_chosen_by_name_by_a_pattern_of_part_of_the_name_or_one_by_one(options, topics):
     wants = parse(**options).topics.wants
     assert {name for name in ("a", "ab", "b", "abc", "c") if wants(kf.TopicPartition(name, 0))} == topics
 

@@ -2,10 +2,12 @@
 
 import base64
 import json
+import pickle
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import GOLDEN
 from Crypto.PublicKey import RSA
@@ -15,6 +17,8 @@ from tiered_sets import FINISHED, TieredSet
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, NotKafkaError, ReadError, Reason
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = {"p-txn-0": 2, "p-multi-0": 1, "p-delrec-0": 1, "p-headers-0": 1}
@@ -65,6 +69,24 @@ def test_remote_and_local_segments_are_one_log(kind, tmp_path):
         stored["p-multi-0"].offset_for_timestamp(times).tolist()
         == kafkalog.open(LOG_DIR)["p-multi-0"].offset_for_timestamp(times).tolist()
     )
+
+
+@pytest.mark.parametrize("kind", ["apache", "plain", "zstd"])
+def test_other_processes_read_what_was_planned_here(kind, tmp_path):
+    one = made(tmp_path, kind)
+    one.finish()
+    for options in ({}, {"tiered": one.remote}):
+        opened = kafkalog.open(one.log_dir, **options)
+        tables = []
+        for tasks in (plan(opened).tasks, pickle.loads(pickle.dumps(plan(opened).tasks))):
+            tables.append(pa.Table.from_batches(batch for task in tasks for batch in read_task(task)))
+        assert tables[0] == tables[1]
+        again = pickle.loads(pickle.dumps(opened))
+        assert again["p-txn-0"].to_table() == opened["p-txn-0"].to_table()
+    # all of the tasks, and those of single segments, whose directory nobody has listed there
+    assert tables[0].num_rows == kafkalog.read_table(LOG_DIR).num_rows
+    segment = pickle.loads(pickle.dumps(opened["p-multi-0"].segments[0]))
+    assert segment.to_table() == kafkalog.open(LOG_DIR)["p-multi-0"].segments[0].to_table()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,71 @@
+"""Segments in remote storage are read by source, streams and jobs as if they were local."""
+
+import shutil
+import time
+
+import pytest
+from conftest import GOLDEN
+from job_results import arrow, ordered
+from tiered_sets import TieredSet
+
+import kafkalog
+import kafkalog.spark as jobs
+from kafkalog.spark.source_options import parse_options
+from kafkalog.spark.stream_reader import KafkaLogStreamReader
+from kafkalog.spark.types import spark_schema
+
+LOG_DIR = GOLDEN / "log_dir"
+COLUMNS = ["topic", "partition", "offset", "key", "value"]
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tiered")
+    shutil.copytree(LOG_DIR, place / "data")
+    moved = TieredSet(place / "data", place / "remote")
+    for partition in ("p-multi-0", "p-multi-1", "p-txn-0", "p-headers-0"):
+        moved.move(partition)
+    moved.finish()
+    return moved
+
+
+def test_the_source_reads_remote_segments(source, tiered):
+    for level in ("read_uncommitted", "read_committed"):
+        options = {"columns": ",".join(COLUMNS), "kafka.isolation.level": level, "tiered": tiered.remote}
+        whole = kafkalog.read_table(LOG_DIR, columns=COLUMNS, isolation_level=level)
+        assert ordered(arrow(source(tiered.log_dir, **options))) == ordered(whole)
+    del options["tiered"]
+    assert source(tiered.log_dir, **options).count() < len(whole)
+
+
+def test_jobs_read_remote_segments(spark, tiered, tmp_path):
+    opened, whole = kafkalog.open(tiered.log_dir, tiered=tiered.remote), kafkalog.open(LOG_DIR)
+    assert ordered(arrow(jobs.scan(spark, opened, columns=COLUMNS))) == ordered(whole.to_table(columns=COLUMNS))
+    assert jobs.batches(spark, opened).where("topic like 'p-%'").count() == jobs.batches(spark, LOG_DIR).count()
+    written = jobs.export(spark, opened, tmp_path / "out").agg({"n_records": "sum"}).first()[0]
+    assert written == len(whole.to_table(columns=["offset"]))
+    rows = jobs.verify(spark, opened).where("kind = 'segment' and topic like 'p-%'").collect()
+    assert sum(row["n_batches"] for row in rows) == jobs.batches(spark, LOG_DIR).count()
+    assert all(row["ok"] for row in rows)
+
+
+def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, source, tiered, tmp_path):
+    jobs.register(spark)
+    reader = spark.readStream.format("kafkalog").option("tiered", str(tiered.remote))
+    options = {"subscribe": "p-multi,p-txn", "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
+    stream = reader.options(**options).load(str(tiered.log_dir))
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
+    query = writer.trigger(availableNow=True).start(str(tmp_path / "rows"))
+    deadline = time.monotonic() + 120
+    while query.isActive and time.monotonic() < deadline:
+        query.awaitTermination(1)
+    assert query.exception() is None
+    whole = kafkalog.read_table(LOG_DIR, topics=["p-multi", "p-txn"], columns=COLUMNS)
+    assert ordered(arrow(spark.read.parquet(str(tmp_path / "rows")))) == ordered(whole)
+
+
+def test_a_stream_of_a_store_is_refused_before_it_starts():
+    options = parse_options({"path": "s3://bucket/logs", "storage.endpoint": "http://localhost:1"})
+    with pytest.raises(ValueError, match="a stream follows log dirs on a disk"):
+        KafkaLogStreamReader(options, spark_schema(options.columns))
