@@ -118,8 +118,8 @@ def check_stage_in(stage_in: StrPath) -> None:
         return  # a directory that is being staged is not yet part of a log dir
     below = None
     for directory in (resolved, *resolved.parents):
-        partition, others = _directories_in(directory)
-        if partition and (below is None or not others - {below}):
+        partition = _partition_in(directory, below)
+        if partition:
             detail = (
                 f"{directory} is a log dir, with partitions such as {partition}: a broker does not start with foreign"
                 " directories in it; name another one on the same file system (stage_in, --stage-in)"
@@ -176,13 +176,17 @@ def _kafka_directory(path: Path) -> str:
     return ""
 
 
-def _directories_in(directory: Path) -> tuple[str, set[str]]:
-    """The first subdirectory that is a partition with segments ("" if none), and those not named like partitions."""
-    partition, others = "", set()
+def _partition_in(directory: Path, below: str | None) -> str:
+    """The first subdirectory that is a partition with segments; "" if none.
+
+    With `below`, also "" if there are others that are not named like partitions, of which the first ends the search.
+    """
+    partition = ""
     with contextlib.suppress(OSError):
         for name in sorted(entry.name for entry in os.scandir(directory) if entry.is_dir()):
             if kf.parse_partition_directory(name) is None:
-                others.add(name)
+                if below not in (None, name):
+                    return ""
             elif not partition and _kafka_directory(directory / name) == "partition directory":
                 partition = name
-    return partition, others
+    return partition
