@@ -7,6 +7,7 @@ Parses and builds file and directory names; does not read files. Mirrors `Record
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -223,6 +224,15 @@ def parse_base_offset(file_name: str) -> int | None:
         return None
     offset = int(digits)
     return offset if offset <= _MAX_OFFSET else None
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> dict[str, int]:
+    """The names with a suffix that are those of an offset, and their offsets."""
+    offsets: dict[str, int] = {}
+    for name in names:
+        if name.endswith(suffix) and (offset := parse_base_offset(name)) is not None:
+            offsets[name] = offset
+    return offsets
 
 
 def is_fatal_name(file_name: str) -> bool:

@@ -4,7 +4,8 @@
     `log_dir`           a mapping from topic-partition to partition
     `partition`         the segments of a directory in order, and the offsets from the checkpoints
     `ranges`            picklable byte ranges of segments that open as a partition
-    `segment_files`     which files of a directory are segments
+    `directory`         a partition's directory by one listing: what its names mean
+    `segment_files`     the segments of a directory, as a broker loads them
     `segment_reader`    the windows of all segments of a partition, in order
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `ends`              where a segment once ended, by its indexes

@@ -22,7 +22,7 @@ from kafkalog.log import live
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.location import list_names, stat_of
+from kafkalog.storage.listing import Listing
 
 COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
 """Topics that a broker creates with `cleanup.policy=compact`."""
@@ -111,12 +111,14 @@ def _cleaned_to(path: Path, key: kf.TopicPartition | None) -> tuple[int | None, 
 def _policy(path: Path, key: kf.TopicPartition | None) -> str | None:
     """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
     directory = path.absolute().parent / kf.METADATA_DIRECTORY
+    if key is None:
+        return None
     try:
-        names = list_names(directory) if key else []
-        stamps = [(name, stat_of(directory / name).st_mtime_ns) for name in names]
+        listing = Listing(directory)
+        stamps = [(name, listing.status(name).st_mtime_ns) for name in listing.names]
     except OSError:
         return None
-    return None if key is None or not stamps else _policies(directory.parent, *stamps).get(key.topic)
+    return _policies(directory.parent, *stamps).get(key.topic) if stamps else None
 
 
 @functools.lru_cache(maxsize=4)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log.directory import Directory
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import exists, list_names
+from kafkalog.storage.location import exists
 from kafkalog.storage.removals import removed_directory, was_replaced
 
 if TYPE_CHECKING:
@@ -60,14 +60,12 @@ def settle(segment: Segment, error: KafkalogError) -> Fate:
     if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
         return "damaged"
     try:
-        names = list_names(directory)
+        bases = Directory(directory).bases
     except OSError:
         return "damaged" if removed_directory(directory, identity=segment.directory) is None else "removed"
-    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
-    first = min((base for base in bases if base is not None), default=-1)
-    if first < 0 or not is_live(directory.parent):
+    if not bases or not is_live(directory.parent):
         return "damaged"
-    return "retired" if first > segment.base_offset else "merged"
+    return "retired" if bases[0] > segment.base_offset else "merged"
 
 
 def retired(segment: Segment, error: KafkalogError) -> Finding | None:

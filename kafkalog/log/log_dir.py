@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import itertools
 import os
 import re
@@ -36,6 +35,7 @@ from kafkalog.log.segment_files import open_segment
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
+from kafkalog.storage.listing import Listing, is_directory
 from kafkalog.storage.location import as_path, is_url, list_directory, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
@@ -374,7 +374,7 @@ def no_kafka_files(path: Path) -> NotKafkaError:
     detail = "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file"
     below = _below(path)
     for one in (path, *below, *itertools.chain.from_iterable(map(_below, below))):
-        names = [entry.name for entry in _entries(one)]
+        names = Listing.or_empty(one).names
         is_log_dir = kf.META_PROPERTIES in names or any(map(kf.parse_partition_directory, names))
         if one != path and _holds_segments(one):
             detail = f"no Kafka files here, but {one} has segments: {_NO_NAME}; name it to read them"
@@ -395,18 +395,11 @@ def check_log_dir(root: Path, directories: Iterable[Path]) -> None:
 
 
 def _below(path: Path) -> list[Path]:
-    return [path / entry.name for entry in _entries(path) if is_directory(entry)][:_MOST_BELOW]
-
-
-def _entries(path: Path) -> list[os.DirEntry[str]]:
-    try:
-        return sorted(list_directory(path), key=lambda entry: entry.name)
-    except ReadError:
-        return []
+    return [path / name for name in Listing.or_empty(path).directories[:_MOST_BELOW]]
 
 
 def _holds_segments(path: Path) -> bool:
-    return any(map(_is_segment, _entries(path)))
+    return any(map(_is_segment, Listing.or_empty(path).entries.values()))
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:
@@ -414,7 +407,8 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> R
     detail = "no such file or directory"
     topic = as_path(path).name
     for place in (as_path(path).parent, *beside):
-        if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
+        names = map(kf.parse_partition_directory, Listing.or_empty(place).directories)
+        if any(name is not None and name.topic_partition.topic == topic for name in names):
             detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
             break
     if re.fullmatch(r"[\w.-]+:\d+", str(path)):
@@ -457,14 +451,6 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
     return (
         entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not is_directory(entry)
     )
-
-
-def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a directory, or a link to one."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False  # a link that leads in a circle
 
 
 def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:

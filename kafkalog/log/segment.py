@@ -29,6 +29,7 @@ from kafkalog.errors import (
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
 from kafkalog.indexes.statistics import SegmentMeter
 from kafkalog.indexes.view import integers
+from kafkalog.log.directory import Directory
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment_stream import SegmentRange, SegmentStream
@@ -36,7 +37,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.storage.location import Location, as_path, exists, list_names
+from kafkalog.storage.location import Location, as_path, exists
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
@@ -202,17 +203,11 @@ class Segment(ReadMethods):
 
     def witnesses(self) -> Witnesses:
         """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
-        try:
-            names = list_names(self.path.absolute().parent)
-        except OSError:
-            names = []
-        offsets = [(name, kf.parse_base_offset(name)) for name in names]
-        bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
-        ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
-        following = min((base for base in bases if base > self.base_offset), default=None)
+        directory = Directory.or_empty(self.path.absolute().parent)
+        following = directory.base_after(self.base_offset)
         # no next segment bounds the offsets of the last one: use its index
         index = None if following is not None else self.offset_hint
-        return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
+        return Witnesses(index, following if self.has_base_offset else None, frozenset(directory.snapshots.values()))
 
     @property
     def next_base_offset(self) -> int | None:
@@ -499,9 +494,4 @@ _READ_BYTES: Final = 2**26
 
 def is_last_segment(path: Path, base_offset: int | None) -> bool:
     """Whether no later segment is in the same directory, so that a torn tail is normal."""
-    try:
-        names = [] if base_offset is None else list_names(path.absolute().parent)
-    except OSError:
-        names = []
-    others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
-    return not any(other is not None and other > (base_offset or 0) for other in others)
+    return base_offset is None or Directory.or_empty(path.absolute().parent).base_after(base_offset) is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -16,13 +16,12 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
-from kafkalog.storage.location import list_directory
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
-_SWAP_SUFFIX: Final = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
@@ -53,42 +52,39 @@ class SegmentListing:
         Raises ReadError if the directory cannot be read. No file is opened.
         """
         self._identity = directory_identity(self._path)
-        entries = list_directory(self._path) if entries is None else entries
-        names = sorted(entry.name for entry in entries)
-        logs: list[str] = []
-        last = 0
-        for name in names:
-            offset = kf.parse_base_offset(name)
-            if offset is None:
-                if only is None:
-                    self._note_stray(name)
-            elif name.endswith(kf.LOG_SUFFIX):
-                logs.append(name)
-                last = max(last, offset)
+        directory = Directory(self._path, entries)
+        last = max(directory.bases, default=0)
         if only is not None:
             logs = [Path(path).name for path in only]
-        elif any(len(name) != _USUAL_LENGTH for name in logs) or len(set(map(kf.parse_base_offset, logs))) < len(logs):
-            logs = self._without_doubles(logs)
-        segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
-        if only is None:
-            links = {entry.name for entry in entries if entry.is_symlink()}
-            if links:
-                segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
-            swaps = [name for name in names if name.endswith(_SWAP_SUFFIX) and kf.parse_base_offset(name) is not None]
-            if swaps:
-                segments = self._apply_swaps(segments, names, swaps)
-            if not segments:
-                detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
-                if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in names):
-                    detail = "its .log files are compressed: unpack them first"
-                self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
+            segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
+        else:
+            segments = self._load_all(directory, last)
         segments.sort(key=attrgetter("base_offset"))
         return segments
 
-    def _note_stray(self, name: str) -> None:
+    def _load_all(self, directory: Directory, last: int) -> list[Segment]:
+        for name in directory.strays:
+            self._note_stray(name, directory)
+        logs = directory.logs
+        if any(len(name) != _USUAL_LENGTH for name in logs) or len(set(logs.values())) < len(logs):
+            logs = self._without_doubles(logs)
+        segments = [self._segment(name, offset >= last) for name, offset in logs.items()]
+        links = {name for name, entry in directory.entries.items() if entry.is_symlink()}
+        if links:
+            segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
+        if directory.swaps:
+            segments = self._apply_swaps(segments, directory)
+        if not segments:
+            detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
+            if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in directory.names):
+                detail = "its .log files are compressed: unpack them first"
+            self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
+        return segments
+
+    def _note_stray(self, name: str, directory: Directory) -> None:
         """Report a file with a segment's suffix whose name is not an offset. It is not read."""
         is_log = name.endswith(kf.LOG_SUFFIX)
-        if kf.is_fatal_name(name) and (self._path / name).is_file():
+        if kf.is_fatal_name(name) and name in directory.files:
             detail = "not named after an offset: a broker does not start with it"
         elif is_log:
             detail = "not named after an offset, so a broker does not read it"
@@ -99,16 +95,15 @@ class SegmentListing:
         path = str(self._path / name)
         self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
 
-    def _without_doubles(self, logs: Sequence[str]) -> list[str]:
+    def _without_doubles(self, logs: Mapping[str, int]) -> dict[str, int]:
         """Keep one file per base offset: if there are several, such as 0.log, the name of 20 digits that brokers write.
 
         A broker takes the offset of each name, and opens the file of 20 digits. Source: LogSegment.open, Kafka 4.3.
         A lone 0.log is read here all the same.
         """
-        chosen: dict[int | None, str] = {}
-        for name in logs:
-            offset = kf.parse_base_offset(name)
-            usual = kf.segment_file_name(offset or 0)
+        chosen: dict[int, str] = {}
+        for name, offset in logs.items():
+            usual = kf.segment_file_name(offset)
             left_out = name if chosen.setdefault(offset, name) != name else None
             if left_out == usual:
                 chosen[offset], left_out = usual, chosen[offset]
@@ -119,11 +114,11 @@ class SegmentListing:
                 path = str(self._path / left_out)
                 self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, n_records=0))
         for offset, name in chosen.items():
-            if offset is not None and name != (usual := kf.segment_file_name(offset)):
+            if name != (usual := kf.segment_file_name(offset)):
                 detail = f"a broker opens {usual} instead, and creates it empty: rename this file and its indexes"
                 path = str(self._path / name)
                 self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
-        return list(chosen.values())
+        return {name: offset for offset, name in chosen.items()}
 
     def _is_circular(self, segment: Segment) -> bool:
         """Whether a segment is a circular link. It is reported, and skipped as by a broker."""
@@ -145,15 +140,13 @@ class SegmentListing:
         segment.directory = self._identity
         return segment
 
-    def _apply_swaps(self, segments: list[Segment], names: list[str], swaps: list[str]) -> list[Segment]:
+    def _apply_swaps(self, segments: list[Segment], directory: Directory) -> list[Segment]:
         """Apply `.swap` files (output of the cleaner, or of a segment split) as `LogLoader` does after a crash."""
-        cleaned = [kf.parse_base_offset(name) for name in names if name.endswith(kf.CLEANED_SUFFIX)]
-        unfinished = min((offset for offset in cleaned if offset is not None), default=2**63)
-        for name in swaps:
+        for name in directory.swaps:
             # KAFKA-6264: a `.swap` at or above the lowest `.cleaned` may belong to an incomplete split. The old
             # segments still count then.
             swap = self._segment(name, False)
-            if swap.base_offset >= unfinished:
+            if swap.base_offset >= directory.unfinished:
                 continue
             # the cleaner renames its output to `.swap` once all of it is complete and durable, so it can be trusted
             try:

@@ -22,6 +22,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
+from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import CheckpointedOffsets, Partition
 from kafkalog.log.ranges import PartitionRange
@@ -229,12 +230,7 @@ class PartitionTail:
 
     def _list(self) -> None:
         watched = _Watched(self.path)  # before the listing, so that the next call sees any change in between
-        try:
-            names = os.listdir(self.path)
-        except OSError as error:
-            raise ReadError.of(error, self.path) from error
-        bases = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
-        self._bases = sorted(base for base in bases if base is not None)
+        self._bases = Directory(self.path).bases
         self._watched = watched
 
     def _advance(self) -> None:

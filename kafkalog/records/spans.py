@@ -29,6 +29,7 @@ from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, U
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import Bytes
 
 ARENA_BYTES: Final = 2 * 2**20
@@ -403,8 +404,9 @@ _DEFLATE_FILES: Final = ["libdeflate.so.0"]
 
 
 def _zstd_files() -> list[str]:
-    package = Path(sys.modules["zstandard"].__file__ or "").parent
-    return [*map(str, sorted(package.glob("_cffi*.so"))), "libzstd.so.1"]
+    package = Listing.or_empty(Path(sys.modules["zstandard"].__file__ or "").parent)
+    bundled = [str(package.path / name) for name in package.names if name.startswith("_cffi") and name.endswith(".so")]
+    return [*bundled, "libzstd.so.1"]
 
 
 def _functions(prefix: str, names: Sequence[str], files: Sequence[str]) -> _Functions | None:

@@ -30,6 +30,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.scanning.planning import Plan, ReadTask
 from kafkalog.storage.atomic import remove_tree, writing
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import is_url
 from kafkalog.storage.staging import Stage, StagedDirectory
 
@@ -166,7 +167,7 @@ def check_log_dirs(task: ReadTask) -> None:
     """
     for root in sorted({os.path.dirname(part.path) for part in task.parts if not is_url(part.path)}):
         check_files([root])
-        if not any(map(kf.parse_partition_directory, os.listdir(root))) and not any(
+        if not any(map(kf.parse_partition_directory, Listing(Path(root)).names)) and not any(
             os.path.isdir(part.path) for part in task.parts
         ):
             raise _unseen(root, "no partitions here")

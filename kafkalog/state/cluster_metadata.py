@@ -20,7 +20,8 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.storage.location import as_path, exists, list_names
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import as_path, exists
 from kafkalog.storage.source import open_source
 
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -44,11 +45,11 @@ def read_cluster_metadata(
     """
     directory = as_path(log_dir) / kf.METADATA_DIRECTORY
     try:
-        names = sorted(list_names(directory))
+        names = Listing(directory).names
     except OSError:
         return None
     end = _End(end_offset, end_timestamp)
-    logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
+    logs = [*kf.offsets_of(names, kf.LOG_SUFFIX)]
     findings: list[Finding] = []
     metadata = None
     # newest first: an older snapshot needs more replayed records

@@ -23,6 +23,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
 from kafkalog.state.transactions import OpenTransaction, TransactionReplay
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import read_file
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
@@ -118,11 +119,11 @@ def newest_snapshot(
     None if none. `report` gets the error about each newer one that cannot be read: a broker deletes it and uses an
     older one. `wanted` returns whether the snapshot of an offset may be used.
     """
-    for path in sorted(directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"), reverse=True):
-        offset = kf.parse_base_offset(path.name)
-        if offset is not None and first <= offset <= last and wanted(offset):
+    names = kf.offsets_of(Listing.or_empty(directory).names, kf.PRODUCER_SNAPSHOT_SUFFIX)
+    for name, offset in reversed(names.items()):
+        if first <= offset <= last and wanted(offset):
             try:
-                return read_snapshot(path, may_go_on=True)
+                return read_snapshot(directory / name, may_go_on=True)
             except KafkalogError as error:
                 report(error)
     return None

@@ -3,6 +3,7 @@
     `source`           reads the bytes of a file in windows, or maps them; bytes in memory
     `ranges`           bytes that are fetched in ranges, such as an object of an object store
     `location`         places of remote files, and functions for local and remote paths
+    `listing`          a directory by one listing: names, kinds, sizes and times
     `memory`           bytes in memory as a store
     `stores`           object stores and other remote file systems, through obstore and fsspec
     `bad_sectors`      reads a file from a disk with unreadable sectors

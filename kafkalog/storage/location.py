@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from kafkalog.errors import Finding, KafkalogError, ReadError, Reason, UnsafePathError
+from kafkalog.errors import Finding, ReadError, Reason, UnsafePathError
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,16 +316,6 @@ def is_file(path: AnyPath) -> bool:
 def real_path(path: AnyPath) -> AnyPath:
     """See `os.path.realpath`."""
     return path if isinstance(path, Location) else os.path.realpath(path)
-
-
-def list_names(directory: AnyPath) -> list[str]:
-    """See `os.listdir`; also raises `OSError` if a store does not list the directory."""
-    if not isinstance(directory, Location):
-        return os.listdir(directory)
-    try:
-        return [*directory.entries()]
-    except KafkalogError as error:
-        raise OSError(str(error)) from None
 
 
 def stat_of(path: AnyPath) -> Any:

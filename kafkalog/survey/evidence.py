@@ -23,7 +23,7 @@ from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.location import list_names
+from kafkalog.storage.listing import Listing
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.INDEX_SUFFIX: OffsetIndex,
@@ -59,7 +59,7 @@ class LogDirState:
 
 def _known_end(partition: Partition, names: Sequence[str] | None) -> int | None:
     try:
-        names = list_names(partition.path) if names is None else names
+        names = Listing(partition.path).names if names is None else names
     except OSError:
         return None  # a removed directory cannot be read
     last = partition.segments[-1].base_offset if partition.segments else 0
@@ -178,7 +178,7 @@ def is_tiered(partition: Partition) -> bool:
     """Whether segments may be remote: by the topic's settings, or by metadata of such on its broker."""
     root = partition.path.absolute().parent
     try:
-        names = list_names(root)
+        names = Listing(root).names
     except OSError:
         return True  # a log dir that cannot be listed, or is gone by now, proves nothing
     if any(name.startswith(_REMOTE_METADATA) for name in names):

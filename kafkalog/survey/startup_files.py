@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
-from kafkalog.log.log_dir import is_directory
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
-from kafkalog.storage.location import list_directory
+from kafkalog.storage.listing import Listing
 from kafkalog.survey.startup_end import end_as_loaded
 
 ORPHAN: Final = "an index without its .log"
@@ -61,25 +61,22 @@ class FileNames:
         return {self.renamed.get(name, name) for name in self.names if name not in self.removed}
 
 
-def file_names(directory: Path) -> FileNames:
+def files_at_start(path: Path) -> FileNames:
     """List the changes that a broker makes to the files of a partition before it loads the segments.
 
     Raises ReadError if the directory cannot be read. Source: LogLoader.load,
     LogLoader.removeTempFilesAndCollectSwapFiles, LogFileUtils.offsetFromFile, Kafka 4.3.
     """
-    try:
-        with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in entries if os.path.isfile(entry))
-    except OSError as error:
-        raise ReadError.of(error, directory) from error
+    directory = Directory(path)
+    names = directory.files
     found = FileNames(names)
-    swaps = _take_leftovers(found)
+    swaps = _take_leftovers(found, directory.unfinished)
     found.fatal = [
         name
         for name in names
         if kf.is_fatal_name(name) and (name in swaps or not name.endswith(kf.SWAP_SUFFIX) or name in found.removed)
     ]
-    _complete_swaps(directory, found, swaps)
+    _complete_swaps(path, found, swaps)
     there = found.after()
     for name in names:
         new = found.renamed.get(name, name)
@@ -96,26 +93,26 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
     Directories that a broker has renamed (`-delete`, `-future`, `-stray`) are among them: it loads them too.
     Source: LogManager.loadLogs, Kafka 4.3.
     """
-    found = ((entry.name, entry.is_symlink()) for entry in list_directory(root) if is_directory(entry))
-    for name, is_link in sorted(found):
+    listing = Listing(root)
+    for name in listing.directories:
         path = root / name
         if kf.parse_partition_directory(name) is None:
             if name != _REMOTE_INDEX_CACHE:
                 detail = "a directory without the name of a partition; move it away"
                 yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
-        elif is_link and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        elif listing.entries[name].is_symlink() and not _is_below(path, root):
             detail = "a link out of the log dir is not followed; name its target to recover it"
             yield Finding(Reason.LINK_OUTSIDE, detail, path=str(path))
         else:
             yield path
 
 
-def _take_leftovers(found: FileNames) -> list[str]:
-    """Note the files that are deleted at once; returns the `.swap` files that stay."""
-    cleaned = [name for name in found.names if name.endswith(kf.CLEANED_SUFFIX)]
-    # `.cleaned` files are renamed last segment first: a `.swap` after one belongs to the same unfinished work, and its
-    # sources are still there
-    unfinished = min(_offsets(cleaned), default=2**63)
+def _take_leftovers(found: FileNames, unfinished: int) -> list[str]:
+    """Note the files that are deleted at once; returns the `.swap` files that stay.
+
+    `.cleaned` files are renamed last segment first: a `.swap` after one belongs to the same `unfinished` work, and its
+    sources are still there.
+    """
     swaps = []
     for name in found.names:
         if name.endswith(kf.DELETED_SUFFIX) and not name.endswith(_RAFT_SNAPSHOT_DELETED):
@@ -201,3 +198,7 @@ def topic_id_problem(directory: Path) -> Finding | None:
 
 def _problem(path: Path, detail: str) -> Finding:
     return Finding(Reason.CHECKPOINT_SYNTAX, f"{detail}: a broker does not start with it", path=str(path))
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))

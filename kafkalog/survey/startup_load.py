@@ -21,7 +21,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
 from kafkalog.survey.startup_end import end_before_start
-from kafkalog.survey.startup_files import FileNames, file_names
+from kafkalog.survey.startup_files import FileNames, files_at_start
 
 
 class RootOffsets(NamedTuple):
@@ -74,7 +74,7 @@ class LoadPlan:
         self.recovery_point = 0
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
-        self.files: FileNames = file_names(path)
+        self.files: FileNames = files_at_start(path)
         self.unread: list[str] = []  # such as `0.log`: a broker takes its offset, and opens the file of 20 digits
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
         self.partition.segments = self._segments(limits)

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
 from kafkalog.html import JsonFields
+from kafkalog.log.directory import Directory
 from kafkalog.state.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     checkpoint_lines,
@@ -31,7 +32,7 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
-from kafkalog.storage.location import exists, list_names, stat_of
+from kafkalog.storage.location import exists
 from kafkalog.storage.source import read_file
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
@@ -109,12 +110,8 @@ def _has_metadata_log(root: Path) -> bool:
 def _has_metadata(root: Path) -> bool:
     """Whether the metadata log of a log dir has records, or a snapshot of them."""
     directory = root / kf.METADATA_DIRECTORY
-    try:
-        names = list_names(directory)
-    except OSError:
-        return False
-    logs = (stat_of(directory / name).st_size for name in names if name.endswith(kf.LOG_SUFFIX))
-    return any(map(_SNAPSHOT.fullmatch, names)) or any(logs)
+    listing = Directory.or_empty(directory)
+    return any(map(_SNAPSHOT.fullmatch, listing.names)) or any(listing.status(name).st_size for name in listing.logs)
 
 
 def is_kraft(root: Path) -> bool:
@@ -309,12 +306,9 @@ def _bootstrap_problem(path: Path, limits: Limits) -> str:
 def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartProblem]:
     """Check the files of raft in the metadata log's directory."""
     yield from _attempt(directory / QUORUM_STATE, quorum_state_problem)
-    try:
-        names = sorted(list_names(directory))
-    except OSError:
-        return
-    start = _log_start(names)
-    snapshots = [(int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, names) if match]
+    listing = Directory.or_empty(directory)
+    start = listing.bases[0] if listing.bases else 0
+    snapshots = [(int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, listing.names) if match]
     newest = max(snapshots, default=None)
     if newest is None or newest[0] < start:
         if start:
@@ -327,12 +321,6 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
     for problem in _snapshot_problems(directory / newest[1], limits):
         if not (is_first and problem.reason in (*_CUT_OFF, Reason.INTERNAL_RECORD) and start == 0):
             yield problem
-
-
-def _log_start(names: Iterable[str]) -> int:
-    """The offset at which the segments of these names begin; 0 without segments."""
-    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
-    return min((base for base in bases if base is not None), default=0)
 
 
 def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:

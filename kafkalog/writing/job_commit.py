@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
+from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
@@ -105,8 +106,8 @@ class StagedWriter:
         next_offset = self.writer.next_offset
         self.writer.close()
         path = self._task / self._path.name
-        names = sorted(os.listdir(path))
-        logs = [name for name in names if name.endswith(kf.LOG_SUFFIX)]
+        directory = Directory(path)
+        names, logs = directory.names, [*directory.logs]
         return StagedPartition(
             self._path.name,
             f"{self._task.name}/{path.name}",
@@ -115,7 +116,7 @@ class StagedWriter:
             next_offset,
             self._stamp,
             () if self._stamp is None else self._groups(names, logs),
-            tuple((name, (path / name).stat().st_size) for name in logs),
+            tuple((name, directory.status(name).st_size) for name in logs),
         )
 
     def _groups(self, names: list[str], logs: list[str]) -> tuple[tuple[tuple[str, str], ...], ...]:

@@ -21,6 +21,7 @@ from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.storage.atomic import STAGED_SUFFIX, writing
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.file_locks import try_lock
+from kafkalog.storage.listing import Listing, newest_change
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
@@ -71,8 +72,8 @@ class StagingArea:
     def jobs(self, prefix: str = "job-") -> list[Path]:
         """The existing job directories."""
         start = f".{self.log_dir.name}.{prefix}"
-        names = (name for name in os.listdir(self.directory) if name.startswith(start))
-        return [self.directory / name for name in sorted(names) if name.endswith(STAGED_SUFFIX)]
+        names = (name for name in Listing(self.directory).names if name.startswith(start))
+        return [self.directory / name for name in names if name.endswith(STAGED_SUFFIX)]
 
     def commits(self) -> CommitLog:
         """Read the commit log."""
@@ -167,8 +168,7 @@ def is_dead(job: Path) -> bool:
     if job.name.endswith(f".aborted{STAGED_SUFFIX}"):
         return True
     try:
-        # the files of a job lie at most this deep: in a partition, of a task
-        newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
+        newest = newest_change(job)
     except OSError:
         return False  # a file vanished meanwhile: a task is at work
     return time.time() - newest > ABANDONED_SECONDS

@@ -7,7 +7,6 @@ runs before a log accepts appends. This module changes no file.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import ProducerState, newest_snapshot
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import file_status
 
 
@@ -104,7 +104,7 @@ def read_log_end(
 
 def log_stamp(path: Path) -> tuple[tuple[str, ...], int]:
     """What changes when a partition is appended to: the names of its `.log` files, and the size of the last one."""
-    names = tuple(sorted(name for name in os.listdir(path) if name.endswith(kf.LOG_SUFFIX)))
+    names = tuple(name for name in Listing(path).names if name.endswith(kf.LOG_SUFFIX))
     return names, file_status(path / names[-1]).st_size if names else 0
 
 

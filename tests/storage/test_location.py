@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage import location
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Entry, Location, as_path, clean, is_url, plain
 
 
@@ -59,7 +60,7 @@ def test_a_directory_is_listed_once():
     assert (place / "sub").is_dir()
     assert not (place / "b").exists()
     assert location.stat_of(place / "a.log").st_size == 3
-    assert location.list_names(place) == ["a.log", "sub"]
+    assert Listing(place).names == ["a.log", "sub"]
     assert [one.name for one in place.glob("*.log")] == ["a.log"]
     assert store.asked == ["list d"]
     place.fresh().entries()

@@ -333,14 +333,14 @@ def test_what_lies_in_remote_storage_is_not_missing(root, partition):
 def test_a_log_dir_that_cannot_be_listed_proves_no_loss(root, partition, monkeypatch):
     start = lose_first(root, partition, START)
     assert damage(root) == [("segment_missing", 3, start - 1)]
-    listed = os.listdir
+    listed = os.scandir
 
     def refuse(path):
         if Path(path) == root:
             raise PermissionError(13, "Permission denied", str(path))
         return listed(path)
 
-    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
     assert damage(partition) == []
     assert notes(partition) == [("offset_gap", 3, start - 1)]
 

@@ -12,7 +12,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, ReadError
 from kafkalog.survey.startup_end import end_as_loaded, last_intact_end
-from kafkalog.survey.startup_files import epochs_problem, file_names, partition_directories, topic_id_problem
+from kafkalog.survey.startup_files import epochs_problem, files_at_start, partition_directories, topic_id_problem
 
 
 def test_damage_is_cut_only_where_a_broker_looks(partition):
@@ -113,7 +113,7 @@ def test_a_swap_replaces_the_segments_that_it_covers(tmp_path):
     make(tmp_path, *(name(base, suffix) for base in (0, 10, 20, 30) for suffix in (".log", ".index")))
     (tmp_path / name(10, ".log.swap")).write_bytes(builder.batch_v2(base_offset=10, last_offset_delta=14))
     make(tmp_path, name(10, ".index.swap"))
-    found = file_names(tmp_path)
+    found = files_at_start(tmp_path)
     assert set(found.removed) == {name(base, suffix) for base in (10, 20) for suffix in (".log", ".index")}
     assert found.renamed == {name(10, f"{suffix}.swap"): name(10, suffix) for suffix in (".log", ".index")}
     assert found.after() == {name(base, suffix) for base in (0, 10, 30) for suffix in (".log", ".index")}
@@ -121,13 +121,15 @@ def test_a_swap_replaces_the_segments_that_it_covers(tmp_path):
 
 def test_what_stops_a_broker_is_the_problem(tmp_path):
     make(tmp_path, "foo.log", name(0, ".log"))
-    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{tmp_path}/foo.log: unknown_file: not named after")
+    assert str(files_at_start(tmp_path).problem(tmp_path)).startswith(
+        f"{tmp_path}/foo.log: unknown_file: not named after"
+    )
     (tmp_path / "foo.log").unlink()
     (tmp_path / name(0, ".log.swap")).write_bytes(builder.batch_v2(base_offset=0, crc=1) + bytes(61))
     swap = tmp_path / name(0, ".log.swap")
-    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file")
+    assert str(files_at_start(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file")
     with fails_with("file_unreadable"):
-        file_names(tmp_path / "gone")
+        files_at_start(tmp_path / "gone")
 
 
 def test_directories_of_partitions_and_findings_of_others(tmp_path):

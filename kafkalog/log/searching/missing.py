@@ -10,10 +10,10 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log import live
+from kafkalog.log.directory import Directory
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
-from kafkalog.storage.location import list_names
 
 END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 """Files of a log dir with offsets that a log reached."""
@@ -109,7 +109,7 @@ def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Fin
     if key is None:
         return None
     with contextlib.suppress(OSError):
-        found = end_finding(str(partition), end, known_ends(partition, key, list_names(partition)), damage=False)
+        found = end_finding(str(partition), end, known_ends(partition, key, Directory(partition).names), damage=False)
         return None if found is None or live.is_live(partition.absolute().parent) else found
     return None
 
@@ -119,11 +119,7 @@ def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[s
 
     `names` are those of the directory's files; `key` is None for a renamed directory, which no checkpoint names.
     """
-    found = checkpointed(partition, key, *END_CHECKPOINTS)
-    for name in names:
-        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and (offset := kf.parse_base_offset(name)) is not None:
-            found[snapshot_name(offset)] = offset
-    return found
+    return checkpointed(partition, key, *END_CHECKPOINTS) | {snapshot_name(one): one for one in snapshot_offsets(names)}
 
 
 def checkpointed(partition: Path, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:
@@ -139,8 +135,7 @@ def checkpointed(partition: Path, key: kf.TopicPartition | None, *names: str) ->
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
     """The offsets of the producer snapshots among file names."""
-    found = (kf.parse_base_offset(name) for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX))
-    return [offset for offset in found if offset is not None]
+    return [*kf.offsets_of(names, kf.PRODUCER_SNAPSHOT_SUFFIX).values()]
 
 
 def snapshot_name(offset: int) -> str:

@@ -24,6 +24,7 @@ from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePath
 from kafkalog.operations.exporting.resuming import Resumption, manifest_of
 from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
 from kafkalog.storage.file_locks import require_locks, try_lock
+from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import Location
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_file
@@ -90,7 +91,7 @@ class ResumedDirectory(Resumption):
         # the files are durable before the intent that names them, and so is the name of their directory
         with writing(self._work):
             fsync_directory(self._work)
-        files = sorted(str(path.relative_to(staged.path)) for path in staged.path.rglob("*") if path.is_file())
+        files = sorted(files_below(staged.path))
         with staged_file(self._work / _INTENT) as file:
             file.write(json.dumps({"files": files, "manifest": self.new}).encode())
         self._finish()

@@ -30,6 +30,7 @@ from kafkalog.errors import (
     UnsafePathError,
 )
 from kafkalog.html import HtmlReport
+from kafkalog.log.directory import Directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.index_interval import index_interval
@@ -345,9 +346,9 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
             path = segment.sidecar_path(suffix)
             if path.is_file():
                 copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
-    for path in sorted(partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
-        if kf.parse_base_offset(path.name) in {*bases, partition.log_end_offset}:
-            copy_file(path, staged, path.name)
+    for name, offset in Directory(partition.path).snapshots.items():
+        if offset in {*bases, partition.log_end_offset}:
+            copy_file(partition.path / name, staged, name)
     epochs = partition.path / kf.LEADER_EPOCH_CHECKPOINT
     if epochs.is_file():
         copy_file(epochs, staged, epochs.name)

@@ -25,6 +25,7 @@ from kafkalog.errors import (
     UnsafePathError,
     WriteError,
 )
+from kafkalog.log.directory import Directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
@@ -306,8 +307,9 @@ class Rebuilder:
     def _remove_strays(self, work: Work, kept: Iterable[int]) -> None:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
         # left there, an old snapshot after the last rebuilt one would be the newest, and a broker would start from it
-        for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
-            if path.name not in names and kf.parse_base_offset(path.name) is not None:
+        for name in Directory.or_empty(work.partition.path).snapshots:
+            if name not in names:
+                path = work.partition.path / name
                 backup = self._target.remove(path) if self._is_in_place else None
                 self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed", None if backup is None else str(backup)))
 

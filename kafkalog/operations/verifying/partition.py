@@ -34,7 +34,8 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoin
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.transactions import TransactionEpochs
-from kafkalog.storage.location import list_names, parent_of
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, remains, survey
@@ -106,7 +107,7 @@ def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], ar
 def _names(directory: Path) -> list[str] | None:
     """What is in a directory; None for none, or none any more."""
     try:
-        return sorted(list_names(directory))
+        return Listing(directory).names
     except OSError:
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epo
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.storage.listing import Listing
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import ORPHAN, partition_directories
@@ -125,13 +125,15 @@ class CutPartitions:
         if staged is None or self.is_partition:
             return
         done = {plan.path.name for plan in self.plans}
-        for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
-            if entry.is_file() and entry.name != kf.LOCK_FILE and not (staged.path / entry.name).exists():
-                copy_file(Path(entry.path), staged, entry.name)
-            elif entry.is_dir() and entry.name not in done and kf.parse_partition_directory(entry.name) is not None:
-                for file in sorted(os.scandir(entry.path), key=lambda file: file.name):
-                    if file.is_file():
-                        copy_file(Path(file.path), staged, f"{entry.name}/{file.name}")
+        root = Listing(self._root)
+        done |= set(Listing(staged.path).names)
+        for name in root.files:
+            if name not in {kf.LOCK_FILE, *done}:
+                copy_file(root.path / name, staged, name)
+        for name in root.directories:
+            if name not in done and kf.parse_partition_directory(name) is not None:
+                for file in Listing(root.path / name).files:
+                    copy_file(root.path / name / file, staged, f"{name}/{file}")
 
     def put_checkpoint(self, name: str, change: Callable[[dict[kf.TopicPartition, int]], None]) -> None:
         """Change a checkpoint of the log dir; a copy of one partition has no log dir, or one with only its entry."""

@@ -30,6 +30,7 @@ from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
@@ -380,9 +381,9 @@ def finish_root(root: Path, placed: Placement, report: RecoveryReport) -> None:
         return
     written = root_files(root, _ends(report), is_clean=report.is_clean)
     if placed.staged is not None:
-        for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-            if os.path.isfile(entry) and entry.name not in _NOT_COPIED and entry.name not in written:
-                copy_file(Path(entry.path), placed.staged, entry.name)
+        for name in Listing(root).files:
+            if name not in _NOT_COPIED and name not in written:
+                copy_file(root / name, placed.staged, name)
     # the marker comes last: a crash before it costs another recovery, and no records
     for name, data in written.items():
         placed.put(name, data)

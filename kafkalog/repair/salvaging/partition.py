@@ -44,7 +44,7 @@ from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.location import list_names
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
@@ -143,9 +143,7 @@ class PartitionSalvage:
         self._segments = [one for one in partition.segments if only is None or one.base_offset in only]
         self._report_finding = note
         self._found: list[Finding] = []
-        self._names: list[str] = []
-        with contextlib.suppress(OSError):  # a removed directory cannot be read
-            self._names = sorted(list_names(partition.path))
+        self._names = Listing.or_empty(partition.path).names  # a removed directory cannot be read
         self._state = LogDirState.of(partition, self._names)
         self._quarantine = Quarantine(output.create(_QUARANTINE))
         self._sink: Sink | None = None

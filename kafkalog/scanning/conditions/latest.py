@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.storage.file_locks import lock, try_lock
+from kafkalog.storage.listing import Listing
 
 MEMORY_BYTES: Final = 2**25
 """What the keys and offsets of one partition may take; grouping them takes a few times as much."""
@@ -150,7 +151,8 @@ def _new_directory() -> tuple[Path, int | None]:
         return Path(tempfile.mkdtemp(prefix=_PREFIX)), None
     from kafkalog.storage.atomic import is_same
 
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    temporary = Listing.or_empty(Path(tempfile.gettempdir()))
+    for left in (temporary.path / name for name in temporary.names if name.startswith(_PREFIX)):
         with suppress(OSError):
             descriptor = os.open(left, _OPEN)
             try:

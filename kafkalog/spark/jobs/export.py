@@ -23,6 +23,7 @@ from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import runner
+from kafkalog.storage.listing import files_below
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
@@ -128,7 +129,7 @@ def _export(
         except BaseException:
             writer.abandon()
             raise
-    names = [str(one.relative_to(directory.path)) for one in sorted(directory.path.rglob("*")) if one.is_file()]
+    names = [*files_below(directory.path)]
     return directory.path, {
         "files": names,
         "n_records": writer.n_records,

@@ -31,6 +31,7 @@ from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.listing import files_below
 from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.startup import Kind, RebuiltFile
@@ -154,7 +155,7 @@ def _rebuild(
 
 def _files_in(directories: Iterable[Path]) -> Iterator[tuple[str, str]]:
     for one in directories:
-        yield from ((str(path), str(path.relative_to(one))) for path in sorted(one.glob("*/*")))
+        yield from ((str(one / name), name) for name in files_below(one))
 
 
 def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) -> None:
