@@ -88,6 +88,7 @@ class Reason(StrEnum):
     LOG_START_BEHIND_END = "log_start_behind_end"
     LOG_END_MISSING = "log_end_missing"
     SEGMENT_MISSING = "segment_missing"
+    OTHER_SEGMENT = "other_segment"
     OFFSET_GAP = "offset_gap"
     END_ASSUMED = "end_assumed"
     EPOCH_ORDER = "epoch_order"

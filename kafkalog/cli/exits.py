@@ -61,7 +61,7 @@ _LIMIT_NAMES: Final = {
     "too_many_directories": "max_directories",
     "too_many_open_transactions": "max_open_transactions",
 }
-_UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka"})
+_UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka", "other_segment"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec", "compressed_file"})
 
 

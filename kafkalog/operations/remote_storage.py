@@ -23,7 +23,8 @@ from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
 from kafkalog.tiered.layouts import Copy, epochs_between
 
 FaultKind = (
-    Literal["hole", "torn", "size", "checksum", "index", "unreadable", "orphan", "unfinished", "deleting"]
+    Literal["hole", "torn", "size", "checksum", "index", "unreadable", "other_segment"]
+    | Literal["orphan", "unfinished", "deleting"]
     | Literal["replaced", "below_start", "leftover", "unknown_file"]
 )
 _COPY_BYTES: Final = 2**23
@@ -38,8 +39,9 @@ class StorageFault:
     """Something in remote storage that should not be there, or is not as it should be."""
 
     kind: FaultKind
-    """`hole`, `torn`, `size`, `checksum`, `index`, `unreadable`: records cannot be read, or a lookup fails. The others
-    only cost space: `orphan`, `unfinished`, `deleting`, `replaced`, `below_start`, `leftover`, `unknown_file`."""
+    """`hole`, `torn`, `size`, `checksum`, `index`, `unreadable`, `other_segment`: records cannot be read, or a lookup
+    fails. The others only cost space: `orphan`, `unfinished`, `deleting`, `replaced`, `below_start`, `leftover`,
+    `unknown_file`."""
     detail: str
     topic: str | None = None
     partition: int | None = None
@@ -210,9 +212,12 @@ def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
 def _superfluous(copy: Copy, segment: RemoteSegment | None, joined: Joined) -> Iterator[StorageFault]:
     """A complete copy that no reader uses."""
     try:
+        copy.check_identity()
         end = copy.extent.end_offset if segment is None else segment.end_offset
     except KafkalogError as error:
-        yield _fault("unreadable", error.detail, copy)
+        is_other = error.reason is Reason.OTHER_SEGMENT
+        kind: FaultKind = "other_segment" if is_other else "unreadable"
+        yield _fault(kind, error.detail, copy, damage=is_other and bool(joined.holes))
         return
     first_local = joined.first_local
     if end < joined.start:
@@ -300,6 +305,8 @@ def _of_finding(finding: Finding, copy: Copy) -> StorageFault:
         kind = "index"
     elif reason in (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.NOT_INSTALLED):
         kind = "unreadable"
+    elif reason is Reason.OTHER_SEGMENT:
+        kind = "other_segment"
     where = f" at {finding.position}" if finding.position is not None else ""
     return _fault(kind, f"{reason.value}{where}: {finding.detail}", copy, damage=finding.damage)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, Reason
 from kafkalog.records.header_walk import walk
 from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
 from kafkalog.tiered.layouts import Copy
@@ -70,11 +70,17 @@ class ListingFinder:
 
     def __init__(self, copies: Sequence[Copy]) -> None:
         self._ranges: dict[int | None, list[tuple[int, int, int, Copy]]] = {}
-        for copy in copies:
+        self._unread: list[tuple[int, int, int, Copy]] = []
+        for number, copy in enumerate(copies):
             try:
                 extent = copy.extent if copy.is_readable else None
-            except KafkalogError:
-                continue  # it is reported by who checks the storage
+            except KafkalogError as error:
+                if error.reason is Reason.OTHER_SEGMENT:
+                    # where no other copy has these offsets, a reader gets this error
+                    following = (other.start_offset for other in copies[number + 1 :])
+                    end = next((start for start in following if start > copy.start_offset), _END) - 1
+                    self._unread.append((copy.start_offset, end, end, copy))
+                continue  # others are reported by the command that checks the storage
             if extent is None or extent.end_offset < copy.start_offset:
                 continue
             starts = sorted(extent.leader_epochs.items(), key=lambda entry: entry[1])
@@ -94,13 +100,15 @@ class ListingFinder:
     def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
         """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
         there = [one for one in self._of(epoch) if one[0] <= offset <= one[1]]
+        there = there or [one for one in self._unread if one[0] <= offset <= one[1]]
         # one that lacks objects may be of a copying that failed
         best = max(there, key=lambda one: (not one[3].missing, one[1], one[0]), default=None)
         return None if best is None else (best[3], best[1], best[2])
 
     def first_after(self, epoch: int, offset: int) -> int | None:
         """The first offset of an epoch after one that a copy has."""
-        return min((start for start, *_ in self._of(epoch) if start > offset), default=None)
+        ranges = [*self._of(epoch), *self._unread]
+        return min((start for start, *_ in ranges if start > offset), default=None)
 
     def _of(self, epoch: int) -> list[tuple[int, int, int, Copy]]:
         return [*self._ranges.get(epoch, ()), *self._ranges.get(None, ())]

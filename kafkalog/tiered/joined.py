@@ -26,6 +26,7 @@ from kafkalog.storage.stores import location
 from kafkalog.system_topics.remote_log import RemoteLog, remote_log
 from kafkalog.tiered.aiven import Keys, check_keys
 from kafkalog.tiered.chain import Hole, Link, ListingFinder, MetadataFinder, chain, cut_positions
+from kafkalog.tiered.identity import Claim
 from kafkalog.tiered.layouts import Copy, PartitionId, find_layout, prefetch
 
 _SIDE_FILES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
@@ -217,6 +218,7 @@ class JoinedStore:
         of, finder = joined.of, None
         assert of is not None
         if self.metadata is not None and of.topic_id:
+            _report(self.metadata, joined.copies)
             finder = MetadataFinder(self.metadata, (of.topic_id, of.partition), joined.copies)
         joined.is_certain = finder is not None
         listed = None
@@ -301,6 +303,18 @@ class JoinedStore:
         if several:
             detail += f"; of several topics with this name, this is the one with id {joined.of.topic_id}"
         joined.findings.append(Finding(Reason.LOG_END_MISSING, detail, str(self._remote), damage=False))
+
+
+def _report(metadata: RemoteLog, copies: Sequence[Copy]) -> None:
+    """Give copies what the metadata topic says of them."""
+    segments = {segment.segment_id: segment for segment in metadata}
+    for copy in copies:
+        segment = segments.get(copy.segment_id)
+        if segment is not None:
+            copy.reported = Claim(
+                "the metadata topic",
+                *(segment.start_offset, segment.end_offset, segment.size_in_bytes, segment.max_timestamp),
+            )
 
 
 def _epochs_of(copies: list[Copy], listed: ListingFinder | None) -> list[tuple[int, int]]:

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, NotKafkaError, Reason
+from kafkalog.errors import KafkalogError, NotKafkaError, ReadError, Reason
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.storage.location import Location
 from kafkalog.storage.source import ByteSource
 from kafkalog.tiered.aiven import ChunkedSource, Keys, Manifest, index_size, open_index
+from kafkalog.tiered.identity import Claim, SegmentIdentity
 
 EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
 _LOG_FILES: Final = (
@@ -26,6 +28,9 @@ _LOG_FILES: Final = (
 _INDEXES, _MANIFEST = ".indexes", ".rsm-manifest"
 _AIVEN_FILES: Final = (kf.LOG_SUFFIX, _INDEXES, _MANIFEST)
 _N_THREADS: Final = 16
+
+
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
 
 class PartitionId(NamedTuple):
@@ -60,6 +65,8 @@ class Copy:
     """The offset at which the next segment of a log dir begins."""
     is_last: bool = False
     """Whether it may be the active segment of a log dir."""
+    reported: Claim | None = None
+    """What the metadata topic says of its `.log`."""
 
     @property
     def missing(self) -> list[str]:
@@ -87,9 +94,46 @@ class Copy:
         return {suffix: entry.size for suffix, entry in found if entry is not None}
 
     def open(self, suffix: str) -> ByteSource:
-        """The bytes of the `.log`, or of a file that belongs to it; raises KafkalogError."""
+        """The bytes of the `.log`, or of a file that belongs to it; raises KafkalogError.
+
+        A `.log` that is another segment's is an error, so that its records are not taken for those of this one.
+        """
+        if suffix == kf.LOG_SUFFIX:
+            self.check_identity()
+        return self._open(suffix)
+
+    def _open(self, suffix: str) -> ByteSource:
         source: ByteSource = self.files[suffix].open()
         return source
+
+    def claims(self) -> list[Claim]:
+        """What other places say of the `.log`; raises KafkalogError."""
+        return [] if self.reported is None else [self.reported]
+
+    def check_identity(self) -> None:
+        """Raise `ReadError` if the `.log` is that of another segment."""
+        if self._contradiction is not None:
+            detail = f"it is the object of another segment: {self._contradiction}; look for the right one in the store"
+            raise ReadError(Reason.OTHER_SEGMENT, detail, path=self.files[kf.LOG_SUFFIX])
+
+    @cached_property
+    def _contradiction(self) -> str | None:
+        claims = self.claims() or [Claim("its name", self.start_offset, None)]
+        with self._open(kf.LOG_SUFFIX) as source:
+            offsets = times = None
+            if not self.is_last:  # a broker that runs or crashed leaves indexes of zeros
+                offsets = self._index(OffsetIndex, kf.INDEX_SUFFIX, source.size)
+                times = self._index(TimeIndex, kf.TIME_INDEX_SUFFIX, source.size)
+            return SegmentIdentity(source, claims, offsets, times).contradiction()
+
+    def _index(self, kind: type[AnyIndex], suffix: str, log_bytes: int) -> AnyIndex | None:
+        """An index, or None if there is none to read: records do not depend on it."""
+        with _suppressed():
+            if suffix in self.sizes():
+                with self._open(suffix) as source:
+                    most = max_index_entries(log_bytes) * kind.dtype.itemsize
+                    return kind(source.window(0, min(source.size, most)), self.start_offset)
+        return None
 
     @cached_property
     def extent(self) -> Extent:
@@ -97,6 +141,7 @@ class Copy:
 
         In a log dir, a segment reaches to the next one: the cleaner may have removed what is between.
         """
+        self.check_identity()
         segment = Segment(self.files[kf.LOG_SUFFIX], is_last=self.is_last, topic_partition=None)
         end = max(segment.next_offset, self.stop or 0) - 1
         return Extent(end, dict(epochs_between(self.epochs, self.start_offset, end)))
@@ -118,8 +163,23 @@ class AivenCopy(Copy):
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What the manifest says."""
-        return Manifest(self.files[_MANIFEST], self.keys)
+        """What the manifest says; raises KafkalogError, also if it is the manifest of another segment."""
+        manifest = Manifest(self.files[_MANIFEST], self.keys)
+        named = (self.of.topic_id, self.of.partition, self.segment_id)
+        if manifest.identity != named or manifest.start_offset != self.start_offset:
+            topic_id, partition, segment_id = manifest.identity
+            detail = (
+                f"it is the object of another segment: {segment_id} at offset {manifest.start_offset} of partition"
+                f" {partition} of topic {manifest.topic} ({topic_id}); look for the right one in the store"
+            )
+            raise ReadError(Reason.OTHER_SEGMENT, detail, path=self.files[_MANIFEST])
+        return manifest
+
+    def claims(self) -> list[Claim]:
+        """See `Copy.claims`."""
+        known = self.manifest
+        claim = Claim("its manifest", known.start_offset, known.end_offset, known.size, known.max_timestamp)
+        return [claim, *super().claims()]
 
     @property
     def is_readable(self) -> bool:
@@ -132,8 +192,7 @@ class AivenCopy(Copy):
         indexes = {suffix: index_size(self.manifest, suffix) for suffix in places}
         return {kf.LOG_SUFFIX: self.manifest.size, **indexes}
 
-    def open(self, suffix: str) -> ByteSource:
-        """See `Copy.open`."""
+    def _open(self, suffix: str) -> ByteSource:
         if suffix == kf.LOG_SUFFIX:
             return ChunkedSource(self.manifest, self.files[suffix])
         return open_index(self.manifest, self.files[_INDEXES], suffix)
@@ -238,7 +297,9 @@ class AivenLayout(Layout):
         for name in place.entries():
             if name.endswith(_MANIFEST):
                 with _suppressed():
-                    return Manifest(place / name, {}).topic or text
+                    manifest = Manifest(place / name, {})
+                    if manifest.topic and text.endswith(manifest.topic):
+                        return manifest.topic
         return text.removeprefix(self._prefix)
 
 

@@ -1,6 +1,7 @@
 """Moves segments of a log dir to remote storage, as a broker with a plugin does, and writes the metadata topic."""
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -14,8 +15,10 @@ import zstandard
 
 import kafkalog
 from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
+from kafkalog.records.header_walk import walk
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.producers import encode_snapshot
+from kafkalog.storage.source import BufferSource
 
 STARTED, FINISHED, DELETING, DELETED = range(4)
 SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -88,14 +91,14 @@ class TieredSet:
             epochs = {epoch: max(start, base) for epoch, start in begun[first:]}
         self._store(partition, base, end, identity, files, epochs)
         if state is not None:
-            self.report(partition, base, end, identity, epochs, len(files[".log"]), state)
+            self.report(partition, base, end, identity, epochs, len(files[".log"]), state, newest_in(files[".log"]))
         return identity
 
-    def report(self, partition, base, end, identity, epochs, size, state):
+    def report(self, partition, base, end, identity, epochs, size, state, newest=1700000000000):
         """Add the events that lead to a state."""
         of = self._segment(partition, identity)
         ranges = b"".join(struct.pack(">iq", epoch, start) + b"\0" for epoch, start in epochs.items())
-        body = struct.pack(">qqiqq", base, end, 1, 1700000000000, 1700000000000) + bytes([len(epochs) + 1]) + ranges
+        body = struct.pack(">qqiqq", base, end, 1, newest, 1700000000000) + bytes([len(epochs) + 1]) + ranges
         self.events.append(b"\1\0\0" + of + body + struct.pack(">i", size) + b"\0" + b"\0" + b"\0")
         for one in {FINISHED: (1,), DELETING: (1, 2), DELETED: (1, 2, 3)}.get(state, ()):
             self.change(partition, identity, one)
@@ -129,6 +132,15 @@ class TieredSet:
         for suffix, data in objects.items():
             Path(f"{main}{suffix}").write_bytes(data)
         self.copies.setdefault(partition, []).append((identity, main))
+
+
+def newest_in(log):
+    """The largest timestamp of a segment; a time of its own if it has none, as brokers have it."""
+    newest = -1
+    with contextlib.suppress(kafkalog.KafkalogError):  # some tests store bytes that are no log
+        for window in walk(BufferSource(log)):
+            newest = max(newest, int(window.batches.max_timestamp.max()))
+    return newest if newest >= 0 else 1_700_000_000_000
 
 
 def aiven_objects(of, bounds, identity, files, epochs, *, chunk=3000, compressed=False, key=None, prefix=""):
@@ -167,7 +179,7 @@ def aiven_objects(of, bounds, identity, files, epochs, *, chunk=3000, compressed
             blob += data
     topic_partition = {"topicId": of[1], "topicPartition": {"topic": of[0], "partition": of[2]}}
     meta = {"remoteLogSegmentId": {"topicIdPartition": topic_partition, "id": identity}}
-    meta |= {"startOffset": bounds[0], "endOffset": bounds[1]}
+    meta |= {"startOffset": bounds[0], "endOffset": bounds[1], "maxTimestampMs": newest_in(log)}
     meta["segmentLeaderEpochs"] = {str(epoch): start for epoch, start in epochs.items()}
     manifest = {"version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": compressed}
     if key is not None:

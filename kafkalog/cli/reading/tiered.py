@@ -24,8 +24,8 @@ _VERIFY: Final = Command(
     summary="check remote storage for missing, damaged, leftover and replaced objects",
     description="""\
 Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadata topic and the leader epochs of that
-broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable. Only a waste of space: orphan,
-unfinished, deleting, replaced, below_start, leftover, unknown_file.
+broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable, other_segment. Only a waste of
+space: orphan, unfinished, deleting, replaced, below_start, leftover, unknown_file.
 
 The exit code is 1 if there is damage.""",
     examples="""\
