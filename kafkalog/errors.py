@@ -331,6 +331,11 @@ class Finding(JsonFields):
     def __str__(self) -> str:
         return _described(self)
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether a whole file or directory cannot be read, as without permission or key: it need not be damaged."""
+        return self.damage and self.reason is Reason.FILE_UNREADABLE and self.position is None
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -419,7 +424,7 @@ _CERTAINTIES: Final = (None, "exact", "header", "at_most")
 
 def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
     """Add a finding to the losses of its partition directory, if records may be lost."""
-    if not finding.damage or finding.path is None:
+    if not finding.damage or finding.path is None or finding.is_unreadable:
         return
     # `.log` anywhere in the name: that of a `.log.swap`, too
     is_log = ".log" in os.path.basename(finding.path)
@@ -436,11 +441,14 @@ class Findings:
     rows: list[Finding] = field(default_factory=list)
     n_more: int = 0
     n_damage: int = 0
+    n_unreadable: int = 0
+    """How many of the findings of damage are files that cannot be read."""
     losses: dict[str, Loss] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         """Keep a finding, or only count it once the limit is reached."""
         self.n_damage += finding.damage
+        self.n_unreadable += finding.is_unreadable
         add_loss(self.losses, finding)
         # a file may be damaged in millions of places: memory must not grow with their number
         if len(self.rows) < self.limit:

@@ -95,22 +95,24 @@ index: index_interval_bytes int?, size_in_bytes int, n_entries int, n_time_entri
 index_stats: path text, +place, segment text?, size_in_bytes int, n_batches int, n_segments int, n_unindexed int,
     index index?, what_if~ [index]
 verified_segment: kind =segment, path text, +place, base_offset int, last_offset int, size_in_bytes int,
-    n_batches int, ok bool, findings [finding]
+    n_batches int, ok bool, unreadable bool, findings [finding]
 gap: start int, end int, is_compacted bool?
-verified_partition: kind =partition, path text, +place, ok bool, lost loss, losses [lost], gaps [gap],
+verified_partition: kind =partition, path text, +place, ok bool, unreadable bool, lost loss, losses [lost], gaps [gap],
     findings [finding]
 verified_values: kind =values, ok bool, topic text?, column text, n_records int, n_undecoded int,
     first_partition int?, first_offset int?, first_reason text?, reasons {int}, path text?
-verified: kind =total, path any, ok bool, damaged [text], findings [finding]
+verified: kind =total, path any, ok bool, damaged [text], unreadable [text], findings [finding]
 problem: reason text, path text, detail text, position int?, effect text
 segment_plan: name text, base_offset int, action text, n_bytes_before int, n_bytes int, finding finding?,
     expires text?, is_expired_early bool
 rebuilt_file: path text, kind text, n_entries int, n_bytes int, change text, backup text?
 partition_plan: path text, +place, verdict text, error text?, log_start_offset int,
     log_end_offset int, log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int,
-    removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file]
+    unreadable [text], removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan],
+    files [rebuilt_file]
 compacted_partition: path text, +place, verdict text, error text?, log_start_offset int, log_end_offset int,
     log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int, n_bytes_before int,
+    unreadable [text],
     removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file],
     cleaned_to int?, n_records_before int, n_records int
 preflight: is_clean bool, is_kraft bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int,

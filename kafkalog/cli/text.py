@@ -109,12 +109,12 @@ def _cut(value: bytes, limit: int) -> bytes:
 _MOST_NAMES: Final = 20
 
 
-def damaged_line(names: Sequence[str]) -> list[str]:
-    """Return a line that lists damaged partitions, to be found again in a long report; none if there are none."""
+def names_line(state: str, names: Sequence[str]) -> list[str]:
+    """Return a line that lists partitions in a state, to be found again in a long report; none if there are none."""
     if not names:
         return []
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return [f"damaged: {', '.join(map(escape_line, names[:_MOST_NAMES]))}{more}"]
+    return [f"{state}: {', '.join(map(escape_line, names[:_MOST_NAMES]))}{more}"]
 
 
 def parse_bytes(text: str) -> int:

@@ -64,8 +64,8 @@ topics: Topics. Sizes are those of the .log files.
 partitions: Partitions. Files are the .log files with their indexes and all else in the directory.
     partition, topic, path, n_segments number, n_bytes bytes, n_file_bytes bytes, log_start_offset number,
     log_end_offset number, high_watermark number?, n_records number, n_records_is_minimum bool,
-    first_timestamp time?, max_timestamp time?, formats list, codecs list, n_damage number, n_records_lost number,
-    verdict
+    first_timestamp time?, max_timestamp time?, formats list, codecs list, n_damage number, n_unreadable number,
+    n_records_lost number, verdict
 groups: Groups. Offsets out of range are those that the log no longer has, or does not have yet.
     group, type, state, n_members number, n_partitions number, lag number?, n_out_of_range number
 lags: Lag by topic. The lag of each group in each topic.
@@ -314,7 +314,9 @@ class Contents:
             n_records=summary.n_readable_records,
             n_records_is_minimum=summary.n_readable_is_minimum,
             formats=[f"v{magic}" for magic in summary.magics],
-            n_damage=verified.n_more_findings + sum(one.damage for one in verified.all_findings()),
+            n_damage=verified.n_more_findings
+            + sum(one.damage and not one.is_unreadable for one in verified.all_findings()),
+            n_unreadable=sum(one.is_unreadable for one in verified.all_findings()),
             n_records_lost=verified.loss.n_records,
             verdict=self._verdicts.get(os.path.abspath(verified.path), UNKNOWN),
             **{name: getattr(summary, name) for name in _OF_SUMMARY},

@@ -25,7 +25,7 @@ from kafkalog.storage.staging import staged_file
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
-from kafkalog.text import iso_seconds
+from kafkalog.text import counted, iso_seconds
 
 FORMATS: Final = (".html", ".md", ".json")
 VERSION: Final = 1
@@ -107,7 +107,7 @@ class Report(PublicNames):
         least = "at least " if one["n_records_is_minimum"] else ""
         lost = one["losses"]
         return [
-            ("State", "no damage" if not one["n_damage"] else f"{one['n_damage']:,} findings of damage"),
+            ("State", self.state),
             ("Lost", lost if lost else "nothing"),
             ("A broker", verdict),
             ("Lost by a start", f"{one['n_bytes_lost']:,} bytes"),
@@ -122,8 +122,15 @@ class Report(PublicNames):
             ("Hanging transactions", f"{one['n_hanging']:,}"),
         ]
 
+    @property
+    def state(self) -> str:
+        """How many findings are damage, and how many files cannot be read."""
+        n_damage, n_unreadable = self.summary["n_damage"], self.summary.get("n_unreadable", 0)
+        damage = counted(n_damage, "finding") + " of damage" if n_damage else "" if n_unreadable else "no damage"
+        return ", ".join(filter(None, [damage, f"{n_unreadable:,} unreadable" if n_unreadable else ""]))
+
     def __repr__(self) -> str:
-        state = "OK" if self.ok else f"{self.findings.n_damage:,} findings of damage, {self.summary['verdict']}"
+        state = "OK" if self.ok else f"{self.state}, {self.summary['verdict']}"
         return f"Report({self.summary['n_partitions']:,} partitions, {state})"
 
     def _repr_html_(self) -> str:
@@ -238,7 +245,8 @@ def report(
         **totals,
         "n_records_is_minimum": any(one["n_records_is_minimum"] for one in contents.tables["partitions"].objects()),
         "n_findings": len(contents.findings.rows) + contents.findings.n_more,
-        "n_damage": contents.findings.n_damage,
+        "n_damage": contents.findings.n_damage - contents.findings.n_unreadable,
+        "n_unreadable": contents.findings.n_unreadable,
         **contents.lost(),
         "n_groups": len(contents.tables["groups"].rows),
         "lag": sum(one["lag"] or 0 for one in contents.tables["groups"].objects()),

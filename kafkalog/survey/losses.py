@@ -61,7 +61,7 @@ class Lost(JsonFields):
     @classmethod
     def of(cls, finding: Finding) -> Lost | None:
         """Return the loss that a finding of damage describes; None if no record is lost."""
-        if not finding.damage or finding.path is None or finding.n_records == 0:
+        if not finding.damage or finding.path is None or finding.n_records == 0 or finding.is_unreadable:
             return None
         if finding.n_records is None and ".log" not in os.path.basename(finding.path):
             return None  # another file is damaged, not the log

@@ -15,8 +15,8 @@ from kafkalog.html import JsonFields
 from kafkalog.survey.losses import Lost, losses_of, total
 from kafkalog.text import counted
 
-Verdict = Literal["starts", "recovers", "loses", "does not start"]
-VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
+Verdict = Literal["starts", "recovers", "unreadable", "loses", "does not start"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "unreadable", "loses", "does not start")
 SegmentAction = Literal["kept", "recovered", "split", "cut", "emptied", "deleted", "cleaned"]
 Retention = Literal["retention.ms", "retention.bytes"]
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs", "topic_id"]
@@ -101,6 +101,8 @@ class PartitionPlan(JsonFields):
     """Why a broker does not start with the partition. `recover` leaves it unchanged, or out of the copy."""
     stray: str | None = None
     """Why a KRaft broker sets the directory apart as `-stray`, to be deleted later."""
+    unreadable: list[str] = field(default_factory=list)
+    """Segments that cannot be read here, such as without permission: what a broker does with them is not known."""
     remarks: list[str] = field(default_factory=list)
     """What is lost besides records: producer states that are forgotten, epochs that are wrong."""
 
@@ -140,7 +142,7 @@ class PartitionPlan(JsonFields):
     def verdict(self) -> Verdict:
         """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
         if self.problem is not None:
-            return "does not start"
+            return "unreadable" if self.problem.is_unreadable else "does not start"
         if (
             self.n_bytes_lost
             or self.losses
@@ -148,6 +150,8 @@ class PartitionPlan(JsonFields):
             or self.log_end_offset < (self.log_end_offset_before or 0)
         ):
             return "loses"
+        if self.unreadable:
+            return "unreadable"
         is_touched = any(one.action != "kept" for one in self.segments) or any(
             one.change != "same" for one in self.files
         )
@@ -188,5 +192,6 @@ class PartitionPlan(JsonFields):
         lines += [f"  {name} deleted: {why}" for name, why in self.removed.items()]
         missing = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
         lines += [f"  {one.detail}" for one in self.lost if one.reason in missing]
+        lines += [f"  {name} cannot be read: what a broker does with it is not known" for name in self.unreadable]
         lines += [f"  {name} becomes {new}" for name, new in self.renamed.items()]
         return lines + [f"  {remark}" for remark in self.remarks]

@@ -46,7 +46,7 @@ OFFSET_CHECKPOINTS: Final = (
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
 
-Effect = Literal["does not start", "log dir offline", "loses metadata"]
+Effect = Literal["does not start", "log dir offline", "loses metadata", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,12 @@ class StartProblem(JsonFields):
     """Of the batch that it is about, where one batch is the cause."""
     effect: Effect = "does not start"
     """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
-    cluster's metadata, as if topics had been deleted."""
+    cluster's metadata, as if topics had been deleted. "unreadable": what a broker does is not known."""
 
     def to_finding(self) -> Finding:
         """The failure as damage, for reports of files."""
+        if self.effect == "unreadable":
+            return Finding(self.reason, self.detail, path=self.path, position=self.position)
         consequence = {"loses metadata": "loses metadata", "log dir offline": "takes the log dir offline"}
         detail = f"{self.detail}; a broker {consequence.get(self.effect, self.effect)}"
         return Finding(self.reason, detail, path=self.path, position=self.position, n_records=0)

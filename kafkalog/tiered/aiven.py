@@ -79,7 +79,7 @@ class Manifest:
             raise
         except _MALFORMED as error:
             detail = f"not a manifest of Aiven's plugin ({type(error).__name__}: {error})"
-            raise ReadError(Reason.FILE_UNREADABLE, detail, path=place) from error
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=place, position=0) from error
         self.starts = [0, *accumulate(self.sizes)]
 
     def _sizes(self, chunks: Mapping[str, Any]) -> list[int]:
@@ -159,7 +159,7 @@ class ChunkedSource(RangeSource):
         self._manifest, self._stored = manifest, place.open()
         if self._stored.size != manifest.starts[-1]:
             detail = f"has {self._stored.size} bytes, but {manifest.starts[-1]} in the manifest"
-            raise ReadError(Reason.FILE_UNREADABLE, detail, path=place)
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=place, position=0)
         self.unit_bytes = manifest.chunk_bytes
         manifest.unseal  # noqa: B018 - an error about keys comes before anything is read
         self.identity = self._stored.identity

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import TORN_TAIL, Console
 from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import report_error
-from kafkalog.cli.text import counted, damaged_line, escape_line, human_bytes, iso_seconds, table
+from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
@@ -129,8 +129,18 @@ def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
     lines = make([summary for summary in summaries if summary.kind is None])
     if apart := [summary for summary in summaries if summary.kind is not None]:
         lines += ["", "renamed by a broker:", *make(apart), ""]
-    damaged = [summary.name for summary in summaries if not summary.ok]
-    return [*lines, *(damaged_line(damaged) if len(summaries) > 1 else []), _total(summaries)]
+    if len(summaries) > 1:
+        lines += names_line("damaged", [summary.name for summary in summaries if _is_damaged(summary)])
+        lines += names_line("unreadable", [summary.name for summary in summaries if _is_unreadable(summary)])
+    return [*lines, _total(summaries)]
+
+
+def _is_damaged(summary: PartitionSummary) -> bool:
+    return any(finding.damage and not finding.is_unreadable for finding in summary.findings)
+
+
+def _is_unreadable(summary: PartitionSummary) -> bool:
+    return any(finding.is_unreadable for finding in summary.findings)
 
 
 def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
@@ -182,7 +192,7 @@ def _total(summaries: list[PartitionSummary]) -> str:
     n_records = sum(summary.n_readable_records for summary in summaries)
     is_minimum = any(summary.n_readable_is_minimum for summary in summaries)
     records = ("at least " if is_minimum else "") + counted(n_records, "record")
-    n_damaged = sum(not summary.ok for summary in summaries)
+    n_damaged, n_unreadable = sum(map(_is_damaged, summaries)), sum(map(_is_unreadable, summaries))
     parts = [
         counted(len({summary.topic for summary in summaries}), "topic"),
         counted(len(summaries), "partition"),
@@ -190,4 +200,6 @@ def _total(summaries: list[PartitionSummary]) -> str:
         human_bytes(size) if sys.stdout.isatty() else counted(size, "byte"),
         records,
     ]
-    return "total: " + ", ".join(parts) + (f"; {counted(n_damaged, 'partition')} with damage" if n_damaged else "")
+    damage = f"{counted(n_damaged, 'partition')} with damage" if n_damaged else ""
+    unreadable = f"{counted(n_unreadable, 'partition')} unreadable" if n_unreadable else ""
+    return "; ".join(filter(None, ["total: " + ", ".join(parts), damage, unreadable]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import decode_options, usage_errors
-from kafkalog.cli.text import counted
 
 _DIRS: Final = (
     "DIR",
@@ -57,7 +57,7 @@ how:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Write or print a report."""
-    from kafkalog.errors import Finding, Reason
+    from kafkalog.errors import Finding, KafkalogError, Reason
     from kafkalog.log.log_dir import LogDir
     from kafkalog.reporting.report import check_output, report
     from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
@@ -68,8 +68,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
         with usage_errors():
             check_output(args.output, args.paths)
     timeout = args.transaction_max_timeout_ms
-    n_bytes = sum(partition.size_in_bytes for partition in LogDir(args.paths, limits=args.limits).values())
-    console.start_progress(n_bytes, "report")
+    log_dir, sizes = LogDir(args.paths, limits=args.limits), list[int]()
+    for key in log_dir:
+        with contextlib.suppress(KafkalogError):  # the report has it
+            sizes.append(log_dir[key].size_in_bytes)
+    console.start_progress(sum(sizes), "report")
     with usage_errors():
         found = report(
             args.paths,
@@ -83,9 +86,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.unkept_findings(found.findings.n_more)
     if args.output is not None:
         found.write(args.output, overwrite=args.overwrite)
-        n_damage = found.findings.n_damage
-        state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "no damage"
-        console.note(f"{state}; a broker's start: {found.summary['verdict']}; written to {args.output}")
+        console.note(f"{found.state}; a broker's start: {found.summary['verdict']}; written to {args.output}")
     elif args.json:
         console.json(found.as_dict())
     else:

@@ -82,7 +82,10 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         console.lines(f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
         wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
         skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
-        state = "all OK" if report.ok else f"{sum(fault.damage for fault in report.faults)} faults that lose records"
+        n_unreadable = sum(fault.damage and fault.kind == "unreadable" for fault in report.faults)
+        n_lost = sum(fault.damage for fault in report.faults) - n_unreadable
+        lost = f"{n_lost} faults that lose records" if n_lost else ""
+        state = ", ".join(filter(None, [lost, f"{n_unreadable} unreadable" if n_unreadable else ""])) or "all OK"
         console.line(
             f"total: {report.n_partitions} partitions, {report.n_copies} copies, {report.n_bytes:,} bytes"
             f" ({report.layout}){wasted}{skipped}; {state}"

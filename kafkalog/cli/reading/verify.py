@@ -13,7 +13,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_keys
 from kafkalog.cli.scan_options import decode_options, usage_errors
-from kafkalog.cli.text import counted, damaged_line, human_bytes
+from kafkalog.cli.text import counted, human_bytes, names_line
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
@@ -99,11 +99,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
         with usage_errors():
             _verify_values(log_dir, args, decoding, result, console)
     undecoded = [one.to_finding() for one in result.values if not one.ok]
-    totals.n_damage += sum(finding.damage for finding in result.findings) + len(undecoded)
+    n_unreadable = sum(finding.is_unreadable for finding in result.findings)
+    totals.n_unreadable += n_unreadable
+    totals.n_damage += sum(finding.damage for finding in result.findings) - n_unreadable + len(undecoded)
     console.count_findings([*result.findings, *undecoded])
     console.progress.close()
     # a job of cron mails whatever is printed
-    if args.quiet and not args.json and not totals.n_damage:
+    if args.quiet and not args.json and totals.ok:
         return
     not_checked = _what_was_not_checked(args)
     lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
@@ -147,17 +149,27 @@ class _Totals:
 
     def __init__(self) -> None:
         self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
-        self.n_damage = 0
+        self.n_damage = self.n_unreadable = 0
         self.damaged: list[str] = []
+        self.unreadable: list[str] = []
 
     def add(self, partition: VerifiedPartition) -> None:
         self.n_partitions += 1
         self.n_segments += len(partition.segments)
         self.n_batches += sum(segment.n_batches for segment in partition.segments)
         self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
-        if not partition.ok:
+        n_unreadable = sum(finding.is_unreadable for finding in partition.all_findings())
+        n_damage = partition.n_more_findings - n_unreadable
+        n_damage += sum(finding.damage for finding in partition.all_findings())
+        if n_damage:
             self.damaged.append(_name_of(partition))
-        self.n_damage += partition.n_more_findings + sum(finding.damage for finding in partition.all_findings())
+        if n_unreadable:
+            self.unreadable.append(_name_of(partition))
+        self.n_damage, self.n_unreadable = self.n_damage + n_damage, self.n_unreadable + n_unreadable
+
+    @property
+    def ok(self) -> bool:
+        return not (self.n_damage or self.n_unreadable)
 
     def as_text(self, not_checked: str) -> str:
         size = human_bytes(self.n_bytes) if sys.stdout.isatty() else counted(self.n_bytes, "byte")
@@ -167,10 +179,17 @@ class _Totals:
             counted(self.n_batches, "batch"),
             size,
         ]
-        if not self.n_damage:
+        if self.ok:
             return "; ".join(filter(None, [f"total: {', '.join(parts)}", not_checked, "all OK"]))
-        where = f" in {counted(len(self.damaged), 'partition')}" if self.damaged else ""
-        return f"total: {', '.join(parts)}; {counted(self.n_damage, 'finding')} of damage{where}"
+        return f"total: {', '.join(parts)}; {'; '.join(self._states())}"
+
+    def _states(self) -> Iterator[str]:
+        if self.n_damage:
+            where = f" in {counted(len(self.damaged), 'partition')}" if self.damaged else ""
+            yield f"{counted(self.n_damage, 'finding')} of damage{where}"
+        if self.n_unreadable:
+            where = f" in {counted(len(self.unreadable), 'partition')}" if self.unreadable else ""
+            yield f"{self.n_unreadable:,} unreadable{where}"
 
 
 def _name_of(partition: VerifiedPartition) -> str:
@@ -182,12 +201,12 @@ def _name_of(partition: VerifiedPartition) -> str:
 def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
     name = _name_of(partition)
     for segment in partition.segments:
-        n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
-        yield f"{name}  {os.path.basename(segment.path)}  {_state_of(n_damage)}"
+        state = _state_of(segment.findings, segment.n_more_findings)
+        yield f"{name}  {os.path.basename(segment.path)}  {state}"
         yield from _finding_lines(segment.findings, verbose=verbose)
     if partition.findings or not partition.segments:
-        n_damage = sum(finding.damage for finding in partition.findings)
-        yield f"{name}  {'other files' if partition.segments else 'no segments'}  {_state_of(n_damage)}"
+        state = _state_of(partition.findings)
+        yield f"{name}  {'other files' if partition.segments else 'no segments'}  {state}"
         yield from _finding_lines(partition.findings, verbose=verbose)
     yield from _gap_lines(name, partition)
 
@@ -200,9 +219,12 @@ def _gap_lines(name: str, partition: VerifiedPartition) -> Iterator[str]:
         yield f"{name}  {between}: the log cleaner has been here"
 
 
-def _state_of(n_damage: int) -> str:
+def _state_of(findings: list[Finding], n_more: int = 0) -> str:
     """The word for a file, with the number of its findings."""
-    return f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
+    is_unreadable = any(finding.is_unreadable for finding in findings)
+    n_damage = sum(finding.damage and not finding.is_unreadable for finding in findings) + n_more
+    damage = f"{counted(n_damage, 'finding')} of damage" if n_damage else ""
+    return ", ".join(filter(None, ["unreadable" if is_unreadable else "", damage])) or "OK"
 
 
 _MOST_LINES: Final = 20
@@ -228,10 +250,12 @@ def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
     names = ("path", "base_offset", "last_offset", "size_in_bytes", "n_batches", "ok")
     for one in partition.segments:
         findings = [finding.as_dict() for finding in one.findings]
-        yield {"kind": "segment", **place, **{name: getattr(one, name) for name in names}, "findings": findings}
+        more = {"unreadable": any(finding.is_unreadable for finding in one.findings), "findings": findings}
+        yield {"kind": "segment", **place, **{name: getattr(one, name) for name in names}, **more}
     losses = {"lost": partition.loss.as_dict(), "losses": [lost.as_dict() for lost in partition.losses]}
     gaps, findings = map(asdict, partition.gaps), [finding.as_dict() for finding in partition.findings]
-    more = {**losses, "gaps": [*gaps], "findings": findings}
+    unreadable = any(finding.is_unreadable for finding in partition.all_findings())
+    more = {"unreadable": unreadable, **losses, "gaps": [*gaps], "findings": findings}
     yield {"kind": "partition", "path": partition.path, **place, "ok": partition.ok, **more}
 
 
@@ -239,7 +263,8 @@ def _total(result: Verification, log_dir: LogDir, totals: _Totals) -> dict[str, 
     rows = [finding.as_dict() for finding in result.findings]
     paths = [str(path) for path in log_dir.paths]
     path = paths[0] if len(paths) == 1 else paths
-    return {"kind": "total", "path": path, "ok": not totals.n_damage, "damaged": totals.damaged, "findings": rows}
+    names = {"damaged": totals.damaged, "unreadable": totals.unreadable}
+    return {"kind": "total", "path": path, "ok": totals.ok, **names, "findings": rows}
 
 
 def _root_lines(result: Verification, totals: _Totals, not_checked: str, *, is_quiet: bool) -> Iterator[str]:
@@ -249,5 +274,6 @@ def _root_lines(result: Verification, totals: _Totals, not_checked: str, *, is_q
             yield f"  {'!' if finding.damage else '-'} {finding}"
     # with -q, nothing else is listed anyway
     if totals.n_partitions > 1 and not is_quiet:
-        yield from damaged_line(totals.damaged)
+        yield from names_line("damaged", totals.damaged)
+        yield from names_line("unreadable", totals.unreadable)
     yield totals.as_text(not_checked)

@@ -113,13 +113,21 @@ def _print_findings(result: Preflight, shown: str, console: Console) -> None:
 
 
 _RENAMED: Final = "Kafka 4.x renames it"
-_PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "does not start": "fail"}
+_PLURALS: Final = {
+    "starts": "start",
+    "recovers": "recover",
+    "unreadable": "unreadable",
+    "loses": "lose",
+    "does not start": "fail",
+}
 
 
 def _sum_up(result: Preflight, console: Console) -> None:
     for one in result.problems:
-        effect = "takes the log dir offline" if one.effect == "log dir offline" else one.effect
-        console.note(f"the broker {effect}: {one.path}: {one.detail} ({one.reason.value})")
+        effect = f"the broker {'takes the log dir offline' if one.effect == 'log dir offline' else one.effect}"
+        if one.effect == "unreadable":
+            effect = "unreadable, so what the broker does with it is not known"
+        console.note(f"{effect}: {one.path}: {one.detail} ({one.reason.value})")
     counts = ", ".join(
         f"{counted(n, 'partition')} {verdict if n == 1 else _PLURALS[verdict]}"
         for verdict in _PLURALS

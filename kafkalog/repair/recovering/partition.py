@@ -451,7 +451,10 @@ class PartitionRecovery:
 def contents_before(segment: Segment) -> SegmentContents:
     """Where a segment ends, which is all that is known of one that is not read."""
     end = end_before_start(segment) or segment.base_offset
-    return SegmentContents(str(segment.path), segment.base_offset, end - 1, segment.size_in_bytes, has_gaps=None)
+    # of one that cannot be read, its indexes prove nothing to be missing
+    findings = [] if segment.error is None else [segment.error.to_finding()]
+    size = segment.size_in_bytes
+    return SegmentContents(str(segment.path), segment.base_offset, end - 1, size, findings=findings, has_gaps=None)
 
 
 def _as_read(segment: Segment, found: RecoveredSegment) -> SegmentContents:

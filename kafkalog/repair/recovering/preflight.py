@@ -40,7 +40,7 @@ from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import StartProblem, is_kraft, root_problems, voter_problem
+from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, root_problems, voter_problem
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
@@ -271,8 +271,9 @@ class _LogDirStart:
         except KafkalogError as error:
             note = self.removed(directory, is_named=is_named)
             if note is None:
+                effect: Effect = "unreadable" if error.to_finding().is_unreadable else "log dir offline"
                 self.result.problems.append(
-                    StartProblem(error.reason, error.path or str(directory), error.detail, effect="log dir offline")
+                    StartProblem(error.reason, error.path or str(directory), error.detail, effect=effect)
                 )
             else:
                 self.result.findings.add(note)
@@ -357,6 +358,7 @@ class _Load:
             self._place_log_start(row, report.findings)
             self._expire(row, report.findings)
             self._add_remarks(row)
+            self._add_unreadable(row, report.findings)
         return row, report.findings
 
     def _set_aside(self, row: PartitionPlan, findings: Findings) -> None:
@@ -381,6 +383,14 @@ class _Load:
             row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
         if (failure := load_failure(plan.path, row.topic_partition, self.start.limits)) is not None:
             row.remarks.append(failure.detail)
+
+    def _add_unreadable(self, row: PartitionPlan, findings: Findings) -> None:
+        """Add segments that cannot be read here: the user of the broker may read them."""
+        for segment in self.plan.partition.segments:
+            finding = None if segment.error is None else segment.error.to_finding()
+            if finding is not None and finding.is_unreadable:
+                row.unreadable.append(segment.path.name)
+                findings.add(finding)
 
     def _split(self, row: PartitionPlan, findings: Findings) -> None:
         """Turn the problem of offsets that reach too far into the split that a broker makes of intact segments.

@@ -120,7 +120,8 @@ class Preflight(PartitionsReport, JsonFields):
     def verdict(self) -> Verdict:
         """The worst of all partitions and problems."""
         verdicts = [partition.verdict for partition in self.partitions]
-        verdicts += ["does not start" if one.effect == "does not start" else "loses" for one in self.problems]
+        effects: dict[str, Verdict] = {"does not start": "does not start", "unreadable": "unreadable"}
+        verdicts += [effects.get(one.effect, "loses") for one in self.problems]
         return max(verdicts, key=VERDICTS.index, default="starts")
 
     def __repr__(self) -> str:

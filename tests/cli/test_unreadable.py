@@ -1,0 +1,86 @@
+"""A file that kafkalog may not read is unreadable: neither damaged nor lost, in any command."""
+
+import errno
+import json
+import os
+import shutil
+
+import pytest
+from conftest import GOLDEN
+
+from kafkalog.cli import main
+
+SEGMENT, OTHER = "p-txn-0/00000000000000000014.log", "p-headers-0"
+
+
+@pytest.fixture
+def log_dir(tmp_path, monkeypatch):
+    """A log dir with a segment and a partition directory for which permission is missing, for root too."""
+    shutil.copytree(GOLDEN / "log_dir", tmp_path / "data")
+    for name in ("p-v0v1v2-mixed-0", "p-v1-lz4-0"):  # strays
+        shutil.rmtree(tmp_path / "data" / name)
+    forbidden = {str(tmp_path / "data" / name) for name in (SEGMENT, OTHER)}
+
+    def checked(function):
+        def call(path=".", *args, **options):
+            if isinstance(path, (str, os.PathLike)) and os.path.abspath(path) in forbidden:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+            return function(path, *args, **options)
+
+        return call
+
+    for name in ("open", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, checked(getattr(os, name)))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("command", ["verify", "ls", "preflight", "preflight --unclean", "salvage --dry-run", "report"])
+def test_what_may_not_be_read_is_neither_damaged_nor_lost(command, log_dir, tmp_path, capsys):
+    name, *options = command.split()
+    assert main([name, str(log_dir), *options]) == 3
+    out, err = capsys.readouterr()
+    text = out + err
+    assert "Permission denied" in text
+    assert "unreadable" in text
+    assert "damaged:" not in text
+    assert "kafkalog: lost" not in text
+    assert "kafkalog: damage" not in text
+    assert not any(words in text for words in ("of damage", "with damage", "are gone", "findings of damage"))
+
+
+def test_json_has_a_word_for_what_may_not_be_read(log_dir, tmp_path, capsys):
+    assert main(["verify", str(log_dir), "--json"]) == 3
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["path"] for row in rows if row["kind"] == "segment" and row["unreadable"]] == [str(log_dir / SEGMENT)]
+    assert (rows[-1]["damaged"], rows[-1]["unreadable"], rows[-1]["ok"]) == ([], ["p-txn-0"], False)
+    (partition,) = (row for row in rows if row["kind"] == "partition" and not row["ok"])
+    assert partition["unreadable"]
+    assert not partition["losses"]
+    for options in ([], ["--unclean"]):
+        assert main(["preflight", str(log_dir), "--json", *options]) == 3
+        found = json.loads(capsys.readouterr().out)
+        assert found["verdict"] == "unreadable"
+        (row,) = (row for row in found["partitions"] if row["verdict"] == "unreadable")
+        assert row["unreadable"] == [os.path.basename(SEGMENT)]
+        assert not row["losses"]
+        assert [(one["effect"], one["path"]) for one in found["problems"]] == [("unreadable", str(log_dir / OTHER))]
+    assert main(["report", str(log_dir), "-o", str(tmp_path / "r.json")]) == 3
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert not found["ok"]
+    summary = found["summary"]
+    assert (summary["n_damage"], summary["n_unreadable"], summary["verdict"]) == (0, 2, "unreadable")
+    assert (summary["n_records_lost"], summary["n_unknown_losses"]) == (0, 0)
+    assert {row["partition"]: row["n_unreadable"] for row in found["partitions"]}["p-txn-0"] == 1
+
+
+def test_damage_next_to_an_unreadable_file_is_damage(log_dir, capsys):
+    path = log_dir / "p-multi-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert main(["verify", str(log_dir)]) == 3
+    out, err = capsys.readouterr()
+    assert "damaged: p-multi-0\nunreadable: p-txn-0\n" in out
+    assert "1 finding of damage in 1 partition; 2 unreadable in 1 partition" in out
+    assert "lost: " in err
+    assert "p-txn-0: " not in err.partition("lost: ")[2]
