@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +25,10 @@ from kafkalog.booting.coordinators import (
     share_groups,
     write_commits,
 )
+from kafkalog.booting.joined import JoinedLog
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
-from kafkalog.booting.sources import Copy, Sources, furthest, one_copy_each
+from kafkalog.booting.sources import Copy, SourceRoot, Sources, choose_copies, furthest, is_kept_apart
 from kafkalog.booting.staging import COPY_MODES, CopyMode, StagedPartition, highest_producer_id, looks_compacted, stage
 from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.booting.topics import (
@@ -64,6 +66,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.log_config import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.origins import known_losses
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.text import counted
 
@@ -89,6 +92,7 @@ def boot(
     groups: str | os.PathLike[str] = "keep",
     missing: Missing = "continue",
     best: bool = False,
+    strict: bool = False,
     include_stray: bool = False,
     copy: CopyMode = "auto",
     threads: int | None = None,
@@ -139,7 +143,9 @@ def boot(
     missing : {"continue", "empty", "refuse"}
         Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
-        Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
+        Has no effect: what is intact on any disk is served, in the history of the copy with the latest leader epoch.
+    strict : bool
+        Refuse damaged partitions, and copies of one that differ.
     include_stray : bool
         Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
         another cluster renames all its partitions so.
@@ -165,15 +171,19 @@ def boot(
     NotKafkaError
         There are no partitions in the sources.
     UnsafePathError
-        A broker runs on a source, copies or topic ids differ, a setting stops a broker of the release, or a partition
-        is missing with ``missing="refuse"``.
+        A broker runs on a source, topic ids differ, a setting stops a broker of the release, a partition is missing
+        with ``missing="refuse"``, or copies differ with `strict`.
     CorruptionError
-        A partition is damaged: salvage or recover it first.
+        A partition is damaged, with `strict`.
     OutputExistsError
         The output exists.
 
     Notes
     -----
+    Of several copies of a partition, the one with the latest leader epoch leads and, of those, the longest. If it is
+    damaged, or lacks offsets, they come from the other copies, as with `merge`. A single damaged copy gives its intact
+    batches, as with `salvage`. `BootReport.findings` has what is lost. The order of the sources changes nothing.
+
     `boot` rebuilds indexes, producer snapshots and leader epochs, and writes the clean-shutdown marker: the first start
     reads nothing and cuts nothing. The next producer id is above all known ones. With an old id, a broker would
     acknowledge records of a new idempotent producer without writing them. After a crash, the output is absent or
@@ -214,7 +224,8 @@ def boot(
     run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_stray)
     others = [] if metadata is None else [Path(metadata)]
-    run.survey(found, topics, others, groups, commits, best=best, is_one_cluster=cluster_id is not None)
+    run.is_strict = strict
+    run.survey(found, topics, others, groups, commits, is_one_cluster=cluster_id is not None)
     arguments = {
         "mode": copy,
         "threads": optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4),
@@ -260,7 +271,12 @@ class _Boot:
         self.placed: list[StagedPartition] = []
         self._metadata: ClusterMetadata | None = None
         self._commits: Sequence[Commit] | None = None
+        self.is_strict = False
         self._wanted: list[tuple[Copy, int]] = []
+        self._differing: dict[kf.TopicPartition, list[Copy]] = {}
+        self._node_of: dict[Path, int] = {}
+        self._joined: dict[kf.TopicPartition, JoinedLog] = {}
+        self._copies: dict[kf.TopicPartition, list[Copy]] = {}
         self._topics: list[TopicPlan] = []
 
     def survey(
@@ -271,7 +287,6 @@ class _Boot:
         groups: str | os.PathLike[str],
         commits: Sequence[Commit] | None,
         *,
-        best: bool,
         is_one_cluster: bool,
     ) -> None:
         """Find the partitions, choose copies, and plan the topics."""
@@ -298,14 +313,15 @@ class _Boot:
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
         bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
         full = {key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare}
-        self._wanted = self._choose(full, best=best)
+        self._copies = full
+        self._choose(full)
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
         taken: dict[kf.TopicPartition, list[Copy]] = {}
         for one, _ in self._wanted:
             taken.setdefault(one.key, []).append(one)
-        leaders = [furthest(some) for some in taken.values()]
-        state = CoordinatorState.read(leaders, limits)
+        state = self._read_state([furthest(some) for some in taken.values()])
+        taken |= self._differing
         if commits is not None:
             state.commits = list(commits)
             self._commits = state.commits
@@ -334,29 +350,59 @@ class _Boot:
         if self._metadata is not None:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
 
-    def _choose(self, copies: dict[kf.TopicPartition, list[Copy]], *, best: bool) -> list[tuple[Copy, int]]:
-        """Which copies go to which nodes."""
-        note, limits = self._report.findings.add, self._limits
-        if len(self._nodes) == 1:
-            chosen = one_copy_each(copies, best=best, note=note, limits=limits)
-            return [(one, self._nodes[0].node_id) for one in chosen.values()]
+    def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
+        """Choose the copies that go to the nodes as they are, and those that are joined."""
         brokers: dict[Path | int, list[Copy]] = {}
         for some in copies.values():
             for one in some:
                 # a log dir without an id is a broker of its own
                 name: Path | int = one.root.path if one.root.node_id is None else one.root.node_id
-                brokers.setdefault(name, []).append(one)
+                brokers.setdefault(name if len(self._nodes) > 1 else 0, []).append(one)
         if len(brokers) > len(self._nodes):
-            detail = f"the sources are of {len(brokers)} brokers: use --nodes {len(brokers)}, or --nodes 1 --best"
+            detail = f"the sources are of {len(brokers)} brokers: use --nodes {len(brokers)}, or --nodes 1"
             raise UnsafePathError(Reason.PARTITION_TWICE, detail)
-        found = []
+        wanted: dict[kf.TopicPartition, list[Copy]] = {}
         for node, name in zip(self._nodes, sorted(brokers, key=str), strict=False):
             own: dict[kf.TopicPartition, list[Copy]] = {}
             for one in brokers[name]:
                 own.setdefault(one.key, []).append(one)
-            chosen = one_copy_each(own, best=best, note=note, limits=limits)
-            found += [(one, node.node_id) for one in chosen.values()]
-        return found
+                self._node_of[one.path] = node.node_id
+            chosen, differing = choose_copies(
+                own, strict=self.is_strict, note=self._report.findings.add, limits=self._limits
+            )
+            self._differing |= {key: copies[key] for key in differing}
+            for key, one in chosen.items():
+                wanted.setdefault(key, []).append(one)
+        for key, some in wanted.items():
+            if key in self._differing:
+                continue
+            leader, metadata = furthest(some), self._metadata
+            policy = None if metadata is None else metadata.cleanup_policy(key.topic)
+            known = None if policy is None else "compact" in policy
+            # a follower cuts what a later epoch does not have, but sees no other difference
+            if any(is_kept_apart(leader, one, self._limits, is_compacted=known) for one in some if one is not leader):
+                self._differing[key] = copies[key]
+            else:
+                self._wanted += [(one, self._node_of[one.path]) for one in some]
+
+    def _read_state(self, leaders: Sequence[Copy]) -> CoordinatorState:
+        """Read the state of coordinators, also from partitions whose copies are joined."""
+        with tempfile.TemporaryDirectory(prefix="kafkalog-boot-") as folder:
+            copies = [*leaders]
+            for key, some in self._differing.items():
+                if key.topic not in kf.INTERNAL_TOPICS:
+                    continue
+                joined = self._joined[key] = self._join(some, lambda n_bytes: None)
+                path = Path(folder) / str(key)
+                joined.write(path, None, 0)
+                copies.append(Copy(key, path, SourceRoot(Path(folder)), self._limits))
+            return CoordinatorState.read(copies, self._limits)
+
+    def _join(self, copies: Sequence[Copy], progress: Callable[[int], object]) -> JoinedLog:
+        plan = next((plan for plan in self._topics if plan.name == copies[0].key.topic), None)
+        return JoinedLog.of(
+            copies, self._limits, progress, is_compacted=None if plan is None else plan.is_known_compacted
+        )
 
     def stage(self, staged: StagedDirectory | None, arguments: dict[str, Any]) -> None:
         """Verify the partitions, and stage them."""
@@ -364,10 +410,20 @@ class _Boot:
         wanted = [
             (one, node_id, f"{self._by_id[node_id].folder}data/", ids[one.key.topic]) for one, node_id in self._wanted
         ]
-        self.placed = stage(wanted, staged, limits=self._limits, findings=self._report.findings, **arguments)
+        findings = self._report.findings
+        strict = self.is_strict
+        self.placed, damaged = stage(wanted, staged, limits=self._limits, findings=findings, strict=strict, **arguments)
+        nodes = {key: {self._node_of[one.path] for one in some} for key, some in self._differing.items()}
+        for one, node_id in self._wanted:
+            if one.path in damaged:
+                nodes.setdefault(one.key, set()).add(node_id)
+        for key, targets in sorted(nodes.items()):
+            self._place_joined(key, targets, ids[key.topic], staged, arguments["progress"])
+        self._note_known_losses()
+        self._rule_starts()
         by_key: dict[kf.TopicPartition, list[StagedPartition]] = {}
-        for one in sorted(self.placed, key=_progress, reverse=True):
-            by_key.setdefault(one.copy.key, []).append(one)
+        for copy in sorted(self.placed, key=_progress, reverse=True):
+            by_key.setdefault(copy.copy.key, []).append(copy)
         report = self._report
         target, note = self._options.target, report.findings.add
         self._cluster = NewCluster(self._nodes, target, self._topics, by_key, self._metadata, note, report.carried)
@@ -377,6 +433,52 @@ class _Boot:
         self._note_transactions()
         self._note_commits()
         self._note_followers()
+
+    def _place_joined(
+        self,
+        key: kf.TopicPartition,
+        nodes: set[int],
+        topic_id: str,
+        staged: StagedDirectory | None,
+        progress: Callable[[int], object],
+    ) -> None:
+        """Put one log made of a partition's copies on some nodes."""
+        joined = self._joined.get(key) or self._join(self._copies[key], progress)
+        self._joined[key] = joined
+        first = self._node_of[joined.leader.path]
+        for node_id in sorted(nodes, key=lambda one: (one != first, one)):
+            folder = f"{self._by_id[node_id].folder}data/{key}"
+            self.placed.append(joined.write(None if staged is None else staged.path / folder, topic_id, node_id))
+        self._others += [one.path for one in joined.copies if one.path not in self._others]
+        # writing has added batches that cannot be decoded, once for each node
+        self._report.add_notes(list(dict.fromkeys(joined.notes)))
+
+    def _note_known_losses(self) -> None:
+        """Repeat the losses of copies that salvage or merge made; a joined log has them among its own."""
+        is_lost = {(one.path, one.base_offset) for one in self._report.findings.rows if one.damage}
+        for one in self.placed:
+            for lost in known_losses(one.copy.path) if one.copy.key not in self._joined else ():
+                if (lost.path, lost.first_offset) in is_lost:
+                    continue
+                is_lost.add((lost.path, lost.first_offset))
+                self._report.findings.add(lost.to_finding("the source lacks offsets that were reported as lost"))
+
+    def _rule_starts(self) -> None:
+        """Let the highest log start of a partition rule that is in the checkpoint of any of its copies."""
+        for one in self.placed:
+            starts = {
+                copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(one.copy.key, 0): copy
+                for copy in self._copies[one.copy.key]
+            }
+            proven = max((start for start in starts if start <= one.log_end_offset), default=0)
+            if proven > one.log_start_offset:
+                where = starts[proven].root.path / kf.LOG_START_OFFSET_CHECKPOINT
+                detail = (
+                    f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets {one.log_start_offset} to"
+                    f" {proven - 1} of {one.copy.path} were deleted before"
+                )
+                self._report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(one.copy.path), damage=False))
+                one.log_start_offset = proven
 
     def _next_producer_id(self) -> int:
         """Return an id above all known ones: a broker would drop the first records of an old one as resent."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -23,6 +23,7 @@ from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.survey.origins import known_losses
 from kafkalog.text import counted
 
 
@@ -209,43 +210,38 @@ def furthest(copies: Sequence[Copy]) -> Copy:
     return copies[0] if len(copies) == 1 else max(copies, key=lambda one: one.progress)
 
 
-def one_copy_each(
-    copies: dict[kf.TopicPartition, list[Copy]],
+def choose_copies(
+    copies: Mapping[kf.TopicPartition, list[Copy]],
     *,
-    best: bool,
+    strict: bool,
     note: Callable[[Finding], object],
     limits: Limits,
-) -> dict[kf.TopicPartition, Copy]:
-    """Choose one copy of each partition, and note those that are left out.
+) -> tuple[dict[kf.TopicPartition, Copy], dict[kf.TopicPartition, list[Copy]]]:
+    """Choose one copy of each partition that has all of the others, and note those that are left out.
 
-    If copies differ, `best` chooses the one with the latest leader epoch, then the longest; without it,
-    UnsafePathError.
+    Also returns the copies of partitions where no copy has all; with `strict`, UnsafePathError if copies differ.
     """
-    chosen, differing = {}, []
+    chosen, differing, refused = {}, {}, []
     for key, some in copies.items():
         first = furthest(some)
+        others = [one for one in some if one is not first]
+        # to compare them takes as long as to read them
+        how = {one.path: _difference(first, one, limits, strict=strict) for one in others}
+        refused += [(one, first, how[one.path]) for one in others if strict and how[one.path]]
+        if any(how.values()):
+            differing[key] = some
+            continue
         chosen[key] = first
-        for one in some:
-            if one is first:
-                continue
-            # to compare them takes as long as to read them
-            how = "" if best else _difference(first, one, limits)
-            if how:
-                differing.append((one, first, how))
+        for one in others:
             detail = f"left out: {first.path} is a better or equal copy of the same partition"
-            _, end, start = one.progress
-            if end > first.progress[1]:
-                detail += f". Its offsets {first.progress[1]} to {end - 1} are dropped: they have an earlier epoch"
-            if -start < -first.progress[2]:
-                detail += f". Its offsets below {-first.progress[2]} are dropped: kafkalog merge keeps them"
             note(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
-    if differing:
-        one, other, how = differing[0]
-        more = f" ({counted(len(differing) - 1, 'more copy', 'more copies')})" if len(differing) > 1 else ""
+    if refused:
+        one, other, reason = refused[0]
+        more = f" ({counted(len(refused) - 1, 'more copy', 'more copies')})" if len(refused) > 1 else ""
         is_one_broker = one.root.node_id is not None and one.root.node_id == other.root.node_id
         detail = (
-            f"it differs from {other.path}: {how}{more}. Use kafkalog merge to join the copies, --best (best=True) to"
-            " take the best of each partition"
+            f"it differs from {other.path}: {reason}{more}. Boot without --strict (strict=False) to serve what is"
+            " intact on any disk"
             + (
                 f"; both are of broker {one.root.node_id}"
                 if is_one_broker
@@ -253,17 +249,35 @@ def one_copy_each(
             )
         )
         raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
-    return chosen
+    return chosen, differing
 
 
-def _difference(one: Copy, other: Copy, limits: Limits) -> str:
-    """How two copies differ; "" if they do not."""
+def is_kept_apart(one: Copy, other: Copy, limits: Limits, *, is_compacted: bool | None) -> bool:
+    """Whether two copies differ so that a follower does not see it: one is damaged, or lacks what the other has.
+
+    `is_compacted` is whether the topic is; None if that is unknown.
+    """
     try:
         found = diff(one.path, other.path, limits=limits)
+    except KafkalogError:
+        return True
+    if found.offset is None or not found.is_kept:
+        return False
+    is_cleaned = found.is_compacted if is_compacted is None else is_compacted
+    return not is_cleaned or any(known_losses(copy.path) for copy in (one, other))
+
+
+def _difference(first: Copy, other: Copy, limits: Limits, *, strict: bool) -> str:
+    """How a copy differs from the furthest one; "" if not, or without `strict`, if the furthest one has all of it."""
+    try:
+        found = diff(first.path, other.path, limits=limits)
     except KafkalogError as error:
         return f"they cannot be compared ({error.detail})"
     if found.offset is not None:
         return f"the batches differ from offset {found.offset} on"
-    if found.end_offset_a != found.end_offset_b:
+    is_longer = found.end_offset_b > found.end_offset_a
+    if found.end_offset_a != found.end_offset_b and (strict or is_longer):
         return f"it ends at offset {found.end_offset_b}, the other at {found.end_offset_a}"
+    if not strict and -other.progress[2] < -first.progress[2]:
+        return f"it starts at offset {-other.progress[2]}, the other at {-first.progress[2]}"
     return ""

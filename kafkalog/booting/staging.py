@@ -67,14 +67,16 @@ def stage(
     on_start: Callable[[int], object],
     progress: Callable[[int], object],
     findings: Findings,
-) -> list[StagedPartition]:
-    """Verify and stage partitions; `staged` is None for a dry run.
+    strict: bool,
+) -> tuple[list[StagedPartition], list[Path]]:
+    """Verify and stage partitions; also returns the damaged ones, which are not staged.
 
     `wanted` has copies, each with its node, the directory of that node's partitions such as ``"data/"``, and the topic
-    id. `findings` gets torn tails, and offsets that are missing. A damaged partition is a CorruptionError, which is
-    raised after all of them are verified.
+    id. `staged` is None for a dry run. `findings` gets torn tails, and offsets that are missing. With `strict`, a
+    damaged partition is a CorruptionError, which is raised after all of them are verified.
     """
-    report = RecoveryReport(findings=findings)
+    # what a broker would lose of a damaged partition is no finding of what is served
+    report = RecoveryReport(findings=Findings(findings.limit))
     offsets = {copy.root.path: RootOffsets.read(copy.root.path) for copy, *_ in wanted}
     by_path = {copy.path: (copy, node_id, prefix, topic_id) for copy, node_id, prefix, topic_id in wanted}
     plans = [
@@ -90,7 +92,7 @@ def stage(
         if staged is not None:
             (staged.path / prefix / str(copy.key)).mkdir(parents=True)
             inner = _PartitionCopy(plan, staged, f"{prefix}{copy.key}/", mode)
-        outputs[plan.path] = output = _Output(plan, inner, damaged)
+        outputs[plan.path] = output = _Output(plan, inner, damaged if strict else [])
         output.write(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
         return output
 
@@ -100,14 +102,22 @@ def stage(
         path = Path(row.path)
         if row.problem is not None or row.n_bytes_lost:
             damaged.append(row)
+            if staged is not None:
+                staged.remove(f"{by_path[path][2]}{by_path[path][0].key}")
         else:
             copy, node_id, *_ = by_path[path]
             found.append(outputs.pop(path).described(StagedPartition(copy, node_id), row, findings))
 
     RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
-    if damaged:
+    if damaged and strict:
         raise _damage(damaged)
-    return found
+    paths = {Path(row.path) for row in damaged}
+    for finding in report.findings.rows:
+        if not any(Path(finding.path or "").is_relative_to(path) for path in paths):
+            findings.add(finding)
+    findings.n_more += report.findings.n_more
+    findings.n_damage += report.findings.n_damage - sum(one.damage for one in report.findings.rows)
+    return found, [*paths]
 
 
 def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
@@ -119,8 +129,8 @@ def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
     more = f"; so are {counted(len(rows) - 1, 'more partition')}" if len(rows) > 1 else ""
     lost = "" if row.loss is None else f" (a broker would delete {row.loss})"
     detail = (
-        f"{finding.detail}: the partition is damaged{lost}{more}. Use kafkalog salvage to keep every intact batch, or"
-        " kafkalog recover to cut it as a broker would, and boot the result"
+        f"{finding.detail}: the partition is damaged{lost}{more}. Boot without --strict (strict=False) to keep every"
+        " intact batch, or boot the output of kafkalog recover, which cuts it as a broker would"
     )
     return CorruptionError.about(finding, detail)
 

@@ -100,6 +100,15 @@ class TopicPlan:
         """Whether it is a topic for the state of brokers."""
         return self.name in kf.INTERNAL_TOPICS
 
+    @property
+    def is_known_compacted(self) -> bool | None:
+        """Whether the log cleaner compacts it; None if its `cleanup.policy` is guessed or unknown."""
+        if "cleanup.policy" not in self.settings and self.id_origin == "cluster metadata":
+            return False
+        if self.origins.get("cleanup.policy", "guessed").startswith("guessed"):
+            return None
+        return "compact" in self.settings["cleanup.policy"]
+
     def set(self, name: str, value: str, origin: str) -> None:
         """Give a setting a value."""
         self.settings[name], self.origins[name] = value, origin

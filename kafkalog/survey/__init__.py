@@ -2,6 +2,7 @@
 
     `evidence`       facts from other files: indexes, snapshots, checkpoints, the state of the log dir
     `losses`         missing segments and offsets, the losses of a partition as ranges, the losses of a cut
+    `origins`        where an output of another command comes from, and what it is known to lack
     `topics`         the settings of topics: compacted, tiered, kept for how long, and by which file that is known
     `retention`      the segments that retention deletes
     `startup`        the plan of a broker's start for each segment and partition

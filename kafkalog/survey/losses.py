@@ -71,6 +71,19 @@ class Lost(JsonFields):
             finding.path, finding.base_offset, end, finding.n_records, finding.certainty, n_bytes, finding.reason
         )
 
+    def to_finding(self, detail: str) -> Finding:
+        """The loss as a finding; `detail` is followed by the offsets."""
+        begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
+        return Finding(
+            self.reason,
+            f"{detail}: {begin}..{end}",
+            path=self.path,
+            base_offset=self.first_offset,
+            last_offset=None if self.end_offset is None else self.end_offset - 1,
+            n_records=self.n_records,
+            certainty=self.certainty,
+        )
+
     def __str__(self) -> str:
         """One line: the offsets, the number of records, and the reason."""
         begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))

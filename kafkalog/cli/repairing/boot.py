@@ -29,8 +29,11 @@ metadata or quorum is lost.
 boot verifies and copies every segment. It rebuilds indexes, producer snapshots, leader epochs and checkpoints, and
 writes topics, settings and ids to a new metadata log. If any DIR has a copy of __cluster_metadata-0, boot keeps
 settings, ACLs, SCRAM users and quotas. Retention is off for each topic until you turn it on again. Committed offsets do
-not expire, and the next producer id is larger than all known ones. Damage, copies that differ, and settings that stop a
-broker are errors.
+not expire, and the next producer id is larger than all known ones. Settings that stop a broker are errors.
+
+Of several copies of a partition, the one with the latest leader epoch leads, then the longest. What it lost comes from
+the other copies, and damaged copies give their intact batches. The report says what no copy has. --strict refuses
+damage, and copies that differ.
 
 -o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
 only if nothing is lost.
@@ -41,7 +44,7 @@ only voter, after a backup.
 A crash leaves the output absent or complete. --rescue-quorum replaces one file in one step.""",
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
-  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --best --for 4.0
+  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --for 4.0
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes 3 --listeners k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
   kafkalog boot /mnt/disk --dry-run --json
@@ -77,7 +80,8 @@ facts that the directories lack:
                              kafkalog groups -o
   --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
                                        begin at 0, or are refused
-  --best            where copies differ, take the one with the latest epoch, then the longest
+  --strict          refuse damaged partitions, and copies of a partition that differ
+  --best            no effect: what is intact on any disk is served
   --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
 how:
   --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);

@@ -23,18 +23,22 @@ Mask = npt.NDArray[np.bool_]
 _IDENTITY: Final = ("last_offset", "crc", "size_in_bytes", "leader_epoch")
 
 
+def rank(replica: Replica) -> tuple[int, int, bool, int, int, bytes]:
+    """The order in which replicas lead and fill holes; equal only for equal batches, so that no argument order decides.
+
+    The latest leader epoch comes first, then the highest end. Of two that are equal, the one that lost less: a copy
+    without damage may also have a hole, such as the output of `salvage`, so the offsets that it has count first.
+    """
+    rows = replica.rows
+    n_offsets = int((rows["last_offset"] - rows["first_offset"] + 1).sum())
+    content = b"".join(rows[name].tobytes() for name in ("first_offset", "last_offset", "crc"))
+    is_tail_kept = not replica.is_tail_lost
+    return replica.last_epoch, replica.end_offset, is_tail_kept, n_offsets, -replica.n_bytes_lost, content
+
+
 def leader_of(replicas: list[Replica]) -> int:
-    """Number of the replica that leads; of two that are equal, the one that lost less, then the first."""
-    return max(
-        range(len(replicas)),
-        key=lambda n: (
-            replicas[n].last_epoch,
-            replicas[n].end_offset,
-            not replicas[n].is_tail_lost,
-            -replicas[n].n_bytes_lost,
-            -n,
-        ),
-    )
+    """Number of the replica that leads; of equal ones, the first."""
+    return max(range(len(replicas)), key=lambda n: (rank(replicas[n]), -n))
 
 
 class Comparison(NamedTuple):

@@ -35,7 +35,8 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
-from kafkalog.repair.merging.leading import MergedLog, leader_of
+from kafkalog.records.batch_table import Window
+from kafkalog.repair.merging.leading import MergedLog, leader_of, rank
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
@@ -165,7 +166,7 @@ def merge(
                     read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
                 ]
                 place = target if lone is not None else target / str(name)
-                merged = _PartitionMerge(copies, str(place), report.findings.add)
+                merged = PartitionMerge(copies, str(place), report.findings.add)
                 merged.write(None if staged is None else staged.path / str(name), topic_id, limits)
                 report.partitions.append(merged.report)
                 # a start past the end would hide all that was merged
@@ -213,8 +214,8 @@ def _common_topic_id(group: list[Partition], note: Callable[[Finding], object]) 
     return next(iter(topic_ids), None)
 
 
-class _PartitionMerge:
-    """Merges the copies of one partition."""
+class PartitionMerge:
+    """Merges the copies of one partition; `note` gets the findings, `log` and `report` are the result."""
 
     def __init__(self, replicas: list[Replica], output: str, note: Callable[[Finding], object]) -> None:
         self._replicas, self._note = replicas, note
@@ -223,7 +224,7 @@ class _PartitionMerge:
         self.log = MergedLog(leader)
         self.report = MergedPartition(output, str(leader.partition.path))
         self.report.replicas = [_described(one) for one in replicas]
-        order = sorted(range(len(replicas)), key=lambda n: (-replicas[n].last_epoch, -replicas[n].end_offset, n))
+        order = sorted(range(len(replicas)), key=lambda n: rank(replicas[n]), reverse=True)
         for number in order:
             if number != self._leader:
                 self._add(number)
@@ -235,8 +236,18 @@ class _PartitionMerge:
             self.report.replicas[number].n_batches_taken = n_taken
         self._find_ranges(rows)
 
-    def write(self, directory: Path | None, topic_id: str | None, limits: Limits) -> None:
-        """Write the partition; with None it is only read, to tell of batches that cannot be decoded."""
+    def write(
+        self,
+        directory: Path | None,
+        topic_id: str | None,
+        limits: Limits,
+        *,
+        see: Callable[[Window], object] = lambda window: None,
+    ) -> None:
+        """Write the partition; with None it is only read, to tell of batches that cannot be decoded.
+
+        `see` is called with the batches, in order.
+        """
         rows, leader = self.log.rows, self._replicas[self._leader]
         first = self._replicas[int(rows["replica"][0])] if rows.size else leader
         targets = ConvertedPartitions(None, limits, lambda finding: None)
@@ -249,11 +260,16 @@ class _PartitionMerge:
                 )
             done = 0
             for base_offset, row in self._boundaries:
-                self._copy(rows[done:row], sink, limits)
+                self._copy(rows[done:row], sink, limits, see)
                 if sink is not None:
                     sink.roll(base_offset)
                 done = row
-            self._copy(rows[done:], sink, limits)
+            self._copy(rows[done:], sink, limits, see)
+
+    @property
+    def n_segments(self) -> int:
+        """Number of segments of the output."""
+        return len(self._boundaries)
 
     def _add(self, number: int) -> None:
         replica, described = self._replicas[number], self.report.replicas[number]
@@ -286,7 +302,7 @@ class _PartitionMerge:
         is_good = before < ordered  # not in the middle of a batch
         return list(zip(ordered[is_good].tolist(), at[is_good].tolist(), strict=True))
 
-    def _copy(self, rows: Rows, sink: PartitionSink | None, limits: Limits) -> None:
+    def _copy(self, rows: Rows, sink: PartitionSink | None, limits: Limits, see: Callable[[Window], object]) -> None:
         """Append rows, from one segment of a copy after the other."""
         if not rows.size:
             return
@@ -306,6 +322,7 @@ class _PartitionMerge:
                     for finding in undecodable(window, start, end, path, limits):
                         self.report.replicas[int(run["replica"][0])].n_batches_undecodable += 1
                         self._note(finding)
+                    see(window)
                     if sink is not None:
                         sink.append(window, segment)
                 source.check_unchanged()
@@ -333,7 +350,12 @@ class _PartitionMerge:
         """Report what the leader lost, and no other copy has."""
         leader = self._replicas[self._leader]
         is_after_loss = np.append(rows["is_after_loss"], True)
-        for lost in leader.losses:
+        losses = [*leader.losses]
+        if self.report.start_offset < leader.base_offset:
+            # what others have before the leader begins may have holes of their own
+            path, start, end = self.report.leader, self.report.start_offset, leader.base_offset
+            losses.append(Lost(path, start, end, None, None, 1, Reason.OFFSET_GAP))
+        for lost in losses:
             if lost.first_offset is None:
                 self._miss(lost, None, None)
                 continue

@@ -26,6 +26,7 @@ from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import FileIdentity
 from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import Lost
+from kafkalog.survey.origins import known_losses
 
 Rows = npt.NDArray[np.void]
 
@@ -87,8 +88,13 @@ def read_replica(
     note: Callable[[Finding], object],
     progress: Callable[[int], object],
     limits: Limits,
+    *,
+    is_compacted: bool | None = None,
 ) -> Replica:
-    """Search a copy of a partition; `number` is what its rows name it."""
+    """Search a copy of a partition; `number` is what its rows name it.
+
+    `is_compacted` is whether its topic is compacted, if that is known from elsewhere.
+    """
     search = _Search(partition, number, note, limits)
     with OrderedPool(0, "kafkalog-merge") as pool:
         search.run(pool, 1, progress)
@@ -100,11 +106,13 @@ def read_replica(
     rows = np.concatenate([np.empty(0, ROW_DTYPE), *search.parts])
     # the cleaner never touches the last segment, and gaps that it explains end before it
     rows_of = [row for one in search.contents if (row := one.density) is not None]
-    is_compacted = bool(partition.is_compacted(bases[-1], rows_of)) if bases else False
+    if is_compacted is None:
+        is_compacted = bool(partition.is_compacted(bases[-1], rows_of)) if bases else False
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if search.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
         end = max(end, int(checkpoint["start_offset"][-1]))
+    losses = _with_known(rows, search.losses, partition.path)
     is_new = np.ones(rows.size, np.bool_)
     is_new[1:] = rows["leader_epoch"][1:] > rows["leader_epoch"][:-1]
     firsts = rows[is_new & (rows["leader_epoch"] >= 0)]
@@ -123,8 +131,24 @@ def read_replica(
         search.is_tail_lost,
         search.is_end_lost,
         is_compacted,
-        search.losses,
+        losses,
     )
+
+
+def _with_known(rows: Rows, losses: list[Lost], partition: Path) -> list[Lost]:
+    """Add the losses that the command which made the copy has reported, and mark the batches after them.
+
+    No compaction left these gaps.
+    """
+    found = [*losses]
+    for lost in known_losses(partition):
+        start, end = lost.first_offset or 0, 2**63 - 1 if lost.end_offset is None else lost.end_offset
+        row = int(np.searchsorted(rows["first_offset"], start))
+        if row < rows.size:
+            rows["is_after_loss"][row] = True
+        if not any((one.first_offset or 0) < end and start < (one.end_offset or 2**63 - 1) for one in losses):
+            found.append(lost)
+    return found
 
 
 class _Search(PartitionSalvage):

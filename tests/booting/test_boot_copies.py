@@ -1,0 +1,145 @@
+"""Boot from several copies, damaged or not: what is intact on any disk is served, in the history that leads."""
+
+import contextlib
+import random
+
+import builder
+import pytest
+from effort import fuzz_inputs
+from merges import batch, replica
+from salvages import output_of
+
+import kafkalog
+from kafkalog.cli.app import main
+
+LOG = [(1, offset) for offset in range(24)]
+BASES = (0, 6, 12, 18)
+
+
+def disks(tmp_path, *damaged, log=LOG, bases=BASES):
+    """Log dirs of three brokers with copies of a partition; of each, the offsets whose batches have a wrong byte."""
+    found = []
+    for number, bad in enumerate(damaged, 1):
+        folder = tmp_path / f"disk-{number}"
+        replica(folder, log, bases=bases, damaged=bad)
+        (folder / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
+        found.append(folder)
+    return found
+
+
+def offsets(root):
+    return kafkalog.read_table(root, columns=["offset"]).column("offset").to_pylist()
+
+
+def served(sources, out, **options):
+    """What a boot serves, and what it says is lost."""
+    report = kafkalog.boot(sources, out, **options)
+    losses = sorted(
+        (one.base_offset, one.last_offset) for one in report.findings.rows if one.damage and one.n_records != 0
+    )
+    return output_of(out / "data" / "t-0"), losses
+
+
+def test_a_flipped_bit_on_one_of_three_disks_costs_nothing(tmp_path):
+    one, two, three = disks(tmp_path, {7}, (), ())
+    report = kafkalog.boot([one, two, three], tmp_path / "out")
+    assert report.ok
+    assert offsets(tmp_path / "out" / "data") == [*range(24)]
+    assert main(["boot", str(one), str(two), "-o", str(tmp_path / "b"), "-q", "--best"]) == 0
+    report = kafkalog.boot([one, two, three], tmp_path / "all", nodes=3)
+    assert report.ok
+    copies = [output_of(tmp_path / "all" / f"node-{number}" / "data" / "t-0") for number in (1, 2, 3)]
+    assert copies[0] == copies[1] == copies[2]
+    assert len(copies[0]) == 24
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_salvaged_copy_with_a_hole_does_not_win(tmp_path, order, nodes):
+    sources = disks(tmp_path, {7}, (), ())
+    kafkalog.salvage(sources[0], tmp_path / "saved")
+    sources[0] = tmp_path / "saved"
+    report = kafkalog.boot([sources[number] for number in order], tmp_path / "out", nodes=nodes)
+    assert report.ok
+    for path in tmp_path.glob("out/**/t-0"):
+        assert len(output_of(path)) == 24
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_missing_middle_segment_comes_from_another_disk(tmp_path, missing):
+    sources = disks(tmp_path, (), (), ())
+    (sources[missing] / "t-0" / f"{6:020}.log").unlink()
+    report = kafkalog.boot(sources, tmp_path / "out")
+    assert report.ok
+    assert offsets(tmp_path / "out" / "data") == [*range(24)]
+
+
+def test_a_single_damaged_copy_gives_its_intact_batches_and_the_loss_is_named(tmp_path, capsys):
+    (source,) = disks(tmp_path, {7, 8})
+    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q"]) == 1
+    assert offsets(tmp_path / "out" / "data") == [*range(7), *range(9, 24)]
+    assert "no copy has offsets 7..9" in capsys.readouterr().out
+    dry = kafkalog.boot(source, tmp_path / "dry", dry_run=True)
+    wet = kafkalog.boot(source, tmp_path / "wet")
+    assert dry.as_dict()["partitions"] == wet.as_dict()["partitions"]
+    assert dry.as_dict()["findings"] == wet.as_dict()["findings"]
+    (loss,) = [one for one in wet.findings.rows if one.damage]
+    assert (loss.base_offset, loss.last_offset, loss.n_records) == (7, 8, 2)
+    kafkalog.salvage(source, tmp_path / "saved")
+    again = kafkalog.boot(tmp_path / "saved", tmp_path / "again")
+    assert [(one.base_offset, one.last_offset) for one in again.findings.rows if one.damage] == [(7, 8)]
+
+
+def test_the_longer_copy_leads_and_its_hole_is_filled_after_a_salvage_too(tmp_path):
+    one, two = disks(tmp_path, {3, 13}, {20})
+    for base in (18,):
+        (two / "t-0" / f"{base:020}.log").unlink()
+    kafkalog.salvage(one, tmp_path / "saved")
+    for first, out in ((one, "a"), (tmp_path / "saved", "b")):
+        assert kafkalog.boot([two, first], tmp_path / out).ok
+        assert offsets(tmp_path / out / "data") == [*range(24)]
+
+
+def damage(rng, folder):
+    """Do what disks do to a copy."""
+    logs = sorted((folder / "t-0").glob("*.log"))
+    path = rng.choice(logs)
+    kind = rng.randrange(3)
+    if kind == 0:
+        data = bytearray(path.read_bytes())
+        # not in a header, whose offsets and epochs have no checksum
+        with contextlib.suppress(ValueError, IndexError):
+            start, _ = rng.choice([*builder.batch_positions(bytes(data))])
+            data[start + 30] ^= 1
+        path.write_bytes(data)
+    elif kind == 1 and path != logs[-1] and len(logs) > 1:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size + 1)])
+
+
+@pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 20_000, 12)))
+def test_neither_the_order_of_disks_nor_a_salvage_before_changes_what_is_served(tmp_path, seed):
+    rng = random.Random(seed)
+    sources = disks(tmp_path, (), (), ())
+    for source in sources:
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            damage(rng, source)
+    data = b"".join(path.read_bytes() for source in sources for path in source.glob("t-0/*.log"))
+    intact = {offset for offset in range(24) if batch(offset, LOG[offset]) in data}
+    first, losses = served(sources, tmp_path / "out")
+    assert first == [batch(offset, LOG[offset]) for offset in sorted(intact)]
+    lacking = {offset for begin, last in losses for offset in range(begin, (last or begin) + 1)}
+    assert {*range(max(intact, default=0))} - intact <= lacking
+    assert not lacking & intact
+    rng.shuffle(sources)
+    assert served(sources, tmp_path / "shuffled") == (first, losses)
+    for number, source in enumerate(sources):
+        if rng.random() < 0.6:
+            saved = tmp_path / f"saved-{number}"
+            kafkalog.salvage(source, saved)
+            sources[number] = saved
+    again, losses_again = served(sources, tmp_path / "again")
+    assert again == first
+    if not losses:
+        assert losses_again == []
