@@ -26,6 +26,7 @@ from kafkalog.booting.coordinators import (
     write_commits,
 )
 from kafkalog.booting.joined import JoinedLog
+from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
 from kafkalog.booting.sources import Copy, SourceRoot, Sources, choose_copies, furthest, is_kept_apart
@@ -94,6 +95,7 @@ def boot(
     best: bool = False,
     strict: bool = False,
     include_stray: bool = False,
+    include_unknown: bool = False,
     copy: CopyMode = "auto",
     threads: int | None = None,
     dry_run: bool = False,
@@ -149,6 +151,8 @@ def boot(
     include_stray : bool
         Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
         another cluster renames all its partitions so.
+    include_unknown : bool
+        Whether to bring topics back that the metadata log does not have, as if they had not been deleted.
     copy : {"auto", "reflink", "hardlink", "copy"}
         "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
         checksums are verified, never the last one of a partition.
@@ -224,7 +228,7 @@ def boot(
     run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_stray)
     others = [] if metadata is None else [Path(metadata)]
-    run.is_strict = strict
+    run.is_strict, run.includes_unknown = strict, include_unknown
     run.survey(found, topics, others, groups, commits, is_one_cluster=cluster_id is not None)
     arguments = {
         "mode": copy,
@@ -271,7 +275,8 @@ class _Boot:
         self.placed: list[StagedPartition] = []
         self._metadata: ClusterMetadata | None = None
         self._commits: Sequence[Commit] | None = None
-        self.is_strict = False
+        self.is_strict = self.includes_unknown = False
+        self._left_out: list[Copy] = []
         self._wanted: list[tuple[Copy, int]] = []
         self._differing: dict[kf.TopicPartition, list[Copy]] = {}
         self._node_of: dict[Path, int] = {}
@@ -294,6 +299,12 @@ class _Boot:
         self._metadata, where = sources.metadata(others, limits, is_one_cluster=is_one_cluster)
         report.add_notes(sources.left_out)
         report.metadata = None if where is None else str(where)
+        known = None
+        if self._metadata is not None:
+            known = KnownTopics.of(self._metadata, str(where), sources.copies)
+            if not self.includes_unknown:
+                report.add_notes(known.leave_out(sources.copies))
+            self._left_out, report.metadata_doubt = known.left_out, known.doubt
         patterns = TopicPatterns(topics)
         names = dict.fromkeys(key.topic for key in sources.copies)
         # the other topics of a log dir of which only partitions were named are not missing
@@ -317,6 +328,7 @@ class _Boot:
         self._choose(full)
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
+        self._others += [one.path for one in self._left_out]
         taken: dict[kf.TopicPartition, list[Copy]] = {}
         for one, _ in self._wanted:
             taken.setdefault(one.key, []).append(one)
@@ -341,6 +353,9 @@ class _Boot:
         )
         self._cleaned, self._state = evidence.cleaned, state
         self._topics = report.topics = plan_topics(bare | taken, evidence, self._options, is_wanted)
+        if known is not None:
+            unset = [topic.name for topic in report.topics if not (topic.is_internal or topic.is_set)]
+            report.add_notes([finding for name in unset if (finding := known.without_settings(name)) is not None])
         if self._commits is not None:
             # the offsets go into new partitions, of which a broker makes those without groups
             plan = self._commits_topic = next(one for one in self._topics if one.name == kf.CONSUMER_OFFSETS)

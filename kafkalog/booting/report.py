@@ -72,6 +72,8 @@ class BootReport(HtmlReport):
     partitions: list[BootPartition] = field(default_factory=list)
     metadata: str | None = None
     """The log dir whose metadata log was carried over; None if none survives."""
+    metadata_doubt: str = ""
+    """Why that metadata log lacks the last changes; "" if nothing shows that it does."""
     carried: dict[str, int] = field(default_factory=dict)
     """Number of other records from the old cluster, by kind: ACLs, SCRAM credentials, quotas and so on."""
     next_producer_id: int = 0
@@ -154,7 +156,11 @@ class BootReport(HtmlReport):
             yield "No metadata log survives: ACLs, SCRAM users, quotas and settings of topics are not known."
         else:
             carried = ", ".join(f"{n:,} {kind}" for kind, n in self.carried.items() if n) or "nothing else"
-            yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
+            if self.metadata_doubt:
+                yield f"The metadata log of {self.metadata} lacks the last changes: {self.metadata_doubt}"
+                yield f"From it: settings of some topics, and {carried}"
+            else:
+                yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
         yield ""
         yield "Topics, and the origin of each setting"
         held: dict[str, int] = {}
@@ -192,7 +198,7 @@ class BootReport(HtmlReport):
 
 _OFF = "off until you decide"
 _PLAIN = (
-    *("path", "release", "cluster_id", "metadata", "carried", "next_producer_id"),
+    *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),
     *("n_groups", "n_commits", "is_written"),
 )
 _RISKS = (

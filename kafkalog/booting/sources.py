@@ -81,6 +81,13 @@ class Copy:
             return -2, -1, 0
 
     @property
+    def first_base_offset(self) -> int:
+        """The base offset of its first segment; 0 if it has none, or cannot be read."""
+        with contextlib.suppress(KafkalogError, IndexError):
+            return Partition(self.path, limits=self.limits).segments[0].base_offset
+        return 0
+
+    @property
     def is_bare(self) -> bool:
         """Whether it has no segment, as if its `.log` files were lost; brokers create one with the directory."""
         return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in os.listdir(self.path))

@@ -28,6 +28,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
@@ -108,6 +109,13 @@ class TopicPlan:
         if self.origins.get("cleanup.policy", "guessed").startswith("guessed"):
             return None
         return "compact" in self.settings["cleanup.policy"]
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a setting of it comes from the metadata log, a file or an option."""
+        return bool(self.replaced) or any(
+            one in ("cluster metadata", _LISTED, "option") for one in self.origins.values()
+        )
 
     def set(self, name: str, value: str, origin: str) -> None:
         """Give a setting a value."""
@@ -351,11 +359,7 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
         if name in _OF_OLD_BROKERS or name.startswith(_OF_TIERS):
             plan.drop(name)
     if is_tiered:
-        detail = (
-            f"{plan.name} is tiered: the sources have only its local part, and the settings of tiers are left out. Boot"
-            " the output of kafkalog tiered restore to have all of it"
-        )
-        evidence.note(Finding(Reason.SEGMENT_MISSING, detail, damage=False))
+        _note_remote_part(plan, copies, evidence)
     cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
     if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:
         _guess_policy(plan, copies, evidence)
@@ -379,6 +383,25 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
                 f" Set another value with --set {plan.name}:{name}=VALUE (settings), or none with {plan.name}:{name}="
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail)
+
+
+def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -> None:
+    """Report the offsets of a tiered topic that only the remote storage has, for the copy that begins first."""
+    firsts: dict[kf.TopicPartition, Copy] = {}
+    for copy in copies:
+        known = firsts.setdefault(copy.key, copy)
+        firsts[copy.key] = copy if -copy.progress[2] < -known.progress[2] else known
+    how = "Restore it with kafkalog tiered restore, and boot its output before this log dir"
+    n_lost = 0
+    for key, copy in sorted(firsts.items()):
+        start, end = copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(key, 0), copy.first_base_offset
+        if end > start:
+            n_lost += 1
+            detail = f"{key} is tiered: offsets {start} to {end - 1} are only in the remote storage. {how}"
+            evidence.note(offsets_finding(Reason.SEGMENT_MISSING, detail, str(copy.path), start, end))
+    if not n_lost:
+        detail = f"{plan.name} is tiered: the settings of tiers are left out. All of its offsets are local"
+        evidence.note(Finding(Reason.SEGMENT_MISSING, detail, damage=False))
 
 
 def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -> None:

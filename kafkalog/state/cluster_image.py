@@ -74,6 +74,8 @@ class ClusterMetadata:
     """Settings changed by an administrator, by resource type (`TOPIC`, `BROKER` and so on) and name. The name is empty
     for the defaults of all brokers."""
     topic_ids: dict[str, str] = field(default_factory=dict)
+    removed_topic_ids: set[str] = field(default_factory=set)
+    """Those of topics that a record deletes. Records before a snapshot are not in it."""
     brokers: dict[int, Fields] = field(default_factory=dict)
     controllers: dict[int, Fields] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -89,6 +91,8 @@ class ClusterMetadata:
     voters: list[Fields] = field(default_factory=list)
     """Controllers that vote; empty where `controller.quorum.voters` sets them."""
     next_producer_id: int = -1
+    start_offset: int = 0
+    """The offset of the snapshot that the state begins with; 0 if it has all records of the cluster."""
     end_offset: int = 0
     """The offset after the last record."""
     timestamp: int = -1
@@ -232,6 +236,7 @@ class ClusterMetadata:
         if not self._is_known("topic id", fields["topicId"], self._names):
             return
         name = self._names.pop(fields["topicId"])
+        self.removed_topic_ids.add(parse_topic_id(fields["topicId"]))
         self.settings.pop((TOPIC, name), None)
         self._partitions.pop(fields["topicId"], None)
         # a topic that was deleted and created again already has its name under the new id

@@ -74,7 +74,7 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
     Segments are only deleted from the front, once a snapshot covers them, and the log is not compacted: so any offset
     that is missing was a record.
     """
-    start = metadata.end_offset
+    start = metadata.start_offset = metadata.end_offset
     following: int | None = None  # the offset that the next record has
     is_past_end = False
     for path in (directory / name for name in logs):

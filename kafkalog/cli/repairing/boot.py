@@ -82,6 +82,7 @@ facts that the directories lack:
                                        begin at 0, or are refused
   --strict          refuse damaged partitions, and copies of a partition that differ
   --best            no effect: what is intact on any disk is served
+  --include-unknown    bring topics back that the metadata log does not have; without it, they are named and left out
   --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
 how:
   --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);

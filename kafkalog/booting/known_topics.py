@@ -1,0 +1,105 @@
+"""Which topics the cluster's metadata know: deleted ones stay away, and an old metadata log is no proof of a deletion.
+
+A directory may be of a topic that was deleted while its broker was down. It may also be of one that was created after
+the metadata log was copied, or behind its damage. Topic ids, which are never used twice, tell the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kafkalog import format as kf
+from kafkalog.booting.sources import Copy
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.state.cluster_image import ClusterMetadata
+
+Standing = Literal["known", "deleted", "newer", "unknown"]
+
+
+@dataclass(slots=True)
+class KnownTopics:
+    """What the metadata know about the topics of some copies."""
+
+    metadata: ClusterMetadata
+    where: str
+    """The log dir of the metadata log."""
+    doubt: str = ""
+    """Why the metadata lack the last changes; "" if nothing shows that they do."""
+    left_out: list[Copy] = field(default_factory=list)
+    """Copies of topics that are not brought back."""
+
+    @classmethod
+    def of(
+        cls, metadata: ClusterMetadata, where: str, copies: Mapping[kf.TopicPartition, Sequence[Copy]]
+    ) -> KnownTopics:
+        """Compare the metadata with the copies."""
+        found = cls(metadata, where)
+        found.doubt = found._doubt([one for some in copies.values() for one in some])
+        return found
+
+    def _doubt(self, copies: Iterable[Copy]) -> str:
+        if not self.metadata.is_complete:
+            gaps = self.metadata.gaps
+            return gaps[0].detail.partition(":")[0] if gaps else "it is empty"
+        for finding in self.metadata.findings:
+            if finding.reason is Reason.INTERNAL_RECORD:
+                return f"a record cannot be decoded ({finding.detail})"
+        for copy in copies:
+            assigned = self.metadata.partition(copy.key)
+            epoch = copy.progress[0]
+            if assigned is not None and self.standing(copy) == "known" and epoch > assigned.leader_epoch:
+                return f"{copy.path} has leader epoch {epoch}, and {assigned.leader_epoch} there: it is older"
+            if self.standing(copy) == "newer":
+                return f"{copy.key.topic} was created later: its topic id, {_id_of(copy)}, was never there"
+        return ""
+
+    def standing(self, copy: Copy) -> Standing:
+        """Whether the metadata know a copy's topic, or have deleted it, or are older than it."""
+        topic_id, known = _id_of(copy), self.metadata.topic_ids.get(copy.key.topic)
+        if topic_id is not None and topic_id in self.metadata.removed_topic_ids:
+            return "deleted"
+        if known is not None:
+            return "known"
+        # a snapshot no longer has the topics that were deleted before it
+        return "newer" if topic_id is not None and not self.metadata.start_offset else "unknown"
+
+    def leave_out(self, copies: dict[kf.TopicPartition, list[Copy]]) -> list[Finding]:
+        """Take the copies out of topics that were deleted, as far as the metadata tell; one finding each."""
+        found = []
+        for key, some in list(copies.items()):
+            for copy in some:
+                standing = self.standing(copy)
+                if standing in ("known", "newer") or (standing == "unknown" and self.doubt):
+                    continue
+                if standing == "deleted":
+                    detail = f"left out: the metadata log in {self.where} deletes its topic"
+                else:
+                    detail = f"left out: the metadata log in {self.where} has no such topic; it may have been deleted"
+                detail += ". To bring it back, use --include-unknown (include_unknown=True)"
+                is_loss = standing == "unknown"
+                found.append(Finding(Reason.LEFT_OUT, detail, path=str(copy.path), damage=is_loss))
+                self.left_out.append(copy)
+            copies[key] = [copy for copy in some if copy not in self.left_out]
+            if not copies[key]:
+                del copies[key]
+        return found
+
+    def without_settings(self, topic: str) -> Finding | None:
+        """The finding about a topic whose settings an old or incomplete metadata log does not have."""
+        if not self.doubt:
+            return None
+        detail = (
+            f"the settings of {topic} are not known: the metadata log in {self.where} has none, and lacks the last"
+            f" changes ({self.doubt}). Name a newer copy (--metadata), or the settings (--settings FILE, --set"
+            f" {topic}:NAME=VALUE)"
+        )
+        return Finding(Reason.METADATA_INCOMPLETE, detail)
+
+
+def _id_of(copy: Copy) -> str | None:
+    try:
+        return copy.topic_id
+    except KafkalogError:
+        return None

@@ -1,0 +1,134 @@
+"""Boot and the metadata log: deleted topics, old metadata logs, tiered topics, log starts that one copy knows."""
+
+import shutil
+
+import pytest
+from merges import replica
+from metadata_logs import TOPIC, topic_id, write_metadata
+from salvages import output_of
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.protocol.encoder import encode_metadata_record
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.writing.partition_writer import PartitionWriter
+
+SETTINGS = {(TOPIC, "orders"): {"retention.ms": "5000"}}
+
+
+def log_dir(root, topics=("orders", "payments"), epoch=0):
+    """A log dir with records of topics, whose ids are `topic_id` in turn."""
+    root.mkdir(exist_ok=True)
+    for number, topic in enumerate(topics):
+        with PartitionWriter(root / f"{topic}-0", topic_id=topic_id(number), leader_epoch=epoch) as writer:
+            writer.append({"value": [b"1", b"2"]})
+    return root
+
+
+def append_metadata(root, *records):
+    """Append records to the metadata log of a log dir."""
+    (log,) = (root / "__cluster_metadata-0").glob("*.log")
+    folder = root.parent / f"{root.name}-m" / "m-0"
+    shutil.copytree(log.parent, folder)
+    with PartitionWriter(folder, batch_size=1) as writer:
+        for record in records:
+            writer.append({"value": [record], "timestamp": [1]})
+    data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    log.write_bytes(data)
+
+
+def served(report):
+    return {one.topic for one in report.partitions}
+
+
+def test_a_topic_that_was_deleted_while_its_broker_was_down_is_named_and_not_brought_back(tmp_path):
+    root = log_dir(tmp_path / "log")
+    write_metadata(root, ["orders", "payments"], SETTINGS)
+    append_metadata(root, encode_metadata_record("RemoveTopic", 0, topicId=topic_id(1)))
+    report = kafkalog.boot(root, tmp_path / "out")
+    assert served(report) == {"orders"}
+    (finding,) = [one for one in report.findings.rows if one.path == str(root / "payments-0")]
+    assert "deletes its topic" in finding.detail
+    assert report.ok
+    assert report.metadata_doubt == ""
+    assert not (tmp_path / "out" / "data" / "payments-0").exists()
+    assert main(["boot", str(root), "-o", str(tmp_path / "all"), "-q", "--include-unknown"]) == 0
+    assert (tmp_path / "all" / "data" / "payments-0").exists()
+
+
+def test_topics_that_an_old_metadata_log_lacks_are_served_and_named(tmp_path, capsys):
+    root = log_dir(tmp_path / "log", ["orders", "payments", "users"])
+    write_metadata(root, ["orders"], SETTINGS)
+    assert main(["boot", str(root), "-o", str(tmp_path / "out"), "-q"]) == 1
+    text = capsys.readouterr().out
+    for topic in ("payments", "users"):
+        assert f"the settings of {topic} are not known" in text
+        assert (tmp_path / "out" / "data" / f"{topic}-0").exists()
+    assert "the settings of orders are not known" not in text
+    assert "lacks the last changes" in text
+    assert f"From the metadata log of {root}: settings of topics" not in text
+    options = ["--set", "payments:retention.ms=1", "--set", "users:retention.ms=1"]
+    assert main(["boot", str(root), "-o", str(tmp_path / "set"), "-q", *options]) == 0
+
+
+def test_a_metadata_log_with_earlier_leader_epochs_than_the_disks_is_old(tmp_path):
+    root = log_dir(tmp_path / "log", epoch=3)
+    write_metadata(root, ["orders", "payments"], SETTINGS)
+    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
+    assert "leader epoch 3" in report.metadata_doubt
+    assert [one.detail.split(":")[0] for one in report.findings.rows if one.damage] == [
+        "the settings of payments are not known"
+    ]
+
+
+def test_a_metadata_log_with_a_hole_is_incomplete(tmp_path):
+    root = log_dir(tmp_path / "log")
+    write_metadata(root, ["orders", "payments"], SETTINGS)
+    (log,) = (root / "__cluster_metadata-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-3] ^= 1
+    log.write_bytes(data)
+    metadata = read_cluster_metadata(root)
+    assert metadata is not None
+    assert metadata.gaps
+    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
+    assert report.metadata_doubt
+    assert not report.ok
+
+
+@pytest.mark.parametrize(("start", "ok"), [(0, False), (6, True)])
+def test_the_remote_part_of_a_tiered_topic_is_a_loss(tmp_path, start, ok):
+    root = tmp_path / "log"
+    replica(root, [(0, n) for n in range(12)], bases=(0, 6))
+    (root / "t-0" / f"{0:020}.log").unlink()
+    if start:
+        (root / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    write_metadata(root, ["t"], {(TOPIC, "t"): {"remote.storage.enable": "true"}})
+    report = kafkalog.boot(root, tmp_path / "out")
+    assert report.ok is ok
+    losses = [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage]
+    assert losses == ([] if ok else [(0, 5)])
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_a_log_start_that_one_replica_knows_rules(tmp_path, order):
+    disks = []
+    for number in range(3):
+        replica(tmp_path / f"disk-{number}", [(1, n) for n in range(12)], bases=(0, 6))
+        disks.append(tmp_path / f"disk-{number}")
+    (disks[1] / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    report = kafkalog.boot([disks[number] for number in order], tmp_path / "out")
+    assert report.ok
+    assert [one.log_start_offset for one in report.partitions] == [4]
+    assert any("t-0 starts at offset 4" in one.detail for one in report.findings.rows)
+    assert kafkalog.read_table(tmp_path / "out" / "data", columns=["offset"]).column("offset")[0].as_py() == 4
+    # a damaged leader, whose log is joined, has it too
+    for disk in disks[::2]:
+        path = disk / "t-0" / f"{6:020}.log"
+        data = bytearray(path.read_bytes())
+        data[-3] ^= 1
+        path.write_bytes(data)
+    report = kafkalog.boot([disks[number] for number in order], tmp_path / "joined", nodes=3)
+    assert report.ok
+    assert {one.log_start_offset for one in report.partitions} == {4}
+    assert len(output_of(tmp_path / "joined" / "node-1" / "data" / "t-0")) == 12
