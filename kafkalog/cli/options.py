@@ -162,8 +162,10 @@ format of keys and values:
   --schema FILE            one schema for all values (default: the schema id in each value)
   --key-schema FILE        one schema for all keys
   --message NAME           the Protobuf message of values; default: the one they name, or the first one
-  --no-frame               values do not start with a schema id; use with --schema
-  | --schemas DIR          look up schemas in a directory with files such as 7.avsc
+  --no-frame               values do not start with a schema id; use with --schema. Without it, frames of Confluent,
+                           Apicurio and AWS Glue are recognized, also those in headers
+  --id-size {4,8}          bytes of a schema id in values; default: 4 with --schema, else recognized
+  | --schemas DIR          look up schemas in a directory with files such as 7.avsc, or UUID.avsc for AWS Glue
   | --schema-registry URL  look up schemas at a registry (default: in the topic _schemas of the same log dir)
   --schema-context NAME    the registry context of the schema ids, such as .partner; . is the default context
 """,

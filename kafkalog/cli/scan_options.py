@@ -33,9 +33,12 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
         if name is not None:
             message = args.message if column == "value" else None
-            given = {"schema": schema, "message": message, **({"framed": False} if args.no_frame else {})}
-            plain = schema is None and message is None and not (args.no_frame and name in WITH_SCHEMAS)
-            decode[column] = name if plain else {"format": name, **given}
+            given = {"schema": schema, "message": message}
+            if name in WITH_SCHEMAS:
+                given["framed"] = False if args.no_frame else None
+                given["id_size"] = None if args.id_size is None else int(args.id_size)
+            given = {option: value for option, value in given.items() if value is not None}
+            decode[column] = {"format": name, **given} if given else name
         elif schema is not None:
             raise UsageError(f"a schema needs a format: add --{column}-format")
     if not decode:

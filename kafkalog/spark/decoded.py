@@ -38,7 +38,7 @@ from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
-    *("framed", "schemas", "schemaContext"),
+    *("framed", "idSize", "schemas", "schemaContext"),
 )
 JSON: Final = ("json", "jsonschema")
 Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
@@ -208,7 +208,10 @@ def _check_fields(name: str, kind: pa.DataType, whole: pa.DataType) -> None:
 
 def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     """Return what is to be decoded, and the filters on what is not."""
-    is_framed = given.flag("framed", default=True)
+    # text and numbers have no frames in any case
+    of_frames: dict[str, Any] = {} if given.flag("framed", default=True) else {"framed": False}
+    if (id_size := given.number("idSize")) is not None:
+        of_frames["id_size"] = id_size
     wanted: dict[str, Any] = {}
     declared: dict[str, pa.DataType] = {}
     for column in ("key", "value"):
@@ -219,9 +222,7 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
                 declared[column] = _json_schema(named["schema"])
             if name == "json":
                 named.pop("schema", None)
-            # text and numbers have no frames in any case
-            unframed = {"framed": False} if not is_framed and name in WITH_SCHEMAS else {}
-            wanted[column] = {"format": name, **named, **unframed}
+            wanted[column] = {"format": name, **named, **(of_frames if name in WITH_SCHEMAS else {})}
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
     formats = parse_decode(wanted)

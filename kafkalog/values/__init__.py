@@ -2,7 +2,7 @@
 
     `options`       parses `decode=`
     `payloads`      byte strings of an Arrow column, by position
-    `frames`        Confluent's wire format: the schema id of a value, and the start of its bytes
+    `frames`        frames of schema registries: the schema of a value, and the start of its bytes
     `schemas`       sources of schemas: a directory, a registry, the topic `_schemas`, the caller
     `formats`       text, numbers, JSON, Avro, Protobuf: bytes to arrays
     `types`         the common Arrow type of several types, and arrays of it

@@ -17,7 +17,7 @@ from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.formats.program import ProgramValues
 from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.values import ProtobufValues
-from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames, strip_frames
+from kafkalog.values.frames import Framed, FrameReader, SchemaKey, Selector
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads, Rows
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
@@ -81,7 +81,7 @@ class PlainColumn(ColumnDecoder):
 
 
 class JsonColumn(ColumnDecoder):
-    """JSON, or, with a header name, JSON in Confluent's wire format.
+    """JSON, with or without frames.
 
     The types come from the values, and from their schemas as far as these are known. A value that does not conform to
     its schema does not decode.
@@ -89,7 +89,8 @@ class JsonColumn(ColumnDecoder):
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
         super().__init__()
-        self._column, self._header_name = column, HEADER_NAMES[column] if how.has_frames else None
+        self._column = column
+        self._frames = _frame_reader(column, how, source) if how.has_frames else None
         self._source = source
         self._given = how.schema is not None
         said = schema_type(how.schema) if how.schema else pa.null()
@@ -140,11 +141,11 @@ class JsonColumn(ColumnDecoder):
         return _in_order(parts, len(payloads), kind, failures)
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
-        if self._header_name is not None and not self._given:
-            return read_frames(payloads, headers, self._header_name)
+        if self._frames is not None and not self._given:
+            return self._frames.read(payloads, headers)
         failures: dict[int, str] = {}
-        if self._header_name is not None:
-            payloads, failures = strip_frames(payloads, headers, self._header_name)
+        if self._frames is not None:
+            payloads, failures = self._frames.strip(payloads, headers)
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
 
@@ -157,13 +158,13 @@ class SchemaColumn(ColumnDecoder):
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
         super().__init__()
         self._how, self._source = how, source
-        self._column, self._header_name = column, HEADER_NAMES[column]
+        self._column, self._frames = column, _frame_reader(column, how, source)
         self._common = CommonType()
         self._unions: frozenset[Path] = frozenset()
-        self._has_indexes = how.format == "protobuf"
+        self._has_messages = how.format == "protobuf"
         self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
-        self._readers: dict[tuple[SchemaKey | None, str | None, tuple[int, ...]], ProgramValues | str] = {}
-        has_message = not self._has_indexes or how.message is not None or not how.framed
+        self._readers: dict[tuple[SchemaKey | None, str | None, Selector], ProgramValues | str] = {}
+        has_message = not self._has_messages or how.message is not None or not how.framed
         self.has_type = how.schema is not None and has_message
         if how.schema is not None:  # an invalid schema is the caller's error, not one of the values
             nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
@@ -194,7 +195,7 @@ class SchemaColumn(ColumnDecoder):
         # a branch may have unions itself, at paths through the branch
         while unions != self._unions:
             self._unions, self._readers = unions, {}
-            frames = [(Framed(key, indexes, nothing.start, nothing), topic) for key, topic, indexes in keys]
+            frames = [(Framed(key, selector, nothing.start, nothing), topic) for key, topic, selector in keys]
             readers = [self._reader(frame, topic) for frame, topic in frames]
             unions = unions.union(*(getattr(one, "union_paths", frozenset()) for one in readers))
         self._common = CommonType()
@@ -258,12 +259,12 @@ class SchemaColumn(ColumnDecoder):
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
         if self._how.schema is None:
-            return read_frames(payloads, headers, self._header_name, has_indexes=self._has_indexes)
-        if self._how.has_frames and self._has_indexes:
-            groups, failures = read_frames(payloads, headers, self._header_name, has_indexes=True)
+            return self._frames.read(payloads, headers)
+        if self._how.has_frames and self._has_messages:
+            groups, failures = self._frames.read(payloads, headers)
             return [group._replace(key=None) for group in groups], failures
         if self._how.has_frames:
-            payloads, failures = strip_frames(payloads, headers, self._header_name)
+            payloads, failures = self._frames.strip(payloads, headers)
         else:
             failures = {}
         # include null values: then the group is all rows, and needs no reordering
@@ -271,7 +272,7 @@ class SchemaColumn(ColumnDecoder):
 
     def _reader(self, group: Framed, topic: str | None) -> ProgramValues | str:
         """The decoder for values of a schema, or the reason why there is none."""
-        key = group.key, topic, group.indexes
+        key = group.key, topic, group.selector
         if key not in self._readers:
             try:
                 self._readers[key] = self._make(group, topic)
@@ -294,7 +295,7 @@ class SchemaColumn(ColumnDecoder):
                 return f"schema {group.key} is {schema.type}"
             self._refer(schema, referred)
             text = schema.schema
-        if not self._has_indexes:
+        if not self._has_messages:
             is_framed = self._how.has_frames
             return AvroValues(text, referred.values(), self._paths, unions=self._unions, is_framed=is_framed)
         if (group.key, topic) not in self._protos:
@@ -308,7 +309,7 @@ class SchemaColumn(ColumnDecoder):
             self._protos[group.key, topic] = ProtoSchema(text, find)
         proto = self._protos[group.key, topic]
         message = self._how.message
-        chosen = proto.message_at(group.indexes or (0,)) if message is None else proto.message_named(message)
+        chosen = proto.message_of(group.selector) if message is None else proto.message_named(message)
         return ProtobufValues(chosen, self._paths)
 
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
@@ -345,6 +346,12 @@ def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, 
         return Decoded(parts[0][1].array, failures, faults, lost)
     arrays = [pa.nulls(1, kind), *(part.array for _, part in parts)]
     return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures, faults, lost)
+
+
+def _frame_reader(column: str, how: ColumnFormat, source: SchemaSource | None) -> FrameReader:
+    # nothing tells an id of 0 from half of a long one if the schema is given
+    id_size = 4 if how.id_size is None and how.schema is not None else how.id_size
+    return FrameReader(column, has_messages=how.format == "protobuf", id_size=id_size, source=source)
 
 
 def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:

@@ -13,7 +13,7 @@ from kafkalog.parsing import hint
 NUMBERS: Final = ("short", "int", "long", "float", "double")
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
-"""Formats that use Confluent's wire format."""
+"""Formats whose values have frames of schema registries."""
 COLUMNS: Final = ("key", "value")
 
 Decode = str | Mapping[str, Any]
@@ -33,9 +33,12 @@ class ColumnFormat:
     message: str | None = None
     """Name of the Protobuf message of all values; default: the one that values select, or the first one."""
 
+    id_size: int | None = None
+    """Bytes of a schema id in a frame, 4 or 8; default: 4 if a schema is given, else recognized."""
+
     @property
     def has_frames(self) -> bool:
-        """Whether the values use Confluent's wire format."""
+        """Whether the values have frames, or headers in place of them."""
         return self.format in WITH_SCHEMAS and self.framed
 
 
@@ -72,13 +75,16 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     if name not in FORMATS:
         raise ValueError(f"no format {name!r} to decode the {column} by; there are {', '.join(FORMATS)}")
     schema = given.get("schema")
-    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given):
+    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given or "id_size" in given):
         raise ValueError(f"{name} has no schema; formats with one are {', '.join(WITH_SCHEMAS)}")
     message = given.get("message")
     if message is not None and name != "protobuf":
         raise ValueError(f"{name} has no messages; give the message of protobuf")
     text = None if schema is None else schema_text(schema)
-    one = ColumnFormat(name, text, bool(given.get("framed", True)), message)
+    id_size = given.get("id_size")
+    if id_size not in (None, 4, 8):
+        raise ValueError(f"id_size is 4 or 8, not {id_size!r}")
+    one = ColumnFormat(name, text, bool(given.get("framed", True)), message, id_size)
     if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one

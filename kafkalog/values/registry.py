@@ -114,7 +114,7 @@ def schema_source(schemas: Any) -> SchemaSource | None:
         by_key: dict[SchemaKey, Schema] = {}
         for key, one in schemas.items():
             kind, text, *rest = ("AVRO", one) if isinstance(one, str) else one
-            by_key[key] = Schema(
+            by_key[key if isinstance(key, int) else str(key).lower()] = Schema(
                 kind, schema_text(text), tuple(SchemaReference(*name) for name in (rest[0] if rest else ()))
             )
         return KnownSchemas(by_key)

@@ -85,7 +85,7 @@ REASONS = [
     None,
     "no schema 9 is known",
     "the bytes end inside the value",
-    "no schema id: the first byte is not 0 or 1 (without ids: framed=False, --no-frame)",
+    "no schema id: the first byte is not 0, 1 or 3 (without ids: framed=False, --no-frame)",
 ]
 
 

@@ -14,7 +14,7 @@ from orders import BROKEN, ORDERS, written_orders
 import kafkalog
 from kafkalog import DecodeWarning, Reason
 from kafkalog.cli import main
-from kafkalog.values.frames import HEADER_NAMES, read_frames, strip_frames
+from kafkalog.values.frames import FrameReader
 from kafkalog.values.options import FORMATS
 from kafkalog.values.payloads import Payloads
 
@@ -145,11 +145,11 @@ GUID = uuid.UUID("0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab")
 ZEROS = uuid.UUID("0b7d6f0e-8a3d-4f3e-9a5e-012345670000")
 
 
-def groups(values, headers=None, *, has_indexes=False):
+def groups(values, headers=None, *, has_messages=False):
     payloads = Payloads.of(pa.array(values, pa.binary()))
-    found, failures = read_frames(payloads, headers, HEADER_NAMES["value"], has_indexes=has_indexes)
+    found, failures = FrameReader("value", has_messages=has_messages).read(payloads, headers)
     rows = {
-        (group.key, group.indexes): {row: group.payloads.bytes(i) for i, row in enumerate(group.rows.tolist())}
+        (group.key, group.selector): {row: group.payloads.bytes(i) for i, row in enumerate(group.rows.tolist())}
         for group in found
     }
     return rows, failures
@@ -169,13 +169,13 @@ def test_values_are_grouped_by_the_schema_in_front_of_them():
 
 def test_what_has_no_frame_says_why():
     _, failures = groups([b"", b"\0\0\0", b"\1short", b"\2\0\0\0\0\0", b'{"a": 1}'])
-    no_frame = "no schema id: the first byte is not 0 or 1 (without ids: framed=False, --no-frame)"
+    no_frame = "no schema id: the first byte is not 0, 1 or 3 (without ids: framed=False, --no-frame)"
     inside = "the bytes end inside the schema id"
     assert failures == {0: "empty, so there is no schema id", 1: inside, 2: inside, 3: no_frame, 4: no_frame}
 
 
 def test_the_first_header_of_the_name_stands_for_a_frame():
-    name = HEADER_NAMES["value"]
+    name = "__value_schema_id"
     frame = {"key": name, "value": b"\1" + GUID.bytes}
     other = {"key": "trace", "value": b"x"}
     again = {"key": name, "value": b"\0\0\0\0\1"}
@@ -200,14 +200,14 @@ def test_message_indexes_stand_behind_the_id():
         b"\0\0\0\0\7",
         b"\0\0\0\0\7\xff\xff\xff\xff\x0f",
     ]
-    rows, failures = groups(values, has_indexes=True)
+    rows, failures = groups(values, has_messages=True)
     assert rows == {(7, (0,)): {0: b"a"}, (7, (2,)): {1: b"b"}, (7, (0, 1)): {2: b""}}
     assert failures == dict.fromkeys((3, 4), "the message indexes are damaged")
 
 
 def test_frames_are_stripped_whatever_they_name():
-    payloads, failures = strip_frames(
-        Payloads.of(pa.array([b"\0\0\0\0\7a", b"?", b"\0\0\0\0\1bc"], pa.binary())), None, HEADER_NAMES["key"]
+    payloads, failures = FrameReader("key").strip(
+        Payloads.of(pa.array([b"\0\0\0\0\7a", b"?", b"\0\0\0\0\1bc"], pa.binary())), None
     )
     assert [payloads.bytes(row) for row in range(3)] == [b"a", None, b"bc"]
     assert [*failures] == [1]

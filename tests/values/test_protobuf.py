@@ -190,3 +190,43 @@ def test_a_given_schema_and_message(log_dir, tmp_path):
             kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "protobuf", **wrong}}, schemas={})
     with pytest.raises(ValueError, match="json"):
         kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "json", "message": "A"}})
+
+
+NESTED = """syntax = "proto3"; package shop;
+message Zoo { int32 z = 1; message Cage { int32 c = 1; } map<string, Cage> cages = 2; message Aviary { int32 a = 1; } }
+message Ark { int32 k = 1; }
+message ZooKeeper { int32 w = 1; }
+"""
+
+
+def test_the_message_is_the_one_that_glue_and_apicurio_select(tmp_path):
+    from google.protobuf import message_factory
+    from proto_cases import compiled, pool_of
+
+    file = pool_of(compiled({"zoo.proto": NESTED})).FindFileByName("zoo.proto")
+    messages = []
+    left = [*file.message_types_by_name.values()]
+    while left:
+        one = left.pop(0)
+        messages.append(one)
+        left += one.nested_types
+    messages.sort(key=lambda one: one.full_name)
+    assert [one.full_name for one in messages[:2]] == ["shop.Ark", "shop.Zoo"]
+    key = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
+    options = {"decode": {"value": "protobuf"}, "schemas": {key: ("PROTOBUF", NESTED), 7: ("PROTOBUF", NESTED)}}
+    for number, one in enumerate(messages):
+        name = one.fields[0].name
+        if one.GetOptions().map_entry:
+            continue
+        data = message_factory.GetMessageClass(one)(**{name: 5}).SerializeToString()
+        short = one.full_name.removeprefix("shop.").encode()
+        values = [
+            b"\3\0" + uuid.UUID(key).bytes + bytes([number]) + data,
+            b"\0\0\0\0\7" + bytes([len(short) + 2, 10, len(short)]) + short + data,
+        ]
+        kafkalog.write_table({"value": values}, tmp_path / str(number), topic="t")
+        table = kafkalog.read_table(tmp_path / str(number), columns=[f"value.{name}"], **options)
+        assert table.column(0).to_pylist() == [5, 5]
+    kafkalog.write_table({"value": [b"\3\0" + uuid.UUID(key).bytes + b"\x20"]}, tmp_path / "log", topic="t")
+    with pytest.warns(kafkalog.DecodeWarning, match="no message with the number 32"):
+        kafkalog.read_table(tmp_path / "log", columns=["value"], **options)

@@ -9,5 +9,5 @@
     `avro`         Avro values, read by a compiled program
     `protobuf`     Protobuf schemas and values, the same way
 
-This package does not know Confluent's wire format or sources of schemas.
+This package does not know frames or sources of schemas.
 """

@@ -4,5 +4,5 @@
     `nested_text`  messages as JSON text
     `values`       values to columns
 
-This package does not know Confluent's wire format or sources of schemas. It needs the extra ``protobuf``.
+This package does not know frames or sources of schemas. It needs the extra ``protobuf``.
 """

@@ -79,6 +79,28 @@ class ProtoSchema:
         names = [one.name for one in path]
         return self._pool.FindMessageTypeByName(".".join([self._file.package, *names] if self._file.package else names))
 
+    def message_of(self, selector: Sequence[int] | int | str) -> Descriptor:
+        """The message that a frame selects, the first one by default; raises SchemaError if there is none.
+
+        A number is that of AWS Glue: it counts all messages of the file in the order of their names, also nested ones,
+        groups and map entries.
+
+        Source: MessageIndexFinder.getAll, AWS Glue Schema Registry Library 1.1.
+        """
+        if isinstance(selector, str):
+            return self.message_named(selector)
+        if not isinstance(selector, int):
+            return self.message_at(selector or (0,))
+        names = dict[str, list[Any]]()
+        left: list[list[Any]] = [[one] for one in self._file.message_type]
+        while left:
+            path = left.pop()
+            names[".".join(one.name for one in path)] = path
+            left += [[*path, one] for one in path[-1].nested_type]
+        if selector >= len(names):
+            raise SchemaError(f"it has no message with the number {selector} in the order of names")
+        return self._descriptor(names[sorted(names)[selector]])
+
     def message_at(self, indexes: Sequence[int]) -> Descriptor:
         """The message that Confluent's message indexes select; raises `SchemaError` if there is none.
 
