@@ -21,7 +21,7 @@ import numpy as np
 
 from kafkalog.interchange.table_types import json_text
 from kafkalog.protocol.encoder import uvarint
-from kafkalog.values.formats.avro_types import DURATION, AvroType, parse_schema
+from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, parse_schema
 from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
 from kafkalog.values.options import schema_text
@@ -267,6 +267,12 @@ def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
 
 def _big_decimal(kind: AvroType, value: Any, where: str) -> list[bytes]:
     """Source: Conversions.BigDecimalConversion, Avro 1.12."""
+    number, scale = _scaled(value, where)
+    return [_zigzag(sum(map(len, number)) + len(scale)), *number, scale]
+
+
+def _scaled(value: Any, where: str) -> tuple[list[bytes], bytes]:
+    """The unscaled number as Avro's bytes, and the scale as an int."""
     try:
         sign, digits, exponent = Decimal(str(value)).as_tuple()
     except InvalidOperation:
@@ -275,8 +281,15 @@ def _big_decimal(kind: AvroType, value: Any, where: str) -> list[bytes]:
         raise _wrong(where, value, "a decimal")
     number = int(Decimal((sign, digits, 0)))
     data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
-    parts = [_zigzag(len(data)), data, _zigzag(-exponent)]
-    return [_zigzag(sum(map(len, parts))), *parts]
+    return [_zigzag(len(data)), data], _zigzag(-exponent)
+
+
+def _variable_scale(kind: AvroType, value: Any, where: str) -> list[bytes]:
+    """A decimal with a scale of its own; a struct of both is a record as any other."""
+    if isinstance(_parsed(value), dict):
+        return _avro_nested(kind, value, where)
+    number, scale = _scaled(value, where)
+    return [scale, *number]
 
 
 def _fixed_uuid(kind: AvroType, value: Any, where: str) -> list[bytes]:
@@ -293,7 +306,12 @@ def _duration(kind: AvroType, given: Any, where: str) -> list[bytes]:
     return [struct.pack("<3I", *(_whole(value[name], "uint32", f"{where}.{name}") for name in DURATION))]
 
 
-_LOGICAL: Final = {"big-decimal": _big_decimal, "uuid": _fixed_uuid, "duration": _duration}
+_LOGICAL: Final = {
+    "big-decimal": _big_decimal,
+    "uuid": _fixed_uuid,
+    "duration": _duration,
+    VARIABLE_SCALE: _variable_scale,
+}
 
 
 def _real(value: Any, where: str, kind: str) -> float:

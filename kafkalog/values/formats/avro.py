@@ -20,8 +20,8 @@ import kafkalog._kernels.avro as kernel
 from kafkalog.interchange.table_types import Path, json_text
 from kafkalog.interchange.text_output import NOT_FINITE
 from kafkalog.protocol.encoder import uvarint
-from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts
-from kafkalog.values.formats.avro_types import DURATION, AvroType, least_bytes, parse_schema
+from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts, variable_scale_texts
+from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import SchemaError
@@ -101,6 +101,8 @@ class _Program:
             return self._text_of(one, nullable, uuid_texts)
         if one.logical == "duration":
             return self._duration(nullable)
+        if one.logical == VARIABLE_SCALE:
+            return self._variable_scale()
         if one.kind in _SCALARS:
             op, width, kind = _SCALARS[one.kind]
             column = self.columns.add("flat", _LOGICAL.get(one.logical or "", kind), nullable, width)
@@ -140,6 +142,15 @@ class _Program:
         children = [self.columns.add("flat", pa.uint32(), False, 4) for _ in DURATION]
         self.columns.set_struct(column, DURATION, children)
         return self._node("record", column, [self._node("fixed", child, a=4) for child in children])
+
+    def _variable_scale(self) -> int:
+        """Add a column of Debezium's decimals, as text."""
+        stored = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
+        # nullable, so that no empty bytes stand for nothing under a null
+        column = self.columns.add_converted("struct", stored, True, 0, variable_scale_texts)
+        scale, value = self.columns.add("flat", pa.int32(), False, 4), self.columns.add("text", pa.binary(), False)
+        self.columns.all[column].children = [scale, value]
+        return self._node("record", column, [self._node("int", scale, a=4), self._node("bytes", value)])
 
     def _record(self, one: AvroType, nullable: bool, path: Path, around: Around, paths: Sequence[Path] | None) -> int:
         # a recursive type would need columns without end

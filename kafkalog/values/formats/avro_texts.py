@@ -19,7 +19,7 @@ _UUID_SIZE: Final = 36
 
 def decimal_texts(scale: int, array: pa.Array) -> pa.Array:
     """Unscaled big-endian numbers as text with all digits."""
-    return text_array([None if data is None else _digits(data, scale) for data in array.to_pylist()])
+    return text_array([None if data is None else digits_text(data, scale) for data in array.to_pylist()])
 
 
 def big_decimal_texts(array: pa.Array) -> pa.Array:
@@ -30,6 +30,21 @@ def big_decimal_texts(array: pa.Array) -> pa.Array:
     return text_array([None if data is None else _big_decimal(data) for data in array.to_pylist()])
 
 
+def variable_scale_texts(array: pa.Array) -> pa.Array:
+    """Structs of a scale and an unscaled big-endian number as text with all digits.
+
+    Raises UnfitBytesError for a number without bytes. Source: VariableScaleDecimal.toLogical, Debezium 3.
+    """
+    pairs = array.to_pylist()
+    return text_array([None if pair is None else _variable_scale(pair["value"], pair["scale"]) for pair in pairs])
+
+
+def _variable_scale(data: bytes, scale: int) -> str:
+    if not data:
+        raise UnfitBytesError("a decimal has no number")
+    return digits_text(data, scale)
+
+
 def _big_decimal(data: bytes) -> str:
     size, at = _long(data, 0)
     if not 0 < size <= len(data) - at:
@@ -37,7 +52,7 @@ def _big_decimal(data: bytes) -> str:
     scale, end = _long(data, at + size)
     if end != len(data) or not -(2**31) <= scale < 2**31:
         raise UnfitBytesError("a big-decimal has no scale")
-    return _digits(data[at : at + size], scale)
+    return digits_text(data[at : at + size], scale)
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
@@ -52,8 +67,11 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
     raise UnfitBytesError("a variable-length integer is too long")
 
 
-def _digits(data: bytes, scale: int) -> str:
-    """A number without an exponent, as in Java's BigDecimal.toPlainString, unless that has very many zeros."""
+def digits_text(data: bytes, scale: int) -> str:
+    """A big-endian number with a scale as text.
+
+    It has no exponent, as in Java's BigDecimal.toPlainString, unless it had very many zeros.
+    """
     number = int.from_bytes(data, "big", signed=True)
     # Python converts no int of more than 4300 digits to text
     digits = str(Decimal(abs(number)))

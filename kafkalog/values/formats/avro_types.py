@@ -126,6 +126,8 @@ class _Parser:
                 found.fields.append((one["name"], self._type(one.get("type"), namespace, depth + 1)))
             if len({field_name for field_name, _ in found.fields}) < len(found.fields):
                 raise SchemaError(f"{full} has a field twice")
+            if full == VARIABLE_SCALE and [(name, one.kind) for name, one in found.fields] == _SCALE_AND_VALUE:
+                found.logical = VARIABLE_SCALE
         elif kind == "enum":
             symbols = schema.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
@@ -155,6 +157,9 @@ _LOGICAL: Final = {
     "uuid": ("fixed",),
     "duration": ("fixed",),
 }
+VARIABLE_SCALE: Final = "io.debezium.data.VariableScaleDecimal"
+"""Debezium's record for a decimal with a scale of its own."""
+_SCALE_AND_VALUE: Final = [("scale", "int"), ("value", "bytes")]
 _SIZES: Final = {"uuid": 16, "duration": 12}
 DURATION: Final = ("months", "days", "millis")
 """The parts of a duration, each an unsigned little-endian number of four bytes."""

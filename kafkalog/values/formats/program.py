@@ -217,7 +217,7 @@ class ProgramValues:
             if pa.types.is_null(column.type):  # the entries of a map
                 names = ["{key}", "{}"][: len(column.children)]
             elif column.kind == "struct":
-                names = [one.name for one in column.type]
+                names = [one.name for one in column.stored or column.type]
             else:
                 names = ["" for _ in column.children] if pa.types.is_map(column.type) else ["[]"] * len(column.children)
             for child, name in zip(column.children, names, strict=True):
