@@ -93,7 +93,7 @@ class Decoding:
             elif column in extra:
                 name = column.rpartition("_")[0]
                 if column.endswith("_error"):
-                    wanted.setdefault(name, [])
+                    wanted[name] = None  # the reasons are those of all fields
                 needed.append(name)
             elif column.startswith(HEADER_FIELD):
                 needed.append("headers")
@@ -111,7 +111,6 @@ class Decoding:
             if getattr(source, "has_ambiguous_ids", False):
                 needed.append("topic")
         self.record_columns = tuple(dict.fromkeys(needed))
-        # reasons need complete decoding
         self._wanted = wanted = {name: paths or None for name, paths in wanted.items()}
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None

@@ -112,6 +112,32 @@ def _check_engines(history, names, value, table):
         assert found == [one for one, item in zip(offsets, expected.to_pylist(), strict=True) if item is not None]
 
 
+@pytest.mark.parametrize("name", ["avro", "jsonschema"])
+def test_value_error_names_all_fields_whichever_are_selected(tmp_path, name):
+    schema = {
+        "avro": {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}],
+        },
+        "jsonschema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+    }[name]
+    value = {"avro": b"\2\2\xff", "jsonschema": b'{"a":1,"b":"x"}'}[name]
+    kafkalog.write_table({"value": [value]}, tmp_path / "log", topic="t")
+    decode = {"value": {"format": name, "schema": json.dumps(schema), "framed": False}}
+    errors = [
+        kafkalog.read_table(tmp_path / "log", columns=columns, decode=decode).column("value_error").to_pylist()
+        for columns in (
+            ["value", "value_error"],
+            ["value_error"],
+            ["value_error", "value.a"],
+            ["value.a", "value_error"],
+        )
+    ]
+    assert "b" in errors[0][0]
+    assert errors == [errors[0]] * 4
+
+
 def test_a_declared_type_keeps_the_fields_that_fit(tmp_path):
     from kafkalog.values.formats.json_text import JsonValues
     from kafkalog.values.payloads import Payloads
