@@ -157,8 +157,10 @@ reading:
 """,
     "decoding": """
 format of keys and values:
-  --value-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema}    decode values
-  --key-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema}      decode keys
+  --value-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema,connectjson}
+                           decode values; connectjson is JSON of Kafka Connect with schemas
+  --key-format {utf8,json,short,int,long,float,double,uuid,avro,protobuf,jsonschema,connectjson}
+                           decode keys
   --schema FILE            one schema for all values (default: the schema id in each value)
   --key-schema FILE        one schema for all keys
   --message NAME           the Protobuf message of values; default: the one they name, or the first one

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafkalog.interchange.table_types import Lost, Path
 from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.connect_json import ConnectValues
 from kafkalog.values.formats.json_schema import schema_type
 from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.formats.plain import TYPES, decode_plain
@@ -19,9 +20,9 @@ from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.frames import Framed, FrameReader, SchemaKey, Selector
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Decoded, Payloads, Rows
+from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
-from kafkalog.values.types import CommonType, SchemaError, narrow_type
+from kafkalog.values.types import CommonType, SchemaError, narrow_array, narrow_type
 
 _MOST_REFERENCES: Final = 200
 
@@ -329,6 +330,75 @@ class SchemaColumn(ColumnDecoder):
             found[key] = found.pop(key) or other.schema
 
 
+class ConnectColumn(ColumnDecoder):
+    """Values that have their schema with them, as Kafka Connect writes JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values = ConnectValues()
+        self._common = CommonType()
+        self._known: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a plan's parts compile the schemas again
+        return {**self.__dict__, "_values": ConnectValues(), "_known": set()}
+
+    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
+        for row in np.flatnonzero(payloads.valid).tolist():
+            parsed = self._values.parse(payloads.bytes(row) or b"")
+            if isinstance(parsed, str) or parsed[0] is None or id(parsed[0]) in self._known:
+                continue
+            self._known.add(id(parsed[0]))
+            self._common.add(parsed[0].type)
+
+    def declare(self, kind: pa.DataType) -> None:
+        self._common.type, self.has_type = kind, True
+
+    @property
+    def mixed(self) -> Collection[Path]:
+        return self._common.as_text
+
+    def full_type(self) -> pa.DataType:
+        return self._common.type
+
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+        by_schema: dict[int, tuple[pa.DataType, list[int], list[Any]]] = {}
+        failures: dict[int, str] = {}
+        faulty: dict[int, str] = {}
+        for row in np.flatnonzero(payloads.valid).tolist():
+            parsed = self._values.parse(payloads.bytes(row) or b"")
+            if isinstance(parsed, str):
+                failures[row] = parsed
+                continue
+            schema, payload = parsed
+            if schema is None:
+                continue
+            faults = Faults()
+            value = schema.read(payload, (), faults)
+            whole = [fault for fault in faults if not fault[0]]
+            if whole:
+                failures[row] = faults_text(whole)
+                continue
+            _, rows, values = by_schema.setdefault(id(schema), (schema.type, [], []))
+            rows.append(row)
+            values.append(value)
+            if selected := [fault for fault in faults if self._is_selected(fault[0])]:
+                faulty[row] = faults_text(selected)
+        parts = []
+        kind = narrow_type(self._common.type, self._paths)
+        for own, rows, values in by_schema.values():
+            lost = Lost()
+            array = narrow_array(self._common.fit(pa.array(values, own), lost.report), kind)
+            chosen = [one for one in lost.found if self._is_selected(one.path)]
+            parts.append((np.array(rows, np.int64), Decoded(array, {}, {}, chosen)))
+        decoded = _in_order(parts, len(payloads), kind, failures)
+        decoded.faults |= faulty
+        return decoded
+
+    def _is_selected(self, path: Path) -> bool:
+        return self._paths is None or any(path[: len(one)] == one[: len(path)] for one in self._paths)
+
+
 def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, failures: dict[int, str]) -> Decoded:
     """Combine parts of values by their rows; other rows are null."""
     # the first array holds one null, for rows of no group
@@ -359,4 +429,6 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
         return JsonColumn(column, how, source)
+    if how.format == "connectjson":
+        return ConnectColumn()
     return SchemaColumn(column, how, source)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkalog.parsing import hint
 
 NUMBERS: Final = ("short", "int", "long", "float", "double")
-FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
+FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema", "connectjson")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats whose values have frames of schema registries."""
 COLUMNS: Final = ("key", "value")

@@ -1,5 +1,6 @@
-"""What Debezium and Kafka Connect write: decimals with a scale of their own, in Avro."""
+"""What Debezium and Kafka Connect write: decimals with a scale of their own, and JSON with schemas."""
 
+import base64
 import io
 import json
 import random
@@ -8,6 +9,7 @@ from decimal import Decimal
 import fastavro
 import pyarrow as pa
 import pytest
+from connect_cases import CONNECT, Enveloped, number, unscaled
 
 import kafkalog
 from kafkalog import DecodeWarning
@@ -34,22 +36,10 @@ ROW = {
 }
 
 
-def unscaled(number):
-    """A decimal as Debezium's VariableScaleDecimal.fromLogical has it."""
-    sign, digits, exponent = number.as_tuple()
-    whole = int("".join(map(str, digits))) * (-1 if sign else 1)
-    return {"scale": -exponent, "value": whole.to_bytes(whole.bit_length() // 8 + 1, "big", signed=True)}
-
-
 def avro(schema, value):
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
     return out.getvalue()
-
-
-def number(chance):
-    digits = str(chance.getrandbits(chance.choice([1, 30, 200, 400])))
-    return Decimal(f"{chance.choice('-+')}{digits}E{chance.choice([0, 3, -2, -40])}")
 
 
 def test_decimals_with_a_scale_of_their_own_keep_all_digits(tmp_path):
@@ -120,3 +110,89 @@ def test_another_record_of_that_name_stays_a_record(tmp_path):
     decode = {"value": {"format": "avro", "schema": json.dumps(other), "framed": False}}
     table = kafkalog.read_table(tmp_path / "log", decode=decode, columns=["value"])
     assert table.column(0).to_pylist() == [{"scale": 1, "value": b"\5"}]
+
+
+def plain(value, schema):
+    """A value of a column, with the decimals that are text as numbers."""
+    if value is None:
+        return None
+    if schema.get("name", "").endswith("VariableScaleDecimal"):
+        return Decimal(value)
+    if schema["type"] == "array":
+        return [plain(one, schema["items"]) for one in value]
+    if schema["type"] == "map":
+        return [(key, plain(one, schema["values"])) for key, one in value]
+    if schema["type"] == "struct":
+        return {one["field"]: plain(value[one["field"]], one) for one in schema["fields"]}
+    return value
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_json_of_connect_is_decoded_by_its_schema(seed, tmp_path):
+    case = Enveloped(seed)
+    pairs = [case.value_of(case.schema) for _ in range(20)]
+    style = {"separators": (",", ":")} if seed % 2 else {}
+    values = [json.dumps({"schema": case.schema, "payload": payload}, **style).encode() for payload, _ in pairs]
+    values.append(json.dumps({"payload": pairs[0][0], "schema": case.schema}).encode())
+    kafkalog.write_table({"value": [*values, None, b'{"schema":null,"payload":null}']}, tmp_path / "log", topic="t")
+    options = {"decode": {"value": "connectjson"}}
+    table = kafkalog.read_table(tmp_path / "log", columns=["value", "value_error"], **options)
+    assert table.column("value_error").to_pylist() == [None] * 23
+    found = table.column("value").to_pylist()
+    assert [plain(one, case.schema) for one in found[:20]] == [value for _, value in pairs]
+    assert found[20:] == [found[0], None, None]
+    for field in case.schema["fields"]:
+        name = f"value.{field['field']}"
+        alone = kafkalog.read_table(tmp_path / "log", columns=[name], **options).column(0).to_pylist()
+        assert alone == [one and one[field["field"]] for one in found]
+
+
+def test_what_does_not_match_its_schema_is_null_and_named(tmp_path):
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"type": "int8", "field": "a"},
+            {
+                "type": "bytes",
+                "name": f"{CONNECT}Decimal",
+                "parameters": {"scale": "1"},
+                "field": "d",
+                "optional": True,
+            },
+            {"type": "int32", "name": f"{CONNECT}Time", "field": "t", "optional": True},
+        ],
+    }
+
+    def value(**payload):
+        return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+    values = [
+        value(a=1),
+        value(a=300, d="?", t=86_400_000),
+        value(d=1.25),
+        value(a=1, d=base64.b64encode(b"\x7f" * 20).decode(), t=5),
+        b'{"a": 1}',
+        b'{"schema":{"type":"int"},"payload":1}',
+        b'{"schema":null,"payload":1}',
+        value(a=2)[:-1],
+        b'{"schema":{"type":"string"},"payload":5}',
+        b'{"schema":{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal"},"payload":5}',
+    ]
+    kafkalog.write_table({"value": values}, tmp_path / "log", topic="t")
+    with pytest.warns(DecodeWarning):
+        table = kafkalog.read_table(
+            tmp_path / "log", decode={"value": "connectjson"}, columns=["value.a", "value.t", "value_error"]
+        )
+    no_value = "does not match its schema: "
+    assert table.column("value_error").to_pylist() == [
+        None,
+        f"{no_value}a is not of type int8; d is not bytes in base64; {no_value}t is not of type int32",
+        f"{no_value}a is missing; d: a decimal does not fit its precision",
+        "d: a decimal does not fit its precision",
+        "not an object of schema and payload, as Kafka Connect writes with schemas.enable=true",
+        "its schema is invalid: there is no type 'int'",
+        "the value has no schema",
+        "not JSON",
+        f"{no_value}the value is not of type string",
+        "its schema is invalid: a Decimal has no scale",
+    ]

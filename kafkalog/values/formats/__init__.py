@@ -3,6 +3,7 @@
     `plain`        text, and numbers as Kafka's serializers write them
     `json_text`    JSON
     `json_schema`  types from JSON Schemas
+    `connect_json`  JSON of Kafka Connect, with schemas
     `program`      programs for kernels, and arrays of their results
     `avro_types`   Avro schemas, parsed
     `avro_texts`   decimals and UUIDs of Avro as text
