@@ -163,6 +163,7 @@ format of keys and values:
                            decode keys
   --schema FILE            one schema for all values (default: the schema id in each value)
   --key-schema FILE        one schema for all keys
+  --reader-schema FILE     the Avro schema to which values of all schemas are resolved, with its defaults and aliases
   --message NAME           the Protobuf message of values; default: the one they name, or the first one
   --no-frame               values do not start with a schema id; use with --schema. Without it, frames of Confluent,
                            Apicurio and AWS Glue are recognized, also those in headers

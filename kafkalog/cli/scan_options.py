@@ -34,6 +34,8 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
         if name is not None:
             message = args.message if column == "value" else None
             given = {"schema": schema, "message": message}
+            if column == "value":
+                given["reader_schema"] = args.reader_schema
             if name in WITH_SCHEMAS:
                 given["framed"] = False if args.no_frame else None
                 given["id_size"] = None if args.id_size is None else int(args.id_size)

@@ -37,7 +37,7 @@ from kafkalog.values.schemas import in_context
 from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
-    *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
+    *("valueFormat", "valueSchema", "valueMessage", "readerSchema", "keyFormat", "keySchema", "keyMessage"),
     *("framed", "idSize", "schemas", "schemaContext"),
 )
 JSON: Final = ("json", "jsonschema")
@@ -216,6 +216,8 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     declared: dict[str, pa.DataType] = {}
     for column in ("key", "value"):
         named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
+        if column == "value" and "readerschema" in given:
+            named["reader_schema"] = given["readerschema"]
         if f"{column}format" in given:
             name = given[f"{column}format"]
             if name in JSON and "schema" in named:

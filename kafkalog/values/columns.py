@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafkalog.interchange.table_types import Lost, Path
 from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.avro_resolution import ReaderSchema, ResolvedValues
 from kafkalog.values.formats.connect_json import ConnectValues
 from kafkalog.values.formats.json_schema import schema_type
 from kafkalog.values.formats.json_text import JsonValues
@@ -25,6 +26,7 @@ from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_s
 from kafkalog.values.types import CommonType, SchemaError, narrow_array, narrow_type
 
 _MOST_REFERENCES: Final = 200
+_Values = ProgramValues | ResolvedValues
 
 
 class ColumnDecoder:
@@ -163,15 +165,18 @@ class SchemaColumn(ColumnDecoder):
         self._common = CommonType()
         self._unions: frozenset[Path] = frozenset()
         self._has_messages = how.format == "protobuf"
+        self._resolved = None if how.reader_schema is None else ReaderSchema(how.reader_schema)
         self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
-        self._readers: dict[tuple[SchemaKey | None, str | None, Selector], ProgramValues | str] = {}
+        self._readers: dict[tuple[SchemaKey | None, str | None, Selector], _Values | str] = {}
         has_message = not self._has_messages or how.message is not None or not how.framed
-        self.has_type = how.schema is not None and has_message
+        self.has_type = self._resolved is not None or (how.schema is not None and has_message)
         if how.schema is not None:  # an invalid schema is the caller's error, not one of the values
             nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
             given = self._make(Framed(None, (), nothing.start, nothing), None)
             if self.has_type and not isinstance(given, str):
                 self._common.add(given.type)
+        elif self._resolved is not None:
+            self._common.add(self._resolved.type)
 
     def __getstate__(self) -> dict[str, Any]:
         # schemas of Google's library cannot be pickled: parts of a plan compile them again
@@ -185,7 +190,7 @@ class SchemaColumn(ColumnDecoder):
             if len(self._readers) > known and not isinstance(reader, str):
                 self._add(reader)
 
-    def _add(self, reader: ProgramValues) -> None:
+    def _add(self, reader: _Values) -> None:
         """Widen the common type; what is a union in one version of a schema is one in all."""
         unions = self._unions | getattr(reader, "union_paths", frozenset())
         if unions == self._unions:
@@ -271,7 +276,7 @@ class SchemaColumn(ColumnDecoder):
         # include null values: then the group is all rows, and needs no reordering
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
-    def _reader(self, group: Framed, topic: str | None) -> ProgramValues | str:
+    def _reader(self, group: Framed, topic: str | None) -> _Values | str:
         """The decoder for values of a schema, or the reason why there is none."""
         key = group.key, topic, group.selector
         if key not in self._readers:
@@ -281,7 +286,7 @@ class SchemaColumn(ColumnDecoder):
                 self._readers[key] = f"schema {group.key}: {error}"
         return self._readers[key]
 
-    def _make(self, group: Framed, topic: str | None) -> ProgramValues | str:
+    def _make(self, group: Framed, topic: str | None) -> _Values | str:
         referred: dict[tuple[str, str, int], str] = {}
         text = self._how.schema
         if text is None:
@@ -298,6 +303,8 @@ class SchemaColumn(ColumnDecoder):
             text = schema.schema
         if not self._has_messages:
             is_framed = self._how.has_frames
+            if self._resolved is not None:
+                return ResolvedValues(text, referred.values(), self._resolved, self._paths, is_framed=is_framed)
             return AvroValues(text, referred.values(), self._paths, unions=self._unions, is_framed=is_framed)
         if (group.key, topic) not in self._protos:
             by_name = {name: other for (name, _, _), other in referred.items()}

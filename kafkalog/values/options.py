@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,9 @@ class ColumnFormat:
 
     id_size: int | None = None
     """Bytes of a schema id in a frame, 4 or 8; default: 4 if a schema is given, else recognized."""
+
+    reader_schema: str | None = None
+    """The text of an Avro schema to which values of all schemas are resolved."""
 
     @property
     def has_frames(self) -> bool:
@@ -81,10 +84,15 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     if message is not None and name != "protobuf":
         raise ValueError(f"{name} has no messages; give the message of protobuf")
     text = None if schema is None else schema_text(schema)
+    reader_schema = given.get("reader_schema")
+    if reader_schema is not None and name != "avro":
+        raise ValueError(f"{name} has no reader's schema; formats with one are avro")
     id_size = given.get("id_size")
     if id_size not in (None, 4, 8):
         raise ValueError(f"id_size is 4 or 8, not {id_size!r}")
     one = ColumnFormat(name, text, bool(given.get("framed", True)), message, id_size)
+    if reader_schema is not None:
+        one = replace(one, reader_schema=schema_text(reader_schema))
     if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one

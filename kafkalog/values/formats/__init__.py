@@ -8,6 +8,7 @@
     `avro_types`   Avro schemas, parsed
     `avro_texts`   decimals and UUIDs of Avro as text
     `avro`         Avro values, read by a compiled program
+    `avro_resolution`  Avro values, resolved to a reader's schema
     `protobuf`     Protobuf schemas and values, the same way
 
 This package does not know frames or sources of schemas.

@@ -83,7 +83,7 @@ class _Program:
             return self._node("null", self.columns.add("empty", pa.null(), False))
         if path in self._unions:
             column = self.columns.add("struct", pa.null(), nullable)
-            name = _branch_names([one])[0]
+            name = branch_names([one])[0]
             child = len(self.columns.all)
             node = self._one(one, True, (*path, name), around, None)
             self.columns.set_struct(column, [name], [child])
@@ -189,7 +189,7 @@ class _Program:
         if len(others) > 1:
             self.union_paths.add(path)
         column = self.columns.add("struct", pa.null(), nullable or null_at >= 0)
-        names = _branch_names(others)
+        names = branch_names(others)
         nodes: list[int] = []
         children = []
         for branch, name in zip(others, names, strict=True):
@@ -258,7 +258,8 @@ class _Program:
         return np.array(rows, np.int32), np.array(children, np.int32), *self.columns.arrays(kernel.KINDS)
 
 
-def _branch_names(branches: Sequence[AvroType]) -> list[str]:
+def branch_names(branches: Sequence[AvroType]) -> list[str]:
+    """The names of a union's branches as fields; raises SchemaError for a type that is there twice."""
     names = [branch.name.rpartition(".")[2] or branch.kind for branch in branches]
     if len(set(names)) < len(names):
         # two records may have the same name in different namespaces
@@ -280,14 +281,15 @@ class AvroValues(ProgramValues):
 
     def __init__(
         self,
-        text: str,
+        schema: str | AvroType,
         referred: Iterable[str] = (),
         paths: Sequence[Path] | None = None,
         *,
         unions: Collection[Path] = (),
         is_framed: bool = False,
     ) -> None:
-        schema = parse_schema(text, referred)
+        if isinstance(schema, str):
+            schema = parse_schema(schema, referred)
         program = _Program(unions)
         root = program.read(schema, nullable=True, paths=paths)
         self.union_paths = frozenset(program.union_paths)

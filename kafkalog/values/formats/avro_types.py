@@ -35,6 +35,14 @@ class AvroType:
     """The items of an array, the values of a map, the branches of a union."""
     symbols: list[str] = field(default_factory=list)
     """The symbols of an enum."""
+    aliases: list[str] = field(default_factory=list)
+    """Other names of a record, an enum or a fixed."""
+    field_aliases: dict[str, list[str]] = field(default_factory=dict)
+    """Other names of the fields of a record."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """The default values of fields that have one, as JSON."""
+    default: str | None = None
+    """The symbol of an enum for others."""
     size: int = 0
     """The size of a fixed."""
     logical: str | None = None
@@ -115,7 +123,7 @@ class _Parser:
             namespace = own
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         # register it before its fields, which may name it
-        found = self._names[full] = AvroType(kind, full)
+        found = self._names[full] = AvroType(kind, full, aliases=_names(schema))
         if kind == "record":
             fields = schema.get("fields")
             if not isinstance(fields, list):
@@ -124,6 +132,9 @@ class _Parser:
                 if not isinstance(one, dict) or not isinstance(one.get("name"), str):
                     raise SchemaError(f"a field of {full} has no name")
                 found.fields.append((one["name"], self._type(one.get("type"), namespace, depth + 1)))
+                found.field_aliases[one["name"]] = _names(one)
+                if "default" in one:
+                    found.defaults[one["name"]] = one["default"]
             if len({field_name for field_name, _ in found.fields}) < len(found.fields):
                 raise SchemaError(f"{full} has a field twice")
             if full == VARIABLE_SCALE and [(name, one.kind) for name, one in found.fields] == _SCALE_AND_VALUE:
@@ -133,6 +144,7 @@ class _Parser:
             if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
                 raise SchemaError(f"{full} has no list of symbols")
             found.symbols = symbols
+            found.default = schema.get("default") if schema.get("default") in symbols else None
         else:
             size = schema.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
@@ -140,6 +152,11 @@ class _Parser:
             found.size = size
             _take_logical_type(found, schema)
         return found
+
+
+def _names(schema: dict[str, Any]) -> list[str]:
+    aliases = schema.get("aliases")
+    return [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
 
 
 _LOGICAL: Final = {
