@@ -7,6 +7,7 @@
     `arrow_buffers`   the buffers of Arrow arrays as NumPy arrays
     `table_types`     what Parquet, Delta, Iceberg and Spark store of each Arrow type
     `json_fields`     fields of decoded JSON whose text is JSON
+    `expression_trees`  the tree of an Arrow expression
     `file_types`      format and compression from a file name
     `record_writers`  record batches to a file of any format
     `text_output`     record batches to lines of CSV and JSON

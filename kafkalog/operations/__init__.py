@@ -3,6 +3,7 @@
     `exporting`       writes a scan to files, directories and tables
     `cat`             records one by one
     `querying`        topics as tables for SQL
+    `sql_conditions`  conditions of SQL on fields with values of several types
     `inspecting`      a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
     `listing`         sums up the batch headers of a partition
     `trace_lookup`    shows a lookup step by step

@@ -23,6 +23,8 @@ from kafkalog.interchange.table_types import Conversion, lost_findings, same_but
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.operations.exporting.export import check_on_decode_error
+from kafkalog.operations.sql_conditions import add_function, several_types, typed_query
+from kafkalog.parsing import field_column
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.scan import Scan
@@ -82,6 +84,11 @@ class _Stored:
     def can_be_narrowed(self) -> bool:
         return self._scan.can_be_narrowed
 
+    @property
+    def mixed_paths(self) -> frozenset[tuple[str, ...]]:
+        # conditions that DuckDB passes on are on the text that it sees: those of the user are functions (typed_query)
+        return frozenset()
+
     def _repr_html_(self, title: str | None = None) -> str:
         return self._scan._repr_html_(title)
 
@@ -137,8 +144,10 @@ class Querying:
         with contextlib.suppress(duckdb.Error):  # some builds have no zones
             # as everywhere else, whatever the machine's zone is
             self._connection.execute("set TimeZone = 'UTC'")
+        add_function(self._connection)
         self._passes = _Passes()
         self._notes: list[Finding] = []
+        self._mixed: list[str] = []
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -155,9 +164,10 @@ class Querying:
     def relation(self, query: str) -> Any:
         """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query."""
         with self.errors():
-            for name, topic in self._tables_of(query).items():
-                self._register(name, topic)
-            result = self._connection.sql(query)
+            tables = {name: self._register(name, topic) for name, topic in self._tables_of(query).items()}
+            known = {name.lower(): _columns_of(scan) for name, scan in tables.items()}
+            self._mixed = [field_column(path[0], path[1:]) for scan in tables.values() for path in scan.mixed_paths]
+            result = self._connection.sql(typed_query(self._connection, query, known))
             if result is None:
                 raise QueryError("the query has no result: a select is expected")
             return self._distinct(result)
@@ -217,8 +227,8 @@ class Querying:
         self._notes.append(Finding(Reason.PARTITION_TWICE, detail, damage=False))
         return topic
 
-    def _register(self, name: str, topic: str) -> None:
-        """Make a topic a table."""
+    def _register(self, name: str, topic: str) -> Scan:
+        """Make a topic a table; returns its scan."""
         scan, errors = self._table(topic)
         table = _Stored(scan, self._passes)
         self._notes += [
@@ -227,12 +237,13 @@ class Querying:
         ]
         if not errors:
             self._connection.register(name, ScanDataset(table))
-            return
+            return scan
         # a condition of each query, whatever columns it has
         self._connection.register(f"#{name}", ScanDataset(table))
         where = " and ".join(f"{error} is null" for error in errors)
         select = f"select * exclude ({', '.join(errors)}) from {_quoted(f'#{name}')} where {where}"
         self._connection.execute(f"create or replace view {_quoted(name)} as {select}")
+        return scan
 
     def _distinct(self, result: Any) -> Any:
         """The result with a name of its own for each column."""
@@ -279,6 +290,8 @@ class Querying:
             line += f" The topics are tables: {topics}"
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
             line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
+        elif self._mixed and re.search("VARCHAR|Could not convert string", line):
+            line += f". {several_types(min(self._mixed), 'Compare it with a number, text or a boolean')}"
         return line
 
 
@@ -408,6 +421,14 @@ def _spellings(query: str) -> dict[str, set[str]]:
     for word in {word for pair in _WORDS.findall(query) for word in pair if word}:
         spellings.setdefault(word.lower(), set()).add(word)
     return spellings
+
+
+def _columns_of(scan: Scan) -> dict[str, frozenset[tuple[str, ...]]]:
+    """The columns of a table in lower case, each with the fields in it that are JSON text."""
+    columns: dict[str, frozenset[tuple[str, ...]]] = {name.lower(): frozenset() for name in scan.schema.names}
+    for name, *path in scan.mixed_paths:
+        columns[name.lower()] |= {tuple(part.lower() for part in path)}
+    return columns
 
 
 def _quoted(name: str) -> str:

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 
-from kafkalog.scanning.conditions.arrow_filters import columns_read
+from kafkalog.interchange.expression_trees import columns_read
+from kafkalog.values.mixed_expressions import typed_expression
 
 if TYPE_CHECKING:
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
@@ -108,7 +109,11 @@ def _computed(
         scan = scan.without_ruled_out(filter)
     # a projection may name no column, but an Arrow record batch without columns has no length: the cheapest stands in
     source = scan.narrowed([name for name in known if name in needed] or [_CHEAPEST])
-    reader = pa.RecordBatchReader.from_batches(source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE))
+    schema, batches = source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE)
+    if filter is not None:
+        typed = typed_expression(filter, scan.mixed_paths)
+        filter, schema, batches = typed.expression, typed.schema(schema), map(typed.extended, batches)
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
     # Arrow chooses and computes columns, and keeps the number of rows where there are none
     return pa.dataset.Scanner.from_batches(
         reader,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import HEADER_FIELD
+from kafkalog.interchange.expression_trees import fields_read
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of, open_log_dir
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.read_methods import ScanOptions
-from kafkalog.scanning.conditions.arrow_filters import fields_read
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters

@@ -157,6 +157,14 @@ class Scan(ArrowStream):
         return self._decoding.schema(self._binary_type)
 
     @property
+    def mixed_paths(self) -> frozenset[tuple[str, ...]]:
+        """Paths of decoded fields that are JSON text because their values have no common type."""
+        if self._decoding is None:
+            return frozenset()
+        self._learn(self._decoding)
+        return self._decoding.mixed_paths
+
+    @property
     def findings(self) -> list[Finding]:
         """The findings of the last pass: damage, partial last batches, header keys that are not UTF-8 and others."""
         return [] if self._last is None else list(self._last.findings.rows)

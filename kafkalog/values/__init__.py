@@ -9,6 +9,7 @@
     `registry`      a schema registry, over HTTP
     `columns`       decoders of the key or value column, with or without schemas
     `mixed_fields`  comparisons with fields that are JSON text
+    `mixed_expressions`  the same in Arrow expressions
     `conditions`    filters on decoded columns
     `decoding`      decodes the record batches of a scan, with all of these
     `encoding`      encodes values as JSON, Avro and Protobuf

@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog.errors import ConditionError
+from kafkalog.interchange.expression_trees import COMPARISONS
 from kafkalog.interchange.table_types import Path
 from kafkalog.parsing import field_path, parse_time
-from kafkalog.values.mixed_fields import holds_for_mixed, literal_of
+from kafkalog.values.mixed_expressions import typed_expression
+from kafkalog.values.mixed_fields import holds_for_mixed, literal_of, mask_of, matches_pattern
 from kafkalog.values.types import field_at, with_field
 
 Term = tuple[Any, ...]
@@ -69,14 +71,6 @@ class AllOf(NamedTuple):
 
 Conditions = Groups | ArrowCondition | AllOf
 
-COMPARISONS: Final = {
-    "==": "equal",
-    "!=": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
-}
 _ROW: Final = "__row"
 _MOST_GROUPS: Final = 256
 _TEXT: Final = tuple(
@@ -147,24 +141,6 @@ def _checked_number(groups: Groups) -> Groups:
     return groups
 
 
-def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[np.bool_]:
-    """bool[n]: which texts or byte strings match. Null matches neither a pattern nor its negation."""
-    import pyarrow.compute as pc
-
-    name = operation.removeprefix("not ")
-    functions = {
-        "like": pc.match_like,
-        "matches": pc.match_substring_regex,
-        "starts_with": pc.starts_with,
-        "contains": pc.match_substring,
-    }
-    try:
-        found = functions[name](array, value)
-    except pa.ArrowInvalid as error:
-        raise ConditionError(f"{value!r} is not a valid pattern: {error}") from None
-    return _mask(found if operation == name else pc.invert(found))
-
-
 def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
     if not isinstance(term, tuple) or not term or not isinstance(term[0], str):
         raise TypeError(f"a filter must be a (column, operation, value) tuple, not {term!r}")
@@ -214,7 +190,7 @@ def matching(
             found &= matching(part, columns, n, mixed)
         return found
     if isinstance(groups, ArrowCondition):
-        return _matching_rows(groups, columns, n)
+        return _matching_rows(groups, columns, n, mixed)
     whole = np.zeros(n, np.bool_)
     for group in groups:
         mask = np.ones(n, np.bool_)
@@ -224,8 +200,11 @@ def matching(
     return whole
 
 
-def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
-    used: dict[str, pa.Array] = {}
+def _matching_rows(
+    condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int, mixed: Collection[Path]
+) -> npt.NDArray[np.bool_]:
+    typed = typed_expression(condition.expression, mixed)
+    used = typed.columns(columns)
     for column in condition.columns:
         name, *path = field_path(column)
         if column in columns:
@@ -237,7 +216,7 @@ def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n
     # Arrow's filter returns rows, not a mask: so add row numbers
     table = pa.table({**used, _ROW: np.arange(n)})
     try:
-        rows = table.filter(condition.expression).column(_ROW).to_numpy()
+        rows = table.filter(typed.expression).column(_ROW).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise ConditionError(f"the filter {condition.expression} cannot be applied: {error}") from error
     found = np.zeros(n, np.bool_)
@@ -257,13 +236,13 @@ def _holds(term: Term, columns: Mapping[str, pa.Array], mixed: Collection[Path] 
         if operation in _TEXT:
             literals = [str(one) for one in given]
         text = field_at(columns[name], path[: depth - 1])
-        return holds_for_mixed(text, path[depth - 1 :], operation, literals, matches_pattern)
+        return holds_for_mixed(text, path[depth - 1 :], operation, literals)
     try:
         array = field_at(columns[name], path)
     except KeyError:  # no value of the selected records has it
         array = pa.nulls(len(columns[name]))
     if operation.startswith("is "):
-        return _mask(array.is_null() if operation == "is null" else array.is_valid())
+        return mask_of(array.is_null() if operation == "is null" else array.is_valid())
     return _holds_for(term, array)
 
 
@@ -298,7 +277,7 @@ def _holds_for(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
             raise ConditionError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
         return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
-    return _mask(getattr(pc, COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
+    return mask_of(getattr(pc, COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
 
 
 def _holds_for_a_list(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -309,9 +288,9 @@ def _holds_for_a_list(term: Term, array: pa.Array) -> npt.NDArray[np.bool_]:
     listed = [_scalar(column, value, array.type) for value in _listed(operation, values) if value is not None]
     mask = np.zeros(len(array), np.bool_)
     for scalar in listed:
-        mask |= _mask(pc.equal(array, scalar))
+        mask |= mask_of(pc.equal(array, scalar))
     if None in values:
-        mask |= _mask(array.is_null())
+        mask |= mask_of(array.is_null())
     return ~mask if operation == "not in" else mask
 
 
@@ -340,11 +319,6 @@ def _of_single(value: Any) -> Any:
     with np.errstate(over="ignore"):
         near = np.float32(number)
     return float(near) if float(str(near)) == number else value
-
-
-def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = array.fill_null(False).to_numpy(zero_copy_only=False)
-    return found.astype(np.bool_)
 
 
 def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:

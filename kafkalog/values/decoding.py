@@ -167,7 +167,8 @@ class Decoding:
         return frozenset(name for name, decoder in self._decoders.items() if decoder.needs_values)
 
     @property
-    def _mixed_paths(self) -> frozenset[Path]:
+    def mixed_paths(self) -> frozenset[Path]:
+        """The fields that are JSON text because their values have no common type, as far as types are learned."""
         return frozenset((name, *path) for name, decoder in self._decoders.items() for path in decoder.mixed)
 
     def declare(self, types: Mapping[str, pa.DataType]) -> None:
@@ -281,7 +282,7 @@ class Decoding:
                 columns[name] = header_values(batch.column("headers"), name.removeprefix(HEADER_FIELD))
         found = pa.RecordBatch.from_arrays(_arrays(schema, columns, n), schema=schema)
         if self.conditions is not None:
-            mask &= matching(self.conditions, columns, n, self._mixed_paths)
+            mask &= matching(self.conditions, columns, n, self.mixed_paths)
         return found if mask.all() else found.filter(pa.array(mask))
 
     def _count(self, place: tuple[str, str, bool], failures: Mapping[int, str], offsets: pa.Array) -> None:

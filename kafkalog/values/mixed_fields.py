@@ -53,11 +53,11 @@ def literal_of(column: str, value: Any, *, is_bare: bool) -> Any:
 
 
 def holds_for_mixed(
-    array: pa.Array, path: Sequence[str], operation: str, literals: Sequence[Any], matches: Callable[..., Any]
+    array: pa.Array, path: Sequence[str], operation: str, literals: Sequence[Any]
 ) -> npt.NDArray[np.bool_]:
     """bool[n]: for which JSON texts the condition holds; `path` leads to a field in them.
 
-    `literals` are results of `literal_of`, and None for null. `matches` is that of patterns, for arrays of text.
+    `literals` are results of `literal_of`, and None for null.
     """
     encoded = array.dictionary_encode()
     values = [_at(_parsed(text), path) for text in encoded.dictionary.to_pylist()]
@@ -74,10 +74,34 @@ def holds_for_mixed(
         found = np.array([*(_compares(operation, value, literals[0]) for value in values), False], np.bool_)
     else:
         texts = [value if isinstance(value, str) else _shown(value) for value in values]
-        found = matches(pa.array([*texts, None], pa.string()), operation, literals[0])
+        found = matches_pattern(pa.array([*texts, None], pa.string()), operation, literals[0])
     codes = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
     chosen: npt.NDArray[np.bool_] = found[codes]
     return chosen
+
+
+def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[np.bool_]:
+    """bool[n]: which texts or byte strings match. Null matches neither a pattern nor its negation."""
+    import pyarrow.compute as pc
+
+    name = operation.removeprefix("not ")
+    functions = {
+        "like": pc.match_like,
+        "matches": pc.match_substring_regex,
+        "starts_with": pc.starts_with,
+        "contains": pc.match_substring,
+    }
+    try:
+        found = functions[name](array, value)
+    except pa.ArrowInvalid as error:
+        raise ConditionError(f"{value!r} is not a valid pattern: {error}") from None
+    return mask_of(found if operation == name else pc.invert(found))
+
+
+def mask_of(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n]: where an array of booleans is true."""
+    found: npt.NDArray[np.bool_] = array.fill_null(False).to_numpy(zero_copy_only=False)
+    return found.astype(np.bool_)
 
 
 def _parsed(text: str) -> Any:

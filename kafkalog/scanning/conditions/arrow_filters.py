@@ -1,66 +1,36 @@
 """Turns a `pyarrow.compute.Expression` into a `Filter`, as far as filters can say what it says.
 
-The tree is read from the form in which Arrow serialises an expression, which is what pickling one gives: functions and
-fields in order as metadata of a schema, literals and options as columns. The text of an expression is ambiguous, and
-Substrait cannot express much of what engines ask for.
-
 A filter may match more records than its expression, never fewer. A part that is not understood matches every record.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.parsing import field_column
+from kafkalog.interchange.expression_trees import (
+    EMIT_NULL,
+    MATCH,
+    SKIP,
+    Call,
+    Constant,
+    Field,
+    Node,
+    NotUnderstoodError,
+    comparison_of,
+    tree_of,
+)
 from kafkalog.scanning.conditions.filters import MEMBERSHIP, Filter, Term
-from kafkalog.values.conditions import COMPARISONS
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 _MAX_GROUPS: Final = 64
-_COMPARISONS: Final = {name: operation for operation, name in COMPARISONS.items()}
 _NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PER_MILLISECOND: Final = {"ms": 1, "us": 10**3, "ns": 10**6}
-_INT32: Final = struct.Struct("=i")
-_MATCH, _SKIP, _EMIT_NULL = range(3)  # NullMatchingBehavior of Arrow's SetLookupOptions
-
-
-class _NotUnderstoodError(Exception):
-    """A part of an expression cannot be a filter."""
-
-
-class Field(NamedTuple):
-    """A reference to a column, or to a field in it."""
-
-    name: str
-    inside: tuple[str, ...] = ()
-
-
-class Constant(NamedTuple):
-    """A literal."""
-
-    scalar: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of one of Arrow's functions."""
-
-    function: str
-    arguments: list[Node] = field(default_factory=list)
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-Node: TypeAlias = Field | Constant | Call
 
 
 class Translation(NamedTuple):
@@ -82,7 +52,7 @@ def translate(expression: pc.Expression, schema: pa.Schema) -> Translation:
     """
     try:
         return _Translator(schema).translate(tree_of(expression), False)
-    except (_NotUnderstoodError, RecursionError):
+    except (NotUnderstoodError, RecursionError):
         return _EVERYTHING
 
 
@@ -90,89 +60,6 @@ def both(one: Filter, other: Translation) -> tuple[Filter, bool]:
     """The conjunction of two filters, and whether it is exact; only `one` if the conjunction would be too long."""
     made = _and(Translation(one.groups, True), Translation(other.groups, True))
     return (Filter(made.groups, one.derived), True) if made.is_exact else (one, False)
-
-
-def tree_of(expression: pc.Expression) -> Node:
-    """The tree of an expression; raises `_NotUnderstoodError` if it is serialised in a way that is not known here."""
-    try:
-        # pyarrow has no API for the tree of an expression, but pickles it, as metadata of a record batch
-        _, (buffer,) = expression.__reduce__()
-        batch = pa.ipc.open_file(buffer).get_batch(0)
-        stack: list[Call] = [Call("")]
-        names: list[str] = []
-        n_names = 1
-        for kind, text in _metadata(batch.schema):
-            if kind == "call":
-                stack.append(Call(text))
-            elif kind == "end":
-                done = stack.pop()
-                stack[-1].arguments.append(done)
-            elif kind == "options":
-                scalar = batch.column(int(text))[0]
-                stack[-1].options.update({name: scalar[name] for name in scalar})
-            elif kind == "nested_field_ref":
-                n_names = int(text)
-            elif kind == "field_ref":
-                names.append(text)
-                if len(names) == n_names:
-                    stack[-1].arguments.append(Field(names[0], tuple(names[1:])))
-                    names, n_names = [], 1
-            elif kind == "literal":
-                stack[-1].arguments.append(Constant(batch.column(int(text))[0]))
-            else:
-                raise _NotUnderstoodError
-        ((tree,),) = [call.arguments for call in stack]
-    # any of these means that a release of Arrow writes expressions differently: then they are applied, not translated
-    except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, NotImplementedError):
-        raise _NotUnderstoodError from None
-    return tree
-
-
-def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """The pairs of a schema's metadata in order. pyarrow gives a dict, which has each key once.
-
-    They are read through the Arrow C data interface: the third pointer of an ArrowSchema leads to the number of pairs,
-    and for each of their texts to its length and its bytes.
-    """
-    capsule = schema.__arrow_c_schema__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    start: int | None = (ctypes.c_void_p * 3).from_address(pointer(capsule, b"arrow_schema"))[2]
-    if start is None:
-        return
-    # its length is known only at its end: nothing after it is read
-    memory = memoryview((ctypes.c_char * 2**31).from_address(start)).cast("B")
-    (n_texts,), at, texts = _INT32.unpack_from(memory), 4, []
-    for _ in range(2 * n_texts):
-        (size,) = _INT32.unpack_from(memory, at)
-        texts.append(str(memory[at + 4 : at + 4 + size], "utf-8"))
-        at += 4 + size
-    yield from zip(texts[::2], texts[1::2], strict=True)
-
-
-def fields_of(node: Node) -> Iterator[Field]:
-    """The columns that a tree reads."""
-    if isinstance(node, Field):
-        yield node
-    elif isinstance(node, Call):
-        for argument in node.arguments:
-            yield from fields_of(argument)
-
-
-def columns_read(expression: pc.Expression) -> set[str] | None:
-    """The names of the columns that an expression reads; None if that is not known."""
-    try:
-        return {one.name for one in fields_of(tree_of(expression))}
-    except (_NotUnderstoodError, RecursionError):
-        return None
-
-
-def fields_read(expression: pc.Expression) -> set[str] | None:
-    """The columns and fields that an expression reads, such as ``value.id``; None if that is not known."""
-    try:
-        return {field_column(one.name, one.inside) for one in fields_of(tree_of(expression))}
-    except (_NotUnderstoodError, RecursionError):
-        return None
 
 
 class _Translator:
@@ -188,7 +75,7 @@ class _Translator:
     def translate(self, node: Node, negated: bool) -> Translation:
         try:
             return self._translate(node, negated)
-        except _NotUnderstoodError:
+        except NotUnderstoodError:
             return _EVERYTHING
 
     def _translate(self, node: Node, negated: bool) -> Translation:
@@ -196,7 +83,7 @@ class _Translator:
             if not node.scalar.is_valid:
                 return _NONE
             if not pa.types.is_boolean(node.scalar.type):
-                raise _NotUnderstoodError
+                raise NotUnderstoodError
             return _ALL if node.scalar.as_py() != negated else _NONE
         if isinstance(node, Field):
             return _one(Term.of(self._column(node, "bool"), "==", not negated))
@@ -218,22 +105,21 @@ class _Translator:
                 return self._membership(argument, node.options, negated)
             case ("starts_with" | "match_substring") as name, [argument] if not negated:
                 return self._search(argument, name, node.options)
-            case name, [one, other] if name in _COMPARISONS:
-                operation = _COMPARISONS[name]
-                if not isinstance(_folded(other), Constant):
-                    one, other, operation = other, one, _SWAPPED[operation]
-                return self._comparison(one, _NEGATED[operation] if negated else operation, _folded(other))
-        raise _NotUnderstoodError
+        compared = comparison_of(node)
+        if compared is not None:
+            one, operation, other = compared
+            return self._comparison(one, _NEGATED[operation] if negated else operation, other)
+        raise NotUnderstoodError
 
     def _comparison(self, node: Node, operation: str, constant: Node) -> Translation:
         if not isinstance(constant, Constant):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         column, literal = self._column(node), constant.scalar
         kind = self._comparable(column, literal.type)
         if not literal.is_valid:
             return _NONE
         if kind in ("bool", "codec") and operation not in ("==", "!="):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         value = _value(kind, literal)
         if kind == "time":
             value, rest = value
@@ -247,8 +133,8 @@ class _Translator:
         column = self._column(node)
         behavior, listed = options["null_matching_behavior"].as_py(), options["value_set"].values
         kind = self._comparable(column, listed.type)
-        if kind in ("bool", "codec") or behavior not in (_MATCH, _SKIP, _EMIT_NULL):
-            raise _NotUnderstoodError
+        if kind in ("bool", "codec") or behavior not in (MATCH, SKIP, EMIT_NULL):
+            raise NotUnderstoodError
         values: list[Any] = []
         for one in listed:
             value = _value(kind, one) if one.is_valid else None
@@ -256,22 +142,22 @@ class _Translator:
                 if value[1]:
                     continue
                 value = value[0]
-            if value is not None or behavior == _MATCH:
+            if value is not None or behavior == MATCH:
                 values.append(value)
         made = _one(Term.of(column, "not in" if negated else "in", tuple(values)))
-        if negated and behavior == _EMIT_NULL:
+        if negated and behavior == EMIT_NULL:
             return _and(made, _one(Term.of(column, "is not null")))
         return made
 
     def _search(self, node: Node, name: str, options: dict[str, Any]) -> Translation:
         column, pattern = self._column(node), options["pattern"].as_py()
         if options["ignore_case"].as_py() or not pattern:
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         if self._kind(column) == "bytes":
             operation = "starts_with" if name == "starts_with" else "contains"
             return _one(Term.of(column, operation, pattern.encode() if isinstance(pattern, str) else pattern))
         if self._kind(column) != "text" or name != "starts_with" or not "\0" <= pattern[-1] < "\ud7ff":
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         # a prefix is a range of texts: up to the prefix with its last character replaced by the next one
         after = pattern[:-1] + chr(ord(pattern[-1]) + 1)
         return Translation(((Term.of(column, ">=", pattern), Term.of(column, "<", after)),), True)
@@ -283,19 +169,19 @@ class _Translator:
             target = node.options["to_type"].type if target is None else target
             (node,) = node.arguments
             if isinstance(node, Call) and node.function == "cast":
-                raise _NotUnderstoodError
+                raise NotUnderstoodError
         if not isinstance(node, Field) or node.inside:
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         found = self._kind(node.name)
         if (kind is not None and found != kind) or (target is not None and not self._keeps(node.name, target)):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         return node.name
 
     def _comparable(self, column: str, other: pa.DataType) -> str:
         """The kind of a column that is compared with values of a type."""
         kind = self._kind(column)
         if not (pa.types.is_null(other) or _OF_KIND[kind](other)):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         return kind
 
     def _keeps(self, column: str, target: pa.DataType) -> bool:
@@ -325,7 +211,7 @@ class _Translator:
             return "int"
         if column in ("is_transactional", "is_control") and own == pa.bool_():
             return "bool"
-        raise _NotUnderstoodError
+        raise NotUnderstoodError
 
 
 _INTEGERS: Final = (
@@ -349,16 +235,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _folded(node: Node) -> Node:
-    """A cast of a literal as the literal that it is."""
-    if isinstance(node, Call) and node.function == "cast" and isinstance(node.arguments[0], Constant):
-        try:
-            return Constant(node.arguments[0].scalar.cast(node.options["to_type"].type))
-        except pa.ArrowException:
-            raise _NotUnderstoodError from None
-    return node
-
-
 _OF_KIND: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "int": pa.types.is_integer,
     "time": pa.types.is_timestamp,
@@ -378,7 +254,7 @@ def _value(kind: str, literal: Any) -> Any:
         return divmod(literal.value, _PER_MILLISECOND[literal.type.unit])
     value = literal.as_py()
     if (kind == "int" and not -(2**63) <= value < 2**63) or (kind == "codec" and value not in kf.CODEC_NAMES[:5]):
-        raise _NotUnderstoodError
+        raise NotUnderstoodError
     if kind == "codec":
         return kf.CODEC_NAMES.index(value)
     return value.encode() if kind == "bytes" and isinstance(value, str) else value

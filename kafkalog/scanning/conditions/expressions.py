@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed, extend_schema, record_schema
-from kafkalog.scanning.conditions.arrow_filters import both, columns_read, translate
+from kafkalog.interchange.expression_trees import columns_read
+from kafkalog.scanning.conditions.arrow_filters import both, translate
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.conditions.filters import Filter
 

@@ -22,7 +22,7 @@ from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import headers_of
 from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
 from kafkalog.records.spans import Spans
-from kafkalog.values.conditions import matches_pattern
+from kafkalog.values.mixed_fields import matches_pattern
 
 _INT64: Final = np.iinfo(np.int64)
 _BOUNDED: Final = ("offset", "timestamp")

@@ -11,7 +11,8 @@ from effort import THOROUGH
 
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, record_schema
-from kafkalog.scanning.conditions.arrow_filters import both, columns_read, translate
+from kafkalog.interchange.expression_trees import columns_read
+from kafkalog.scanning.conditions.arrow_filters import both, translate
 from kafkalog.scanning.conditions.filters import Filter, Term
 
 SCHEMA = record_schema(ALL_COLUMNS)
