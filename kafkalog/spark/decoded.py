@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -38,7 +38,7 @@ from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "readerSchema", "keyFormat", "keySchema", "keyMessage"),
-    *("framed", "idSize", "schemas", "schemaContext"),
+    *("framed", "idSize", "schemas", "schemaContext", "onDecodeError"),
 )
 JSON: Final = ("json", "jsonschema")
 Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
@@ -61,6 +61,13 @@ class Decode:
     declared: dict[str, pa.DataType]
     """Types of JSON values, by `valueSchema` and `keySchema`."""
     context: str | None = None
+    on_error: Literal["fail", "null", "skip"] | None = None
+    """What to do with values that do not decode; None: `null` if the query reads the reasons, otherwise `fail`."""
+
+    def fails(self, columns: Collection[str]) -> bool:
+        """Whether a query of these columns fails if a value does not decode."""
+        is_shown = any(f"{name}_error" in columns for name in self.formats)
+        return self.on_error == "fail" or (self.on_error is None and not is_shown)
 
     def schema(self, columns: Sequence[str], log_dir: LogDir, batches: Batches) -> StructType:
         """Return the schema of columns and fields such as ``value.id``, which become structs."""
@@ -128,7 +135,9 @@ class Decode:
     def _decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
         source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
         source = in_context(source, self.context)
-        return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
+        decoding = Decoding(self.formats, source, types.record_columns(columns), self.conditions)
+        decoding.leaves_out = self.on_error == "skip"
+        return decoding
 
     def _column_of(self, name: str) -> str:
         top = name.partition(".")[0]
@@ -227,14 +236,17 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
             wanted[column] = {"format": name, **named, **(of_frames if name in WITH_SCHEMAS else {})}
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
+    on_error = given.choice("onDecodeError", ("fail", "null", "skip"), "fail") if "ondecodeerror" in given else None
     formats = parse_decode(wanted)
     filters = _split(given.get("filters"), formats)
     if not formats:
-        if needless := next((name for name in ("schemas", "schemaContext") if name.lower() in given), None):
+        if needless := next(
+            (name for name in ("schemas", "schemaContext", "onDecodeError") if name.lower() in given), None
+        ):
             raise ValueError(f"{needless} is for decoding: give the option valueFormat or keyFormat")
         return None, filters.before
     schemas, context = given.get("schemas"), given.get("schemacontext")
-    return Decode(formats, schemas, filters.after, declared, context), filters.before
+    return Decode(formats, schemas, filters.after, declared, context, on_error), filters.before
 
 
 def _json_schema(text: str) -> pa.DataType:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.errors import CorruptionWarning, Finding, ReadError, Reason
 from kafkalog.interchange.table_types import Lost, lost_findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
@@ -44,6 +44,7 @@ class TaskReader:
         decode = options.decode
         columns = types.check_columns(schema.names, () if decode is None else decode.formats)
         self._decoding: Decoding | None = None
+        self._fails = decode is not None and decode.fails(columns)
         self._columns: Sequence[str] = types.record_columns(columns)
         if decode is not None:
             # on the driver: executors get what was learned, so that all tasks have the same types
@@ -71,12 +72,16 @@ class TaskReader:
             check_files(files_of_task(task))
         else:
             check_log_dirs(task)
-        decoding, lost = self._decoding, Lost()
+        decoding, lost, path = self._decoding, Lost(), str(task.parts[0].path)
         for raw in _records(self._options, task, self._columns, self._report):
-            batch = raw if decoding is None else decoding.decode(raw, str(task.parts[0].path), decoding.schema())
+            batch = raw if decoding is None else decoding.decode(raw, path, decoding.schema())
             yield from types.split(types.to_spark(batch, self._schema, lost))
+        n_undecoded = 0 if decoding is None else decoding.n_undecoded()
+        findings = [] if decoding is None else decoding.take_findings()
+        if n_undecoded and self._fails:
+            raise _undecoded(n_undecoded, findings, path)
         # an executor can only warn: its results are rows, and Spark has no other channel for a reader
-        for finding in () if decoding is None else decoding.take_findings():
+        for finding in findings:
             warnings.warn(str(finding), DecodeWarning, stacklevel=1)
         for finding in lost_findings(lost.counts(), None):
             warnings.warn(str(finding), RuntimeWarning, stacklevel=1)
@@ -85,6 +90,18 @@ class TaskReader:
         # the scan warns of damage itself, but not of files that disappeared or changed
         if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
+
+
+def _undecoded(n: int, findings: Sequence[Finding], path: str) -> ReadError:
+    """The error of a task whose values do not all decode."""
+    first = next(finding for finding in findings if finding.reason is Reason.VALUE_UNDECODED)
+    return ReadError(
+        Reason.VALUE_UNDECODED,
+        f"{n} of the values that this task reads {'does' if n == 1 else 'do'} not decode: {first.detail}. Set the"
+        " option onDecodeError to null or skip, or read the column value_error",
+        path=path,
+        base_offset=first.base_offset,
+    )
 
 
 class KafkaLogReader(TaskReader, DataSourceReader):

@@ -6,7 +6,7 @@ PIPELINE = """
 def nightly(spark, log_dir, lake):
     stream = spark.readStream.format("kafkalog").options(
         subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger=400,
-        valueFormat="json", valueSchema="customer string, amount bigint",
+        valueFormat="json", valueSchema="customer string, amount bigint", onDecodeError="null",
     ).load(log_dir)
     totals = (
         stream.withWatermark("timestamp", "1 minute")

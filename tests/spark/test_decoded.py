@@ -31,7 +31,7 @@ def log(tmp_path_factory):
 def test_values_are_structs_and_filters_are_on_their_fields(spark, log):
     kafkalog.spark.register(spark)
     path = {"json": str(log / "json-0"), "proto": str(log / "proto-0")}
-    reader = spark.read.format("kafkalog").options(valueFormat="json", keyFormat="long")
+    reader = spark.read.format("kafkalog").options(valueFormat="json", keyFormat="long", onDecodeError="null")
     frame = reader.load(path["json"])
     assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,customer:struct<name:string>>"
     rows = frame.select("offset", "key", "value").collect()
@@ -75,6 +75,8 @@ def test_options_that_do_not_go_together_say_why():
         ({"valueFormat": "json", "framed": "maybe"}, "framed must be true or false, not 'maybe'"),
         ({"valueFormat": "json", "columns": "offset,key.id"}, "no column 'key.id'"),
         ({"columns": "value.id"}, "no column 'value.id'"),
+        ({"onDecodeError": "skip"}, "onDecodeError is for decoding: give the option valueFormat or keyFormat"),
+        ({"valueFormat": "json", "onDecodeError": "raise"}, "onDecodeError must be fail or null or skip, not 'raise'"),
     ):
         with pytest.raises(ValueError, match=why):
             options_of(**given)
@@ -145,7 +147,7 @@ def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark, log)
     kafkalog.spark.register(spark)
 
     def load(schema, **options):
-        reader = spark.read.format("kafkalog").options(valueFormat="json", **options)
+        reader = spark.read.format("kafkalog").options(valueFormat="json", onDecodeError="null", **options)
         return reader.schema(schema).load(str(log / "json-0"))
 
     frame = load("offset bigint, value struct<customer:struct<name:string>>")
@@ -181,10 +183,65 @@ def test_values_without_a_common_type_are_text_as_without_spark(spark, tmp_path)
 @pytest.mark.slow
 def test_a_stream_decodes_json(spark, log, tmp_path):
     kafkalog.spark.register(spark)
-    options = {"valueFormat": "json", "startingOffsets": "earliest", "valueSchema": SCHEMAS[0]}
+    options = {"valueFormat": "json", "startingOffsets": "earliest", "valueSchema": SCHEMAS[0], "onDecodeError": "null"}
     reader = spark.readStream.format("kafkalog").options(**options)
     stream = reader.load(str(log / "json-0")).select("value.customer.name")
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
     assert writer.trigger(availableNow=True).start(str(tmp_path / "names")).awaitTermination(120)
     found = spark.read.parquet(str(tmp_path / "names")).groupBy("name").count().collect()
     assert {row.name: row["count"] for row in found} == {"c0": 34, "c1": 33, "c2": 33, None: 1}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    root = tmp_path_factory.mktemp("faulty")
+    with PartitionWriter(root / "t-0") as writer:
+        writer.append({"value": [b'{"a": 1}', b"oops", b'{"a": "text"}', b'{"a": 2}']})
+    return root
+
+
+def tasks_of(faulty, **options):
+    """The rows that the tasks of a query read, without Spark."""
+    pytest.importorskip("pyspark")
+    from kafkalog.spark.data_source import KafkaLogSource
+
+    source = KafkaLogSource({"path": str(faulty), "valueFormat": "json", "valueSchema": "a bigint", **options})
+    reader = source.reader(source.schema())
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    return [row["value"] and row["value"]["a"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_values_that_do_not_decode_fail_unless_they_are_accepted(faulty):
+    for options in ({}, {"onDecodeError": "fail"}, {"onDecodeError": "fail", "columns": "value,value_error"}):
+        with pytest.raises(kafkalog.ReadError, match="2 of the values that this task reads do not decode") as at:
+            tasks_of(faulty, **options)
+        assert at.value.path is not None
+        assert at.value.base_offset == 1
+    with pytest.warns(kafkalog.DecodeWarning, match="null in the result"):
+        assert tasks_of(faulty, onDecodeError="null") == [1, None, None, 2]
+    with pytest.warns(kafkalog.DecodeWarning, match="left out of the result"):
+        assert tasks_of(faulty, onDecodeError="SKIP") == [1, 2]
+    with pytest.warns(kafkalog.DecodeWarning):
+        assert tasks_of(faulty, columns="value,value_error") == [1, None, None, 2]
+    # what is not read does not fail
+    assert tasks_of(faulty, columns="value.a", filters='["offset in 0,3"]') == [1, 2]
+
+
+@pytest.mark.spark
+def test_the_driver_counts_what_does_not_decode(spark, faulty):
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    kafkalog.spark.register(spark)
+    reader = spark.read.format("kafkalog").options(valueFormat="json", valueSchema="a bigint")
+    with pytest.raises(Exception, match="2 of the values that this task reads do not decode"):
+        reader.load(str(faulty)).collect()
+    seen = Observation()
+    frame = reader.options(columns="offset,value,value_error").load(str(faulty))
+    frame = frame.observe(seen, F.count("value_error").alias("n_undecoded"))
+    assert sum(row.a for row in frame.select("value.a").collect() if row.a is not None) == 3
+    assert seen.get == {"n_undecoded": 2}
+    assert [row.a for row in reader.option("onDecodeError", "skip").load(str(faulty)).select("value.a").collect()] == [
+        1,
+        2,
+    ]

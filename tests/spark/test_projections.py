@@ -23,7 +23,12 @@ def test_spark_agrees_with_a_scan_that_decodes_everything(spark, seed, tmp_path)
         options["schemas"] = str(tmp_path / "schemas")
 
     def read(**more):
-        return spark.read.format("kafkalog").options(**options, **more).load(str(history.path)).collect()
+        return (
+            spark.read.format("kafkalog")
+            .options(onDecodeError="null", **options, **more)
+            .load(str(history.path))
+            .collect()
+        )
 
     whole = kafkalog.read_table(history.path, columns=["offset", "value", "value_error"], **history.options)
     rows = read(columns="offset,value,value_error")
