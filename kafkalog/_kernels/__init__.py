@@ -3,6 +3,7 @@
     `wire`         the one reader of untrusted bytes: integers and varints within bounds, and the status codes
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
     `buffer_pool`  reused blocks of memory, and memory that grows
+    `growing_columns`  columns of records that kernels append to
     `header_walk`  batch headers to the columns of a batch table, from a window or a file
     `record_windows`  valid batches to record batches or columns, a window per call
     `header_rows`  the memory of these columns, and sums over them

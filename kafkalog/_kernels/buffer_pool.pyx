@@ -284,12 +284,6 @@ cdef class Growing:
     `expected`, they use huge pages from the start.
     """
 
-    cdef void* pointer
-    cdef int64_t size
-    cdef int64_t capacity
-    cdef int n_views
-    cdef bint is_huge
-
     def __cinit__(self, int64_t expected=0):
         self.is_huge = expected >= HUGE
         self.pointer = NULL
@@ -302,19 +296,24 @@ cdef class Growing:
     def extend(self, int64_t n):
         """Make room for `n` more bytes, not initialised. Return their start."""
         cdef int64_t start = self.size
-        cdef int64_t wanted
         if n < 0 or n > (<int64_t>1 << 60) - start:
             raise ValueError("the size is negative, or larger than any memory")
-        if start + n > self.capacity:
-            wanted = start + n + start // 2
-            if KL_REMAPS:
-                wanted = max(2 * (start + n), RESERVED)
-            self.resize(wanted, start + n)
-        if not self.is_huge and start + n >= HUGE:
-            self.is_huge = True
-            advise_huge(self.pointer, self.capacity)
+        self.reserve(start + n)
         self.size = start + n
         return start
+
+    cdef int reserve(self, int64_t size, double more=1) except -1:
+        """Make room for `size` bytes in all, without using it; probably `more` times as many are needed in the end."""
+        cdef int64_t wanted
+        if size > self.capacity:
+            wanted = size + self.size // 2
+            if KL_REMAPS:
+                wanted = max(2 * size, RESERVED)
+            self.resize(wanted, size)
+        if not self.is_huge and size * more >= HUGE:
+            self.is_huge = True
+            advise_huge(self.pointer, self.capacity)
+        return 0
 
     def trim(self):
         """Return unused room to the system."""

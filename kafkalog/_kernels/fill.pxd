@@ -23,6 +23,7 @@ cdef extern from "payloads.h":
         uint8_t* views
         int32_t buffer
         uint8_t* valid
+        int nulls
         int64_t used
         int64_t n_null
 

@@ -15,6 +15,7 @@ from kafkalog._kernels.fill cimport (
     ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_VIEW, Codecs, Filler, kl_binary,
     kl_columns,
 )
+from kafkalog._kernels.growing_columns cimport GrowingRecords, Room
 from kafkalog._kernels.header_rows cimport HeaderRows
 from kafkalog._kernels.header_walk cimport read_intact
 from kafkalog._kernels.wire cimport load_be32, load_be64
@@ -41,6 +42,7 @@ cdef enum:
     # a block with more unused bytes than this is copied into a smaller one
     SPARE = 65536
     TIMESTAMP_TYPE_BIT = 0x08
+    ONLY_V2 = 4
     CODEC_MASK = 0x07
     # larger string columns are split elsewhere
     MOST_COLUMN_BYTES = 67108864
@@ -94,15 +96,6 @@ cdef struct Layout:
     Strings header_value
     int64_t sizes
     int64_t size
-
-cdef struct Room:
-    # available room
-    int64_t n_rows
-    int64_t key
-    int64_t value
-    int64_t n_headers
-    int64_t header_key
-    int64_t header_value
 
 cdef struct Batch:
     # an Arrow batch, its children and the objects they keep alive, in one allocation
@@ -172,6 +165,9 @@ cdef class RecordWindow:
     memory of the columns, and `columns` has the place of each in it. An array is ``(dtype, size, start)``. Strings are
     ``(offsets, data, valid)``, views ``(views, valid)``, and headers ``(offsets, key, value)``. `valid` is None without
     nulls. Views point into `data`, bytes of the file, and `arena`, decompressed bytes; None if they were copied.
+
+    If the records were appended to other columns, `batch` is their number, the offset of the first one (None if nobody
+    asked for offsets), and the type of all timestamps.
     """
 
     cdef readonly int64_t n_batches
@@ -182,6 +178,7 @@ cdef class RecordWindow:
     cdef readonly int64_t end_position
     cdef readonly object next_offset
     cdef readonly bint is_plain
+    cdef readonly bint is_compressed
     cdef readonly object batch
     cdef readonly Block block
     cdef readonly object columns
@@ -229,6 +226,9 @@ cdef class RecordWindows:
     cdef list values
     cdef object schema
     cdef object import_batch
+    # columns to append to, and what they have
+    cdef GrowingRecords into
+    cdef kl_columns before
     # rows of the constant arrays: zeros, ones, and one for each constant field
     cdef int64_t n_constants
     cdef Block zeros
@@ -267,8 +267,11 @@ cdef class RecordWindows:
         self.n_constants = -1
 
     def next(self, Codecs codecs not None, int descriptor, int64_t start, int64_t stop, int64_t size,
-             int64_t previous_offset, data=None, bint is_mapped=False):
+             int64_t previous_offset, data=None, bint is_mapped=False, GrowingRecords into=None):
         """Read the window at a batch boundary; None if the first batch needs the exact decoder.
+
+        The records are appended to `into`, for its `take`. None also if that cannot be done with the first window:
+        headers need further checks, batches are of older formats, or timestamps have several types.
 
         A batch that ends after `stop` is in no window. Offsets must be above `previous_offset`. Bytes come from the
         descriptor, or from `data`, which begins at `start`. If that `is_mapped`, a mapping of the file, its pages are
@@ -289,6 +292,9 @@ cdef class RecordWindows:
         cdef int64_t available
         if start < 0 or stop < start or size < stop:
             raise ValueError("the range lies outside the file")
+        if into is not None and (self.form != 2 or self.import_batch is not None):
+            raise ValueError("only NumPy columns can be appended to")
+        self.into = into
         available = stop - start if data is None else min(stop - start, there.shape[0])
         wanted = min(available, <int64_t>(self.rates.compressed * self.window_bytes) + 1)
         # avoid a small last window
@@ -316,7 +322,7 @@ cdef class RecordWindows:
                         break
             if self.rows is None:
                 self.rows = HeaderRows(self.n_rows_for(n_bytes))
-            block = self.prepare(n_bytes, &layout)
+            block = self.prepare(n_bytes, &layout, available / <double>wanted)
             got = read_intact(
                 descriptor, start, start + wanted, previous_offset, self.max_batch_bytes, self.check_crc, self.stop_at,
                 self.start_offset, self.end_offset, self.read_bytes, read_into, piece, self.filler, self.rows)
@@ -346,6 +352,8 @@ cdef class RecordWindows:
         if not n:
             self.drop_large()
             return None
+        if into is not None:
+            return self.appended(descriptor, start, size, previous_offset, n, there)
         return self.window(block, &layout, descriptor, start, size, previous_offset, n, data, there)
 
     cdef int64_t n_rows_for(self, int64_t n_bytes) noexcept:
@@ -386,14 +394,16 @@ cdef class RecordWindows:
         if self.arena_bytes() > KEPT_ARENA:
             self.arena = None
 
-    cdef Block prepare(self, int64_t n_bytes, Layout* layout):
-        """Allocate a block for the columns of `n_bytes` decompressed bytes, and an arena."""
+    cdef Block prepare(self, int64_t n_bytes, Layout* layout, double more):
+        """Allocate a block for the columns of `n_bytes` decompressed bytes, and an arena.
+
+        About `more` times as many follow in the file.
+        """
         cdef kl_columns* c = &self.filler.columns
         cdef Rates* rates = &self.rates
         cdef int64_t largest = min(max(rates.largest, <int64_t>LEAST_LARGEST), n_bytes)
         cdef Room room
-        cdef Block block
-        cdef uint8_t* p
+        cdef Block block = None
         # strings have 32-bit offsets
         room.n_rows = min(<int64_t>(rates.n_records * n_bytes), n_bytes // MIN_RECORD_BYTES) + largest // 64 + 1
         if n_bytes <= SMALL_WINDOW:  # room for the worst case, so that a tiny log is one window
@@ -407,7 +417,25 @@ cdef class RecordWindows:
             room.header_key = min(<int64_t>(rates.header_key * n_bytes) + largest, <int64_t>INT32_MAX // 2) + KL_PAD
             room.header_value = min(<int64_t>(rates.header_value * n_bytes) + largest,
                                     <int64_t>INT32_MAX // 2) + KL_PAD
-        self.lay_out(&room, layout)
+        memset(&self.before, 0, sizeof(self.before))
+        if self.into is not None:
+            self.into.lend(c, &room, more)
+            self.before = c[0]
+        else:
+            block = self.block_for(&room, layout)
+        if self.arena is None and (self.form != 1 or rates.is_compressed):
+            self.arena = Block((n_bytes + 2 * largest if self.form == 1 else <int64_t>ARENA_BYTES) + KL_PAD)
+        self.filler.room = <uint8_t*>self.arena.pointer if self.arena is not None else NULL
+        self.filler.room_size = self.arena.size - KL_PAD if self.arena is not None else 0
+        self.filler.used = self.filler.filled = 0
+        return block
+
+    cdef Block block_for(self, const Room* room, Layout* layout):
+        """Allocate a block, and let the filler write its columns there."""
+        cdef kl_columns* c = &self.filler.columns
+        cdef Block block
+        cdef uint8_t* p
+        self.lay_out(room, layout)
         if self.is_kept and layout.size > HUGE_PAGE // 2:
             block = Block((layout.size + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE)
         else:
@@ -434,11 +462,6 @@ cdef class RecordWindows:
                 c.header_offsets[0] = 0
             self.give(&c.header_key, p, &layout.header_key, room.header_key, False)
             self.give(&c.header_value, p, &layout.header_value, room.header_value, False)
-        if self.arena is None and (self.form != 1 or rates.is_compressed):
-            self.arena = Block((n_bytes + 2 * largest if self.form == 1 else <int64_t>ARENA_BYTES) + KL_PAD)
-        self.filler.room = <uint8_t*>self.arena.pointer if self.arena is not None else NULL
-        self.filler.room_size = self.arena.size - KL_PAD if self.arena is not None else 0
-        self.filler.used = self.filler.filled = 0
         return block
 
     cdef void give(self, kl_binary* column, uint8_t* p, Strings* at, int64_t room, bint is_view) noexcept:
@@ -529,6 +552,7 @@ cdef class RecordWindows:
     cdef void adapt(self, int64_t n_bytes, int64_t n_batches) noexcept:
         """Estimate the room for the next window: slightly more than this one took."""
         cdef kl_columns* c = &self.filler.columns
+        cdef const kl_columns* b = &self.before
         cdef double filled = max(self.filler.filled, <int64_t>1)
         cdef Rates* rates = &self.rates
         global newest
@@ -541,32 +565,30 @@ cdef class RecordWindows:
         if rates.is_compressed:
             # decompressed size, assuming similar batches
             rates.largest = min(<int64_t>(1.5 * rates.largest / rates.compressed), <int64_t>INT32_MAX // 4)
-        follow(&rates.n_records, c.n_records / filled)
+        follow(&rates.n_records, (c.n_records - b.n_records) / filled)
         if self.has_key and self.form != 1:
-            follow(&rates.key, c.key.used / filled)
+            follow(&rates.key, (c.key.used - b.key.used) / filled)
         if self.has_value and self.form != 1:
-            follow(&rates.value, c.value.used / filled)
+            follow(&rates.value, (c.value.used - b.value.used) / filled)
         if self.has_headers:
-            follow(&rates.n_headers, c.n_headers / filled)
-            follow(&rates.header_key, c.header_key.used / filled)
-            follow(&rates.header_value, c.header_value.used / filled)
+            follow(&rates.n_headers, (c.n_headers - b.n_headers) / filled)
+            follow(&rates.header_key, (c.header_key.used - b.header_key.used) / filled)
+            follow(&rates.header_value, (c.header_value.used - b.header_value.used) / filled)
         newest = rates[0]
 
     # ------------------------------------------------------------------------------------------- results
 
-    cdef RecordWindow window(self, Block block, Layout* layout, int descriptor, int64_t start, int64_t size,
-                             int64_t previous_offset, int64_t n, data, const uint8_t[::1] there):
-        """Make the result from the filled columns."""
+    cdef RecordWindow described(self, int descriptor, int64_t start, int64_t size, int64_t previous_offset, int64_t n,
+                                const uint8_t[::1] there):
+        """Make a window of the headers, without records."""
         cdef RecordWindow window = RecordWindow.__new__(RecordWindow)
         cdef HeaderRows rows = self.rows
-        cdef kl_columns* c = &self.filler.columns
         cdef int64_t base
         cdef int64_t before
         cdef uint8_t head[8]
-        cdef int64_t used = self.filler.used
-        cdef bint makes_batch
         window.n_batches = n
-        window.n_records = c.n_records
+        window.n_records = self.filler.columns.n_records - self.before.n_records
+        window.is_compressed = rows.attribute_bits & CODEC_MASK != 0
         window.first_offset = rows.first_offset
         window.last_offset = rows.last_offset
         window.last_position = rows.last_position
@@ -585,6 +607,37 @@ cdef class RecordWindows:
             before = rows.at.last_offset[n - 2] if n > 1 else previous_offset
             base = rows.at.base_offset[n - 1] if rows.at.base_offset[n - 1] >= 0 else rows.at.last_offset[n - 1]
             window.is_plain = base <= before + 1
+        return window
+
+    cdef RecordWindow appended(self, int descriptor, int64_t start, int64_t size, int64_t previous_offset, int64_t n,
+                               const uint8_t[::1] there):
+        """Make the result of records that were appended to other columns; None if they cannot stay there."""
+        cdef RecordWindow window = self.described(descriptor, start, size, previous_offset, n, there)
+        cdef HeaderRows rows = self.rows
+        cdef kl_columns* c = &self.filler.columns
+        cdef int64_t first = self.before.n_records
+        self.adapt(rows.end_position - start, n)
+        if rows.capacity < n + n // 8 or rows.capacity > 4 * n + LEAST_ROWS:
+            self.rows = None
+        self.drop_large()
+        if rows.magics != ONLY_V2 or not window.is_plain or (
+                (rows.attribute_bits ^ rows.common_bits) & TIMESTAMP_TYPE_BIT):
+            return None
+        self.into.hold(c)
+        self.into = None
+        if window.n_records:
+            window.batch = (window.n_records, c.offset[first] if c.offset != NULL else None,
+                            1 if rows.common_bits & TIMESTAMP_TYPE_BIT else 0)
+        return window
+
+    cdef RecordWindow window(self, Block block, Layout* layout, int descriptor, int64_t start, int64_t size,
+                             int64_t previous_offset, int64_t n, data, const uint8_t[::1] there):
+        """Make the result from the filled columns."""
+        cdef RecordWindow window = self.described(descriptor, start, size, previous_offset, n, there)
+        cdef HeaderRows rows = self.rows
+        cdef kl_columns* c = &self.filler.columns
+        cdef int64_t used = self.filler.used
+        cdef bint makes_batch
         # decide before the columns move
         makes_batch = c.n_records and window.is_plain and self.import_batch is not None and self.can_be_arrow()
         self.adapt(rows.end_position - start, n)

@@ -8,6 +8,7 @@
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
+    `gathering`     records that arrive in parts, as columns of their own
     `batch_columns` columns of records, joined by those with one value per batch
     `readers`       fast path: reads batches of a file and fills columns in one call
     `decode`        batches of a window to columns, in one call or by spans

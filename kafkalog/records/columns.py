@@ -6,9 +6,9 @@ Decoding returns these columns and encoding takes them. A column owns its memory
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast, overload
+from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import kafkalog._kernels.columns as kernels
 from kafkalog._kernels.fill import view_strings
 from kafkalog.html import PublicNames
-from kafkalog.storage.buffer_pool import GrowingArray
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
 
@@ -538,123 +537,3 @@ def _empty_column(name: str) -> Column:
     offsets, data = np.zeros(1, np.int64), np.empty(0, np.uint8)
     binary = BinaryColumn(offsets, data)
     return binary if name in BINARY_COLUMNS else HeadersColumn(offsets.copy(), binary, binary)
-
-
-def gather(
-    parts: Iterable[RecordColumns], names: Sequence[str], n_parts: Callable[[], float] = lambda: 1
-) -> RecordColumns:
-    """Concatenate records that arrive in parts of the same columns; memory holds the result and one part.
-
-    `names` are the columns if there is no part. `n_parts` returns the estimated number of parts like the first, so that
-    large columns get huge pages from the start.
-    """
-    columns: dict[str, _Gathered] | None = None
-    n_records = 0
-    for part in parts:
-        if columns is None:
-            n = n_parts()
-            columns = {name: _GATHERED.get(type(column), _GatheredFixed)(column, n) for name, column in part.items()}
-        for name, gathered in columns.items():
-            gathered.add(part[name])
-        n_records += part.n_records
-        del part  # its memory can be reused for the next one
-    if columns is None:
-        return RecordColumns.empty(names)
-    return RecordColumns(n_records, {name: gathered.finish() for name, gathered in columns.items()})
-
-
-class _Gathered(Protocol):
-    def __init__(self, column: Any, n_parts: float) -> None: ...
-    def add(self, column: Any) -> None: ...
-    def finish(self) -> Column: ...
-
-
-class _GatheredFixed:
-    """Numbers; those of some parts may be masked."""
-
-    def __init__(self, column: npt.NDArray[Any], n_parts: float) -> None:
-        self._data = GrowingArray(column.dtype, n_parts * column.size)
-        self._mask: GrowingArray | None = None
-
-    def add(self, column: npt.NDArray[Any]) -> None:
-        if is_masked(column) and self._mask is None:
-            self._mask = GrowingArray(np.bool_)
-            self._mask.extend(len(self._data))[:] = False
-        if self._mask is not None:
-            self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
-        self._data.extend(len(column))[:] = column  # includes masked elements of masked arrays
-
-    def finish(self) -> npt.NDArray[Any]:
-        data = self._data.finish()
-        return data if self._mask is None else np.ma.MaskedArray(data, self._mask.finish())
-
-
-class _GatheredOffsets:
-    """Offsets of consecutive parts."""
-
-    def __init__(self, offsets: npt.NDArray[np.int64], n_parts: float) -> None:
-        self._array = GrowingArray(np.int64, n_parts * offsets.size)
-        self._array.extend(1)[:] = 0
-        self._end = 0
-
-    def add(self, offsets: npt.NDArray[np.int64]) -> None:
-        np.add(offsets[1:], self._end - int(offsets[0]), out=self._array.extend(offsets.size - 1))
-        self._end += int(offsets[-1]) - int(offsets[0])
-
-    def finish(self) -> npt.NDArray[np.int64]:
-        return self._array.finish()
-
-
-class _GatheredBinary:
-    def __init__(self, column: BinaryColumn, n_parts: float) -> None:
-        self._offsets = _GatheredOffsets(column.offsets, n_parts)
-        self._data = GrowingArray(np.uint8, n_parts * column.data.size)
-        self._validity: GrowingArray | None = None
-        self._n = 0
-
-    def add(self, column: BinaryColumn) -> None:
-        if column.validity is not None and self._validity is None:
-            self._validity = GrowingArray(np.bool_)
-            self._validity.extend(self._n)[:] = True
-        if self._validity is not None:
-            self._validity.extend(len(column))[:] = True if column.validity is None else column.validity
-        self._n += len(column)
-        self._offsets.add(column.offsets)
-        data = column.data[column.offsets[0] : column.offsets[-1]]
-        self._data.extend(data.size)[:] = data
-
-    def finish(self) -> BinaryColumn:
-        validity = None if self._validity is None else self._validity.finish()
-        return BinaryColumn(self._offsets.finish(), self._data.finish(), validity)
-
-
-class _GatheredHeaders:
-    """Headers; no memory is filled as long as no record has any."""
-
-    def __init__(self, column: HeadersColumn, n_parts: float) -> None:
-        self._offsets = _GatheredOffsets(column.offsets, n_parts)
-        self._key, self._value = _GatheredBinary(column.key, n_parts), _GatheredBinary(column.value, n_parts)
-        self._n_without = 0
-        self._has_some = False
-
-    def add(self, column: HeadersColumn) -> None:
-        if not self._has_some and not len(column.key):
-            self._n_without += len(column)
-            return
-        if not self._has_some:
-            self._has_some = True
-            self._offsets.add(zeros(self._n_without + 1))
-        self._offsets.add(column.offsets)
-        self._key.add(column.key)
-        self._value.add(column.value)
-
-    def finish(self) -> HeadersColumn:
-        if not self._has_some:
-            return HeadersColumn.none(self._n_without)
-        return HeadersColumn(self._offsets.finish(), self._key.finish(), self._value.finish())
-
-
-_GATHERED: dict[type, type[_Gathered]] = {
-    BinaryColumn: _GatheredBinary,
-    HeadersColumn: _GatheredHeaders,
-}

@@ -39,6 +39,7 @@ from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import BatchTable, RecordRun
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
+from kafkalog.records.gathering import APPENDED, Appended, GatheredRecords
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
@@ -116,6 +117,8 @@ class Pass:
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
         self._is_kept = False
+        self._into: GatheredRecords | None = None
+        self._n_waiting = 0  # tasks that were planned and not begun
 
     def report(self, finding: Finding) -> None:
         """Keep a finding, and warn of damage."""
@@ -136,15 +139,17 @@ class Pass:
         *,
         schema: pa.Schema | None = None,
         is_kept: bool = False,
-    ) -> Iterator[tuple[Task, RecordColumns | pa.RecordBatch]]:
+        into: GatheredRecords | None = None,
+    ) -> Iterator[tuple[Task, RecordColumns | Appended | pa.RecordBatch]]:
         """Columns of the wanted records as they are decoded, never empty, with the task they come from.
 
         Derived columns, and those that the residual reads, are added to `names`. With `schema`, record batches take the
         place of columns where nothing else of the records is needed. `is_kept` says that the caller keeps all that it
-        gets.
+        gets. With `into`, some records are appended to these. The caller adds them (`Appended`), as it adds columns, before
+        it asks for more.
         """
         query = self.query
-        self._schema, self._is_kept = schema, is_kept
+        self._schema, self._is_kept, self._into, self._n_waiting = schema, is_kept, into, 0
         self.statistics.n_records = self.statistics.n_records_selected = 0
         if query.residual is not None and query.residual.is_needed:
             names = list(dict.fromkeys([*names, *query.residual.record_columns]))
@@ -164,6 +169,7 @@ class Pass:
                 for event in pool.ahead(plan, threads, is_done=_is_done) if threads else plan:
                     if isinstance(event, KafkalogError):
                         raise event
+                    self._n_waiting -= isinstance(event, Task)
                     if isinstance(event, Task) and isinstance(event.work, RecordRun):
                         yield from self._batches(event, event.work)
                     elif isinstance(event, Task):
@@ -254,6 +260,7 @@ class Pass:
                 break
             run = window.window.run
             if run is not None:
+                self._n_waiting += 1
                 yield Task(window, partition, run, True, latest)
                 counts.n_batches_decoded += len(run)
                 del window, run
@@ -274,12 +281,14 @@ class Pass:
             counts.n_batches_decoded += n_wanted
             if n_wanted and records is not None:
                 done = DoneTask(Decoded(records if records.n_records else None, len(batches), None, n_records))
+                self._n_waiting += 1
                 yield Task(window, partition, done, True, latest)
                 del done
             elif n_wanted:
                 decode_rows = partial(self._decode, window, selection, names or (), form)
                 for first, stop in shares(batches):
                     work = BatchTask(pool, decode_rows, first, stop)
+                    self._n_waiting += 1
                     yield Task(window, partition, work, stop == len(batches), latest)
                     del work
                 del decode_rows
@@ -297,6 +306,7 @@ class Pass:
         """The offsets of the last records of the keys of a partition. Findings are left to the pass that follows."""
         latest, one = LatestOffsets(), _SilentPass(self.query.of_keys(partition))
         for _, columns in one.run(["key", "offset"]):
+            assert isinstance(columns, RecordColumns)
             keys = columns["key"]
             if isinstance(keys, BinaryColumn):
                 latest.add(binary_array(keys, pa.binary()), pa.array(columns["offset"]))
@@ -331,6 +341,9 @@ class Pass:
         # record batches are made at once if nobody has to look at their records
         if self._schema is not None and is_plain and query.latest is None and query.residual is None:
             fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
+        into = self._into
+        if not is_plain or query.latest is not None or query.residual is not None or not APPENDED.issuperset(names):
+            into = None
         if fields is not None and not self._is_kept and form != "views":
             window_bytes = _RUN_BYTES
         elif n_ahead:
@@ -350,6 +363,7 @@ class Pass:
             stop_at=OF_TRANSACTIONS if is_committed else 0,
             batch_fields=fields,
             is_kept=self._is_kept,
+            into=into,
         )
         records = RecordReader(
             options,
@@ -357,6 +371,7 @@ class Pass:
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
             find_end=None if selection.end_offset is None else partial(_end_position, segment, selection.end_offset),
+            may_append=lambda: not self._n_waiting,
         )
         if query.limit is not None:
             records.restart()  # few records may be wanted
@@ -397,8 +412,8 @@ class Pass:
             path=str(window.segment.path),
         )
 
-    def _batches(self, task: Task, run: RecordRun) -> Iterator[tuple[Task, pa.RecordBatch]]:
-        """The record batches of a run; none if earlier damage ended its partition."""
+    def _batches(self, task: Task, run: RecordRun) -> Iterator[tuple[Task, pa.RecordBatch | Appended]]:
+        """The record batches of a run, or what was appended; none if earlier damage ended its partition."""
         if id(task.partition) in self._stopped:
             return
         counts, position, progress = self.statistics, run.start, self.progress
@@ -407,11 +422,14 @@ class Pass:
         n_records = 0
         try:
             for batch in run:
-                if may_go_back and not n_records and batch.num_rows and "offset" in batch.schema.names:
-                    first = batch.column("offset")[0].as_py()
-                    if first <= reached:
+                if isinstance(batch, tuple):
+                    batch = Appended(*batch)
+                n_batch = batch.n_records if isinstance(batch, Appended) else batch.num_rows
+                if may_go_back and not n_records and n_batch:
+                    first = _first_offset(batch)
+                    if first is not None and first <= reached:
                         self._note_return(task, reached, first, run.start)
-                n_records += batch.num_rows
+                n_records += n_batch
                 yield task, batch
                 del batch  # its memory can be reused for the next one
                 if progress is not None:
@@ -541,6 +559,13 @@ def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> R
     if rows.size == columns.n_records:
         return columns
     return columns.take(rows) if rows.size else None
+
+
+def _first_offset(batch: pa.RecordBatch | Appended) -> int | None:
+    """The offset of the first record; None if offsets were not asked for."""
+    if isinstance(batch, Appended):
+        return batch.first_offset
+    return batch.column("offset")[0].as_py() if "offset" in batch.schema.names else None
 
 
 def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:

@@ -25,24 +25,25 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 class GrowingArray:
     """An array that is made of parts that come one by one; memory holds it and one part.
 
-    `expected` is about how many elements there will be.
+    `expected` is about how many elements there will be. The elements are those of `growing`, if it is given: a kernel
+    may append to it, too.
     """
 
-    def __init__(self, dtype: npt.DTypeLike, expected: float = 0) -> None:
+    def __init__(self, dtype: npt.DTypeLike, expected: float = 0, growing: Any = None) -> None:
         self._dtype = np.dtype(dtype)
-        self._bytes: Any = Growing(int(expected) * self._dtype.itemsize)
+        self.growing: Any = Growing(int(expected) * self._dtype.itemsize) if growing is None else growing
 
     def __len__(self) -> int:
-        return len(self._bytes) // self._dtype.itemsize
+        return len(self.growing) // self._dtype.itemsize
 
     def extend(self, n: int) -> npt.NDArray[Any]:
         """Room for `n` more elements, not initialised; to be filled and forgotten before the next call."""
-        start = self._bytes.extend(n * self._dtype.itemsize)
-        return np.frombuffer(self._bytes, self._dtype, n, start) if n else np.empty(0, self._dtype)
+        start = self.growing.extend(n * self._dtype.itemsize)
+        return np.frombuffer(self.growing, self._dtype, n, start) if n else np.empty(0, self._dtype)
 
     def finish(self) -> npt.NDArray[Any]:
         """The array; nothing may be added after that."""
-        if not len(self._bytes):
+        if not len(self.growing):
             return np.empty(0, self._dtype)
-        self._bytes.trim()
-        return np.frombuffer(self._bytes, self._dtype)
+        self.growing.trim()
+        return np.frombuffer(self.growing, self._dtype)

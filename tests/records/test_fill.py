@@ -21,9 +21,10 @@ from kafkalog._kernels import fill as kernels
 from kafkalog.errors import KafkalogError, Limits
 from kafkalog.interchange.arrow_output import ArrowWriter, form_needed, record_schema
 from kafkalog.records.codecs import Arena, Compression, decompress_into
-from kafkalog.records.columns import ALL_COLUMNS, gather
+from kafkalog.records.columns import ALL_COLUMNS
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import decode
+from kafkalog.records.gathering import gather
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import record_windows
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, walk_with

@@ -15,6 +15,7 @@ import kafkalog._kernels.header_walk as kernels
 from kafkalog._kernels.record_windows import RecordWindow, RecordWindows
 from kafkalog.errors import KafkalogError
 from kafkalog.records.batch_table import RecordRun, Window
+from kafkalog.records.gathering import GatheredRecords
 from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.readers.record_windows import WindowOptions
 from kafkalog.records.spans import thread_codecs, uses_kernels
@@ -28,6 +29,7 @@ class RecordReader(BatchReader):
     read ahead. `hints` returns increasing positions where batches may begin, for files of several windows; without it,
     size fields are followed to find some. `find_end` returns the position where the caller will probably stop, or None
     if unknown. Windows up to there are read ahead, others one by one. Omit it if the caller reads to the end.
+    `may_append` returns whether all windows before were used, so that records may be appended to `options.into`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class RecordReader(BatchReader):
         n_ahead: int = 0,
         hints: Callable[[], npt.NDArray[np.int64] | None] | None = None,
         find_end: Callable[[], int | None] | None = None,
+        may_append: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(limits=options.limits, stop_at=options.stop_at)
         self._options, self._window_bytes = options, options.window_bytes
@@ -49,6 +52,8 @@ class RecordReader(BatchReader):
         self._find_end, self._end = find_end, _NO_END
         if find_end is not None:
             self.first_window_bytes = _FIRST_STEP  # `walk` reads the batch at which reading ends
+        self._appends: bool | None = False if options.into is None else None  # None: not decided yet
+        self._may_append = may_append
         self._is_used, self.plans = uses_kernels(), True
         self._unread: tuple[int, RecordWindow | None] | None = None
 
@@ -76,7 +81,7 @@ class RecordReader(BatchReader):
         if found is None:
             self.close()
             return None
-        if self._options.batch_fields is not None and found.rows is None:
+        if found.rows is None:
             run = RecordRun(position, found, partial(self._follow, source))
             return Window(NO_BYTES, position, run, run=run)  # type: ignore[arg-type]
         return self._options.window(found, position)
@@ -108,6 +113,18 @@ class RecordReader(BatchReader):
     def _next(self, source: ByteSource, position: int, previous_offset: int) -> RecordWindow | None:
         if position >= source.size:
             return None
+        if self._appends is None:
+            self._appends = self._can_append(source, position)
+        if self._appends and not self._is_beginning and self._may_append():
+            found = self._append(source, position, previous_offset)
+            if found is None:
+                found = self._read_apart(source, position, previous_offset)
+                self._appends = found is None  # the next windows are probably alike
+            return found
+        return self._read_apart(source, position, previous_offset)
+
+    def _read_apart(self, source: ByteSource, position: int, previous_offset: int) -> RecordWindow | None:
+        """The next window with its own columns."""
         if self._is_beginning and not source.is_in_memory:
             return self._begin(source, position, previous_offset)
         if source.fetches_ranges and self.plans and position < self._end:
@@ -118,6 +135,22 @@ class RecordReader(BatchReader):
         if source.descriptor is not None:
             return self._read(source, position, min(position + RUN_BYTES, stop), previous_offset)
         return self._read_there(source, position, stop, previous_offset)
+
+    def _can_append(self, source: ByteSource, position: int) -> bool:
+        """Whether to append records to those of `options.into`: a single window is faster on its own."""
+        if self._options.into is None or (source.descriptor is None and not source.is_in_memory):
+            return False
+        return not self._options.into.is_empty or source.size - position >= _LEAST_APPENDED
+
+    def _append(self, source: ByteSource, position: int, previous_offset: int) -> RecordWindow | None:
+        """A window whose records were appended to others; None if that is not possible."""
+        assert self._options.into is not None
+        stop = min(position + RUN_BYTES, self._stop(source, position))
+        found = self._read(source, position, stop, previous_offset, self._options.into)
+        # threads share the work of decompressing; bytes that are not compressed take less time than their copy would
+        if found is not None and found.is_compressed and self._submit is not None:
+            self._appends = False
+        return found
 
     def _begin(self, source: ByteSource, position: int, previous_offset: int) -> RecordWindow | None:
         """The first window at a position, a small one, before any reading ahead."""
@@ -188,8 +221,10 @@ class RecordReader(BatchReader):
             of = source.window(start, size if source.is_in_memory else min(start + self._step, size))
         return int(kernels.find_boundary(of, start, size, self._step))
 
-    def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> RecordWindow | None:
-        """Batches from `start` on; None if `walk` must read the first one."""
+    def _read(
+        self, source: ByteSource, start: int, stop: int, previous_offset: int, into: GatheredRecords | None = None
+    ) -> RecordWindow | None:
+        """Batches from `start` on; None if `walk` must read the first one. They are appended to `into`, if given."""
         data: Bytes | None = None
         size = source.size
         if size < stop:
@@ -204,9 +239,10 @@ class RecordReader(BatchReader):
         elif (mapping := source.mapping(for_views=self._options.form == "views")) is not None:
             data, is_mapped = mapping[start:stop], True
         memory = self._memory.pop() if self._memory else self._options.windows()
+        growing = None if into is None else into.growing
         of = -1 if descriptor is None else descriptor
         try:
-            found = memory.next(thread_codecs(), of, start, stop, size, previous_offset, data, is_mapped)
+            found = memory.next(thread_codecs(), of, start, stop, size, previous_offset, data, is_mapped, growing)
         finally:
             self._memory.append(memory)
         if descriptor is None and data is not None and (found is None or found.data is None):
@@ -218,6 +254,7 @@ Submit = Callable[[Callable[[], Any]], Callable[[], Any]]
 _LEAST_STEP: Final = 2**16
 _FIRST_STEP: Final = 2**18
 _NO_END: Final = 2**63 - 1
+_LEAST_APPENDED: Final = 2**22
 _MOST_BEYOND: Final = 2**21  # bytes fetched past an unknown end
 
 

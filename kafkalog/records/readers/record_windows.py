@@ -17,6 +17,7 @@ from kafkalog.errors import Limits
 from kafkalog.records.batch_columns import NEED_OFFSETS, Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import COLUMNS, BatchTable, ReadTable, Window, all_valid, filled_counts
 from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn
+from kafkalog.records.gathering import GatheredRecords
 from kafkalog.storage.source import NO_BYTES, Bytes
 
 ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
@@ -47,6 +48,8 @@ class WindowOptions:
     """Fields of record batches, if requested instead of columns."""
     is_kept: bool = False
     """Whether the caller keeps all windows."""
+    into: GatheredRecords | None = None
+    """Records to which those of plain windows are appended, if requested instead of columns."""
 
     def windows(self) -> RecordWindows:
         """Memory for the windows of one thread."""
