@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -41,18 +42,44 @@ __all__ = sorted(_NAMES)
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
+        value = _leading(getattr(importlib.import_module(_NAMES[name]), name))
         globals()[name] = value
         return value
     if name in _PUBLIC_MODULES:
         return importlib.import_module(f"kafkalog.{name}")
     message = f"module 'kafkalog' has no attribute {name!r}"
     if not name.startswith("_"):
-        from kafkalog.text import near
+        from kafkalog.words import unknown_function
 
-        meant = near(name, __all__)
-        message += f"; did you mean kafkalog.{meant}?" if meant else ""
+        meant = unknown_function(name, __all__)
+        message += f"; {meant}" if meant else ""
     raise AttributeError(message)
+
+
+def _leading(value: Any) -> Any:
+    """Return a function whose error about an unknown keyword argument names the one that is meant."""
+    if type(value) is not type(_leading):
+        return value
+
+    @functools.wraps(value)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return value(*args, **options)
+        except TypeError as error:
+            start, _, name = str(error).partition("() got an unexpected keyword argument ")
+            if start != value.__name__ or name.strip("'") not in options:
+                raise
+            unknown = name.strip("'")
+        from inspect import signature
+
+        from kafkalog.words import unknown_keyword
+
+        known = [one.name for one in signature(value).parameters.values() if one.kind is one.KEYWORD_ONLY]
+        raise TypeError(f"{start} has no option {unknown!r}; {unknown_keyword(unknown, known)}")
+
+    # pickles name the module in which a function is found
+    call.__module__ = __name__
+    return call
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 Item = TypeVar("Item")
 
@@ -69,6 +69,18 @@ class PublicNames:
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("_")]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with what to call instead of what other libraries have."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                from kafkalog.words import unknown_attribute
+
+                meant = unknown_attribute(self, name)
+                message += f"; {meant}" if meant else ""
+            raise AttributeError(message)
 
 
 class JsonFields(PublicNames):

@@ -9,17 +9,17 @@ from typing import Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def near(word: str, words: Iterable[str]) -> str | None:
-    """The most similar of some words; None if none is similar enough.
+def near(word: str, words: Iterable[str], least: float = 0.75) -> str | None:
+    """The most similar of some words; None if none is similar enough: below `least`, suggestions mislead.
 
-    >>> near("Ofset", ["key", "offset"]), near("zzz", ["key", "offset"])
+    >>> near("Ofset", ["key", "offset"]), near("lag", ["salvage", "offset"])
     ('offset', None)
     """
     import difflib
 
     # upper case is a common slip, so it does not count against a word
     by_case = {one.lower(): one for one in words}
-    found = difflib.get_close_matches(word.lower(), by_case, 1)
+    found = difflib.get_close_matches(word.lower(), by_case, 1, least)
     return by_case[found[0]] if found else None
 
 

@@ -43,23 +43,24 @@ pa.table(kafkalog.open(d)).num_rows == 15 or 1 / 0
 """
 COMMANDS = """
 kafkalog ls D orders-0 -> no such file or directory
-kafkalog list D -> ls
+kafkalog list D
 kafkalog cat D --columns offset,vaule -> value
 kafkalog cat D -t ordrs -> orders
 kafkalog cat P --colums key -> --columns
 kafkalog cat P --start-ofset key -> --start-offset
 kafkalog verfy P -> verify
 kafkalog export D x.parquet -> -o/--output
-kafkalog index_stats P -> index-stats
+kafkalog index_stats P
+kafkalog index stats P
 kafkalog rebuild-indexes P -> reindex
 kafkalog ls D -t 'ordre*' -> no topic matches
 kafkalog diff D D -> orders-0
 kafkalog topics D -> ls
 kafkalog cat D/orders -> -t orders
 kafkalog cat D orders -> -t orders
-kafkalog cat --topic orders D -> --topics
+kafkalog cat --topic orders D
 kafkalog read P -> cat
-kafkalog check P -> verify
+kafkalog check P
 kafkalog show P -> cat
 kafkalog info P -> ls
 kafkalog stat P -> ls
@@ -69,6 +70,166 @@ kafkalog index P -> reindex
 kafkalog export --format csv P -> -o/--output
 kafkalog scan D -> cat
 kafkalog trim P --before 2 -o X -> --before-offset
+"""
+OTHER_TOOLS = """
+# the shell
+kafkalog head P
+kafkalog head -n 2 P
+kafkalog head -2 P
+kafkalog tail P
+kafkalog tail -n 2 P
+kafkalog grep k D -> kafkalog cat
+kafkalog grep k D -> --filter 'key == k'
+kafkalog get D k -> --filter 'key == k'
+kafkalog du D
+kafkalog du -h D
+kafkalog fsck D
+kafkalog wc D -> count(*)
+kafkalog ll D
+kafkalog find D k -> --filter 'key == k'
+kafkalog less P -> kafkalog cat
+kafkalog cp D X -> kafkalog salvage
+kafkalog rm D -> kafkalog convert
+kafkalog watch D -> --follow
+kafkalog md5sum P -> kafkalog verify
+kafkalog hexdump P -> kafkalog dump
+kafkalog cmp D D -> kafkalog diff
+kafkalog mount D -> there are ls
+kafkalog help cat
+kafkalog help
+kafkalog version
+kafkalog ls -l D -> leave it out
+kafkalog ls -lh D -> leave it out
+kafkalog ls -la D -> leave it out
+kafkalog ls --sort size D -> jq
+kafkalog ls --limit 5 D -> head
+kafkalog cat P --head 2 -> -n 2
+kafkalog cat P --limit 2
+kafkalog cat P --lines 2 -> -n 2
+kafkalog cat P --since 1h -> --start-timestamp -1h
+kafkalog cat P --last 1h -> end-1h
+kafkalog cat P --grep k -> --filter 'key == k'
+kafkalog space D --sort size -> --json
+kafkalog verify D --fix -> kafkalog recover
+# first words of people who know none
+kafkalog info D -> kafkalog ls
+kafkalog describe D -> kafkalog report
+kafkalog topics D -> kafkalog ls
+kafkalog consumer-groups D
+kafkalog lag D
+kafkalog offsets D -> kafkalog groups
+kafkalog start D -> kafkalog preflight
+kafkalog start D -> kafkalog boot
+kafkalog erase D --key k -> --drop 'key == k'
+kafkalog delete D -> convert
+kafkalog gdpr D -> convert
+kafkalog to-parquet P -> export
+kafkalog export P out.parquet -> -o
+kafkalog count D -> sql 'select count(*)
+kafkalog lagg D -> kafkalog groups
+kafkalog xyzzy D -> there are ls
+kafkalog repair D -> kafkalog recover
+kafkalog backup D -> kafkalog salvage
+kafkalog dashboard D -> report.html
+kafkalog sizes D -> kafkalog space
+kafkalog vacuum D -> kafkalog compact
+kafkalog cat D --key k -> --filter 'key == k'
+kafkalog cat D --value v -> --filter 'value contains v'
+kafkalog cat D --where a -> --filter
+kafkalog cat D --remote URL -> --tiered URL
+kafkalog cat D --partition 0
+kafkalog cat D --start 3 -> --start-offset
+kafkalog cat D --start_offset 3
+kafkalog cat D --isolation read_committed
+kafkalog cat D --format json -> --json
+kafkalog cat D --skip-errors -> --on-corruption skip
+kafkalog cat D --from-beginning -> leave it out
+kafkalog cat D --max 2 -> -n 2
+kafkalog cat D --frobnicate -> cat --help lists all
+kafkalog report D --html x.html -> -o report.html
+kafkalog report D --format html -> -o report.html
+kafkalog report D --open -> -o report.html
+kafkalog boot D -o OUT --port 9092 -> --listeners 127.0.0.1:9092
+kafkalog boot D -o OUT --replicas 3 -> --nodes 3
+kafkalog boot D -o OUT --release 4.0 -> --for 4.0
+kafkalog groups D --group g1 -> no group 'g1'
+kafkalog export D --out x.parquet -> -o x.parquet
+kafkalog export D -o x.parquet --force -> --overwrite
+kafkalog convert P -o c --codec zstd -> --compression zstd
+kafkalog convert P -o c --delete k -> --drop
+kafkalog recover D --force -> --in-place
+kafkalog recover D --simulate -> --dry-run
+kafkalog truncate P --to 3 -> --to-offset
+kafkalog load x.csv -o y --topic-name t -> --topic t
+kafkalog verify D --jobs 2 -> --threads 2
+# AWS
+kafkalog ls s3://b/k --endpoint-url http://h -> --storage-option endpoint=http://h
+kafkalog ls s3://b/k --region eu -> --storage-option region=eu
+kafkalog ls s3://b/k --profile p -> AWS_PROFILE=p
+# DuckDB
+kafkalog query "select 1" D
+kafkalog duckdb D -> kafkalog sql
+kafkalog select D -> kafkalog sql
+# kcat
+kafkalog cat P -o beginning -> --start-offset
+kafkalog cat P -o -5 -> --tail
+kafkalog cat P -c 2 -> -n 2
+kafkalog cat P -J -> --json
+kafkalog cat P -e -> leave it out
+kafkalog cat P -K : -> --columns
+kafkalog cat P -s value=avro -> --value-format
+kafkalog cat P -r http://h -> --schema-registry
+kafkalog cat P -f '%o %k' -> --columns
+kafkalog -C -b h:9092 -t orders -> kafkalog cat
+kafkalog -L D -> kafkalog ls
+kafkalog cat -b h:9092 P -> reads files
+kafkalog kcat D -> kafkalog cat
+# Kafka's scripts
+kafkalog kafka-dump-log.sh S
+kafkalog dump-log S
+kafkalog DumpLogSegments S
+kafkalog kafka.tools.DumpLogSegments S
+kafkalog kafka-consumer-groups.sh D
+kafkalog kafka-topics.sh --describe -> kafkalog ls
+kafkalog kafka-console-consumer D -> kafkalog cat
+kafkalog kafka-console-producer D -> kafkalog load
+kafkalog kafka-log-dirs D -> kafkalog ls
+kafkalog kafka-get-offsets D -> kafkalog ls
+kafkalog kafka-configs D -> kafkalog metadata
+kafkalog kafka-metadata-shell D -> kafkalog metadata
+kafkalog kafka-delete-records D -> kafkalog trim
+kafkalog kafka-storage format -> kafkalog boot
+kafkalog kafka-transactions D
+kafkalog groups D --all-groups -> leave it out
+kafkalog groups D --bootstrap-server h:9092 -> reads files
+kafkalog ls D --describe -> leave it out
+kafkalog ls D --zookeeper h -> reads files
+kafkalog cat D --max-messages 2 -> -n 2
+kafkalog cat D --property print.key=true -> --columns
+kafkalog cat D --offset 3 -> --start-offset
+kafkalog dump --files S
+kafkalog lookup D --time 5 -> --timestamp
+# etcdctl
+kafkalog del D k -> --drop 'key == k'
+kafkalog put D k -> kafkalog load
+kafkalog snapshot D -> kafkalog salvage
+kafkalog defrag D -> kafkalog compact
+kafkalog member D -> kafkalog groups
+kafkalog health D -> kafkalog report
+kafkalog cat D --prefix k -> starts_with k
+kafkalog cat D --keys-only -> --columns
+kafkalog ls D -w json -> --json
+kafkalog ls D --endpoints h -> reads files
+# sst_dump
+kafkalog cat --file=P -> pass
+kafkalog scan D -> kafkalog cat
+kafkalog raw S -> kafkalog dump
+kafkalog properties P -> batches
+kafkalog cat D --from=3 -> --start-offset
+kafkalog cat D --read_num=3 -> -n 3
+kafkalog cat D --output_hex -> --columns
+kafkalog verify D --verify_checksum -> --deep
+kafkalog recompress P -> convert
 """
 SPARK_JOBS = ("scan", "verify", "reindex")
 
@@ -90,7 +251,8 @@ def names(tmp_path_factory):
 
 
 def guesses(text):
-    return [(guess, word) for guess, _, word in (line.partition(" -> ") for line in text.strip().splitlines())]
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(guess, word) for guess, _, word in (line.partition(" -> ") for line in lines)]
 
 
 def is_right(guess, word, names):
@@ -108,14 +270,15 @@ def test_a_call_in_python_is_right_or_named(guess, word, names):
     assert is_right(guess, word, names)
 
 
-@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS))
+@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS))
 def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
     monkeypatch.chdir(names["out"])
-    places = {"D": names["d"], "D/orders": names["d"] / "orders", "P": names["p"]}
-    code = main([str(places.get(word, word)) for word in shlex.split(guess)[1:]])
+    places = {"D": names["d"], "D/orders": names["d"] / "orders", "P": names["p"], "S": names["s"]}
+    places["--file=P"] = f"--file={names['p']}"
+    code = main([str(places.get(one, one)) for one in shlex.split(guess)[1:]])
     err = capsys.readouterr().err
     assert "Traceback" not in err
-    assert code != 0
+    assert (code == 0) == (not word)
     assert word in err
 
 

@@ -20,7 +20,9 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER = (
     ("_kernels",),
-    ("format", "functions", "html", "text"),
+    ("format", "functions", "text"),
+    ("words",),
+    ("html",),
     ("errors",),
     ("parsing", "read_methods"),
     ("storage", "protocol"),

@@ -155,6 +155,10 @@ def _signals() -> Iterator[None]:
 
 def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] not in SUMMARIES:
+        from kafkalog.words import translated
+
+        argv = translated(argv, SUMMARIES)
     parser = build_parser(argv)
     try:
         args = parser.parse_args(argv)

@@ -42,8 +42,6 @@ USUAL: Final = (
 """The options that the short help shows, the most usual first."""
 _MOST_USUAL: Final = 10
 _MOST_EXAMPLES: Final = 3
-_OTHER_WORDS: Final = {"read": "cat", "consume": "cat", "check": "verify", "repair": "recover", "rebuild": "reindex"}
-"""Commands by words that users try first."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -71,51 +69,72 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; the error for an unknown option suggests a similar one."""
+        """Parse; the error for an unknown option names what to type instead."""
+        self._given = list(args or ())
         # asked before argparse does, which would name the missing arguments first
-        is_command = bool(self.short_help[0]) and self._subparsers is None
-        if is_command and args and (unknown := [n for n, one in enumerate(args) if self._is_unknown(one)]):
-            name, sign, value = args[unknown[0]].partition("=")
-            following = args[unknown[0] + 1 : unknown[0] + 2]
-            self.error(self._unknown_option(name, value if sign else "".join(following)))
+        if self.short_help[0]:
+            args = self._with_whole_options(self._given)
         found, rest = super().parse_known_args(args, namespace)
-        if rest and is_command:
-            self.error(self._unknown_option(rest[0].partition("=")[0]))
+        if rest and self.short_help[0] and self._subparsers is None:
+            self.error(f"unexpected argument {rest[0]!r}")
         return found, rest
 
-    def _is_unknown(self, argument: str) -> bool:
-        """Whether an argument looks like a long option that this command does not have."""
-        name = argument.partition("=")[0]
-        return re.fullmatch(r"--[a-z][a-z-]*", name) is not None and name not in self._option_string_actions
+    def _with_whole_options(self, args: Sequence[str]) -> list[str]:
+        """The arguments with options in full, of which only the beginning was typed; an error for unknown ones."""
+        whole: list[str] = []
+        for number, argument in enumerate(args):
+            if argument == "--" or (self._subparsers is not None and not argument.startswith("-")):
+                return [*whole, *args[number:]]
+            name, sign, value = argument.partition("=")
+            if not self._is_unknown(name, [*args[number + 1 : number + 2]]):
+                whole.append(argument)
+                continue
+            meant = self._option_like(name, value if sign else "".join(args[number + 1 : number + 2]))
+            whole.append(f"{meant}{sign}{value}")
+        return whole
 
-    def _unknown_option(self, name: str, value: str = "") -> str:
+    def _is_unknown(self, name: str, following: Sequence[str]) -> bool:
+        """Whether an argument looks like an option that this command does not have, or not in this meaning."""
+        if re.fullmatch(r"--[A-Za-z][\w-]*", name):
+            return name not in self._option_string_actions
+        if not re.fullmatch(r"-[A-Za-z]\S*", name):
+            return False
+        # the format of kcat would become a path after our --follow
+        return name[:2] not in self._option_string_actions or (name == "-f" and "%" in "".join(following))
+
+    def _option_like(self, name: str, value: str) -> str:
+        """The option that is meant by the beginning of its name; an error that says what to type if none is."""
         from kafkalog.text import near
+        from kafkalog.words import unknown_option
 
-        if not name.startswith("-"):
-            return f"unexpected argument {name!r}"
-        if name in ("--bootstrap-server", "--broker-list", "--zookeeper"):
-            return f"no option {name}: kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka"
-        if name in ("--file", "--files", "--path", "--paths", "--input"):
-            return f"no option {name}: pass {_metavar(self._get_positional_actions()[0])} without an option"
-        own = [text[2:] for text in self._option_string_actions if text.startswith("--")]
-        meant = near(name[2:], own) or next((text for text in own if text.startswith(f"{name[2:]}-")), None)
+        known = [text for text in self._option_string_actions if text.startswith("--")]
+        spelt = name.replace("_", "-")
+        if spelt in known:
+            return spelt
+        # --limits are no limit on rows
+        if f"{spelt}s" in known and spelt != "--limit":
+            return f"{spelt}s"
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
-        found = f"--{meant}" if meant else takes[0] if len(takes) == 1 else None
-        return f"no option {name}" + (f"; did you mean {found}?" if found else "")
+        lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
+        if lead is not None and not (len(takes) == 1 and lead.startswith("-o ")):
+            return self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{lead}")
+        longer = [text for text in known if spelt.startswith("--") and text.startswith(spelt)]
+        if len(longer) == 1:
+            return longer[0]
+        close = near(spelt[2:], [text[2:] for text in known])
+        meant = longer or ([f"--{close}"] if close else takes if len(takes) == 1 else [])
+        hint = f"did you mean {' or '.join(meant)}?" if meant else f"{self.prog} --help lists all"
+        return self.error(f"no option {name}; {hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.dest != "command" or action.choices is None or value in action.choices:
             super()._check_value(action, value)
             return
-        from kafkalog.parsing import hint
+        from kafkalog.words import unknown_command
 
-        # functions have underscores where commands have hyphens
-        name = str(value).replace("_", "-")
-        known = [*action.choices]
-        name = _OTHER_WORDS.get(name, name)
-        meant = f"did you mean kafkalog {name}?" if name in known else hint(name, known)
-        raise argparse.ArgumentError(None, f"no command {value!r}; {meant}")
+        typed = self._given[self._given.index(value) :]
+        raise argparse.ArgumentError(None, f"no command {value!r}; {unknown_command(typed, [*action.choices])}")
 
     def format_short_help(self) -> str:
         """Return what ``-h`` prints."""

@@ -20,9 +20,9 @@ from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
-from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
 from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, check_columns, html_of, offset_of
+from kafkalog.words import unknown_keyword
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ class BatchScan(ArrowStream):
     def __init__(self, path: Paths | Opened, **options: Unpack[BatchOptions]) -> None:
         if unknown := sorted(set(options) - set(BatchOptions.__annotations__)):
             raise TypeError(
-                f"batches has no option {unknown[0]!r}; {hint(unknown[0], [*BatchOptions.__annotations__])}"
+                f"batches has no option {unknown[0]!r}; {unknown_keyword(unknown[0], BatchOptions.__annotations__)}"
             )
         self.schema = batch_schema(options.get("columns"))
         self.columns = tuple(self.schema.names)

@@ -32,7 +32,6 @@ from kafkalog.log.segment_reader import ScanStatistics
 from kafkalog.parsing import (
     TopicPatterns,
     check_partitions,
-    hint,
     integer,
     is_to_end,
     one_of,
@@ -47,6 +46,7 @@ from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.text import near
+from kafkalog.words import unknown_keyword
 
 _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
@@ -415,7 +415,7 @@ def check_columns(
 
 
 def _unknown_option(name: str) -> str:
-    return f"a scan has no option {name!r}; {hint(name, [*ScanOptions.__annotations__])}"
+    return f"a scan has no option {name!r}; {unknown_keyword(name, ScanOptions.__annotations__)}"
 
 
 def _check_topics(topics: str | Sequence[str]) -> list[str]:

@@ -1,0 +1,420 @@
+"""Words of other tools, and what to type here: for commands and options of the shell, and for names in Python.
+
+A word is here if somebody who knows kcat, Kafka's scripts, etcdctl, sst_dump, pandas, polars, pyarrow, DuckDB or the
+shell tries it. The nearest of the valid words is suggested only if nothing is here, and only if it is very similar.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from kafkalog.text import near
+
+_COMMANDS: Final = """
+head            = cat -n 10                                         | read_table(path, limit=10)
+tail            = cat --tail 10                                     | scan(path).tail(10)
+ll list dir     = ls                                                | ls(path)
+du disk-usage   = space                                             | space(path)
+fsck check validate = verify                                        | verify(path)
+query           = sql                                               | sql(query, path)
+lag consumer-groups = groups                                        | groups(path)
+dump-log dumplogsegments dumplog = dump                             | dump(path)
+version         = --version                                         | __version__
+help            = --help                                            | __doc__
+topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
+    | ls(path), or open_log_dir(path).topics
+info describe summary status stats stat show-topics inspect file > kafkalog ls PATH, or kafkalog report PATH \
+    | ls(path), or report(path)
+partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
+offsets get-offsets offset-shell getoffsetshell endoffsets > kafkalog groups PATH for committed offsets, kafkalog ls \
+    PATH for the ends of logs | groups(path) for committed offsets, ls(path) for the ends of logs
+grep get search where filter > kafkalog cat PATH --filter 'key == WORD' (or 'value contains WORD') \
+    | read_table(path, filters="key == abc")
+find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
+    | lookup(path, offset=42), or read_table(path, filters="key == abc")
+read consume consumer console-consumer show print view less more messages records fetch poll scan \
+    > kafkalog cat PATH | cat(path), or read_table(path)
+watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
+select            > kafkalog sql 'select ...' PATH | sql(query, path)
+duckdb connect execute > kafkalog sql 'select ...' PATH | sql(query, path)
+count wc count-rows num-rows > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
+    | scan(path).count_rows()
+schema registry subjects > kafkalog schemas PATH | schemas(path), or scan(path).schema for the columns
+to-pandas pandas df dataframe to-df > kafkalog export PATH -o out.parquet | read_pandas(path)
+to-polars lazyframe > kafkalog export PATH -o out.parquet | read_polars(path)
+to-numpy numpy > kafkalog export PATH -o out.arrow | read_numpy(path)
+table to-table > kafkalog cat PATH, or kafkalog sql 'select ...' PATH | read_table(path)
+to-parquet parquet write-parquet save sink-parquet > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
+to-csv csv write-csv > kafkalog export PATH -o out.csv | export(path, "out.csv")
+to-json json jsonl to-jsonl ndjson > kafkalog cat PATH --json, or kafkalog export PATH -o out.jsonl \
+    | export(path, "out.jsonl")
+to-arrow arrow feather to-feather ipc > kafkalog export PATH -o out.arrow | read_table(path)
+to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta --resume \
+    | export(path, table, format="delta", resume=True)
+extract copy-out > kafkalog export PATH -o DIR | export(path, output)
+produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
+    > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
+erase delete del rm forget remove anonymize redact gdpr drop purge mask \
+    > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log) \
+    | convert(path, output, drop="key == abc")
+recompress rewrite migrate upgrade transform compress > kafkalog convert PATH -o DIR --compression zstd \
+    | convert(path, output, compression="zstd")
+cp copy clone backup snapshot save-snapshot dd > kafkalog salvage PATH -o DIR (verified), or cp -a \
+    | salvage(path, output)
+repair fix heal fsck-repair > kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR, or kafkalog \
+    salvage PATH -o DIR | preflight(path), then recover(path, ...) or salvage(path, output)
+rescue undelete > kafkalog salvage PATH -o DIR | salvage(path, output)
+restore restore-tiered > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
+    | restore_tiered(remote, output), or boot(path, output)
+start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
+    kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
+rebuild rebuild-index rebuild-indexes index indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
+    | reindex(path, ...); index_stats(path) measures
+index-sanity-check > kafkalog verify PATH | verify(path)
+log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
+retention expire prune delete-records > kafkalog trim PATH --retention-ms MS -o DIR | trim(path, ...)
+cut chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
+compare cmp comm replica-verification > kafkalog diff REPLICA REPLICA | diff(a, b)
+join combine concat > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
+groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
+    > kafkalog groups PATH --members | groups(path)
+txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
+config configs settings acls users quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
+    topic-configs > kafkalog metadata PATH | metadata(path)
+producer-ids producer > kafkalog producers PATH | producers(path)
+leader-epoch leader-epochs leaders leader-election > kafkalog epochs PATH | epochs(path)
+remote s3 tier tiered-storage > kafkalog tiered verify URL --log-dir PATH | verify_tiered(remote)
+size sizes df storage-usage usage > kafkalog space PATH | space(path)
+html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
+    | report(path).write("report.html")
+batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
+hexdump xxd od raw strings decode > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
+crc checksum md5sum sha256sum scrub verify-checksum integrity > kafkalog verify PATH | verify(path)
+demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
+kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
+"""
+"""Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.
+
+PATH and WORD stand for what was typed.
+"""
+
+_OPTIONS: Final = r"""
+-b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P -X --command-config
+    | | kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
+--file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
+-o --offset | --start-offset | --start-offset N from an offset, --tail N for the last N records; all by default
+--offset --at | --to-offset | --to-offset N
+--before | --before-offset | --before-offset N, or --before-timestamp TIME
+--before --until --to-time --end-time | --end-timestamp | --end-timestamp TIME
+--from --begin --start | --start-offset | --start-offset N, or --start-timestamp TIME
+--to --end --stop | --end-offset | --end-offset N, or --end-timestamp TIME
+--from-beginning --beginning --earliest -e --exit | --start-offset | leave it out: all records are read, to the end
+--to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
+-C --consume --from-beginning -u -Q | --start-offset | leave it out
+-O --latest --newest --last-n | --tail | --tail N
+-c --count --max-messages --head --top --lines --max --take --read-num --max-records --num --rows --nrows --size
+    | -n | -n VALUE
+--limit -n --count --head | --limits | leave it out: the list is short; pipe it into head
+-J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
+-f% --format --fmt --template --property --formatter --output-hex --hex | --columns
+    | --columns offset,key,value, or --json
+--fields --select --usecols --keys-only -F --cut | --columns | --columns key,value
+-K -D -Z --delimiter --print-key --print-value --null | --columns | --columns offset,key,value, or --json
+--key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
+--key --grep | --drop | --drop 'key == VALUE'
+--value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
+--prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
+--header --headers | --filter | --filter 'headers.NAME == VALUE'
+--where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
+--where -e --drop-where --exclude | --drop | --drop 'COLUMN OP VALUE'
+--since --last --ago --newer-than --within | --start-timestamp
+    | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
+--until --older-than | --end-timestamp | --end-timestamp TIME
+--time --timestamp --from-time --date --after --start-time | --start-timestamp | --start-timestamp TIME
+--time --date | --timestamp | --timestamp TIME
+-s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
+    | --value-format avro (or json, protobuf, utf8)
+--key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
+-r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
+-l -lh -la -h -a -1 --long --all --human --human-readable -S -r -R | ls
+    | leave it out: ls has sizes, times and all topics; -s lists segments
+-h --human-readable | | leave it out
+--sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.size_in_bytes)'
+--endpoint-url --endpoint --s3-endpoint --host-url | --storage-option | --storage-option endpoint=VALUE
+--region --aws-region | --storage-option | --storage-option region=VALUE
+--profile --aws-profile --credentials --access-key --secret-key --no-sign-request | --storage-option
+    | credentials from the environment: AWS_PROFILE=VALUE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+--remote --remote-storage --tier --s3 --bucket | --tiered | --tiered VALUE
+--html --open --format --pdf --md --markdown --page | report | -o report.html (or .md, .json)
+--format --type --to-format --as | sql | --csv, --json, or -o FILE.parquet
+--to --out --dest --destination --target --outfile --out-file --outdir --save --write --export --parquet | --output
+    | -o VALUE
+--port --ports --advertised-listeners --listener --bind --address | --listeners | --listeners 127.0.0.1:VALUE
+--release --version --kafka-version | --for | --for VALUE
+--replicas --brokers --replication-factor | --nodes | --nodes VALUE
+-G --group-id --consumer-group | --groups | --groups VALUE
+--all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
+--describe --list --all-topics --topics-with-overrides -L | | leave it out, or try kafkalog ls PATH
+--regex --include --whitelist --topic-pattern | --topics | --topics 'orders.*' (a glob)
+--exclude --blacklist --not | --exclude-topics | --exclude-topics VALUE
+--skip-errors --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
+    | --on-corruption | --on-corruption skip
+--no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
+--deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
+--deep-iteration | | leave it out
+--fix --repair --auto | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
+--dry --simulate --plan --preview --check --noop --what-if -N --dryrun | --dry-run | --dry-run
+--force --replace -y --yes --clobber | --overwrite | --overwrite
+--force --inplace -y --yes --overwrite --execute | --in-place | --in-place
+--mode --append --incremental --continue | --resume | --resume
+--jobs -j --workers --parallel --parallelism --cores --concurrency --num-threads | --threads | --threads VALUE
+--silent -s | | -q
+--debug --trace --log-level | | -v
+--committed --read-committed | --isolation-level | --isolation-level read_committed
+--tombstones --compacted --dedup --unique | --latest | --latest key
+--segment --segments -s | --segments | --segments
+--partition-cols --hive --partition | --partition-by | --partition-by topic,date
+--codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
+--name --topic-name --into | --topic | --topic VALUE
+--delete --erase --remove | --drop | --drop 'key == VALUE'
+--bytes --exact --raw | --json | --json, which has exact numbers
+--command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
+-C --consume -P -Q -M | kafkalog | kafkalog cat PATH -t TOPIC -p N
+-t --topic | kafkalog | kafkalog cat PATH -t TOPIC
+-V | kafkalog | kafkalog --version
+-v --verbose -q --quiet | kafkalog | put it after the command: kafkalog ls PATH -v
+"""
+"""Options, ``|`` and the option or command without which a row does not count, ``|`` and what to type instead.
+
+VALUE stands for what follows. A row without a second part counts everywhere.
+"""
+
+_KEYWORDS: Final = """
+topic topic_name subscribe include = topics
+partition partition_id = partitions
+filter query condition predicate where expression = filters
+filter predicate query = drop
+n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
+usecols fields select cols column projection names = columns
+offset start from_offset begin skiprows starting_offset startingOffsets = start_offset
+offset offsets = offset_for
+end to_offset stop ending_offset endingOffsets = end_offset
+since start_time from_time after begin_time time = start_timestamp
+until end_time before to_time = end_timestamp
+time when at = timestamp
+before = before_offset
+to = to_offset
+filesystem fs endpoint_url endpoint region credentials client = storage_options
+remote remote_storage tier = tiered
+value_deserializer value_type format fmt deserializer schema = value_format
+key_deserializer key_type = key_format
+registry schema_registry schema_registry_url = schemas
+out dest destination dst target to path output_path filename = output
+dryrun simulate preview = dry_run
+group group_id consumer_group = groups
+codec compression_type = compression
+chunksize chunk_size batchsize max_batch_size = batch_size
+n_threads num_threads workers n_jobs max_workers jobs parallel = threads
+errors on_error ignore_errors on_bad_lines on_bad_records = on_corruption
+strict verify_checksums check_crc crc = check_crcs
+read_committed isolation = isolation_level
+inplace = in_place
+mode append incremental = resume
+overwrite_existing exist_ok force = overwrite
+partition_cols partitioning partition_keys = partition_by
+port listener advertised_listeners = listeners
+kafka_version version = release
+dtype dtypes types = decode
+include_internal internal_topics = internal
+"""
+"""Keyword arguments, ``=`` and the one that is meant; if a function has it."""
+
+_ATTRIBUTES: Final = """
+filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
+select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
+collect lazy compute fetch load execute run read = to_table(), to_pandas() or to_polars()
+limit take first nrows sample = kafkalog.scan(..., limit=10), or head(10)
+fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
+    to_table().to_pylist(), or kafkalog.cat(path) for records as objects
+iter_batches batches record_batches chunks fetch_record_batch to_arrow_reader reader = to_batches(), or to_reader()
+df pandas toPandas to_df to_dataframe dataframe = to_pandas()
+pl polars = to_polars()
+arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
+numpy values to_array = to_numpy()
+count size shape num_rows n_rows nrows height length n_records num_records = count_rows()
+dtypes schema fields = to_table().schema, or scan(...).schema
+to_parquet write_parquet sink_parquet to_csv write_csv sink_csv to_json write_json to_feather write write_table \
+    write_dataset to_delta write_delta save = kafkalog.export(path, "out.parquet")
+group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot describe value_counts \
+    union sum mean max min = kafkalog.sql("select ...", path), or to_polars() or to_pandas() first
+sql = kafkalog.sql("select ...", path)
+show display print = head(20), or kafkalog.cat(path)
+consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
+get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
+topic = kafkalog.scan(..., topics="orders")
+start_offset first_offset beginning_offset beginning_offsets low_watermark earliest start = log_start_offset
+end_offset last_offset end_offsets high_watermark latest next_offset end = log_end_offset
+lag groups consumer_groups committed offsets = kafkalog.groups(path)
+as_dict to_json_dict json asdict dict model_dump = to_dict()
+errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
+to_html save_html render = write("report.html")
+"""
+"""Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""
+
+
+class Lead(NamedTuple):
+    """What a word of another tool stands for."""
+
+    line: str
+    """The command line, or a text that names it."""
+    python: str
+    is_same: bool
+    """Whether the word means the same as the command line."""
+
+
+@cache
+def _rows(table: str) -> Sequence[str]:
+    """The rows; one goes on in lines that are indented."""
+    return re.sub(r" *\n +", " ", table.strip().replace("\\\n", "\n")).split("\n")
+
+
+@cache
+def commands() -> Mapping[str, Lead]:
+    """The words for commands and functions."""
+    found: dict[str, Lead] = {}
+    for row in _rows(_COMMANDS):
+        words, sign, rest = re.split(r" ([=>]) ", re.sub(r"  +", " ", row), maxsplit=1)
+        line, _, python = rest.partition(" | ")
+        for word in words.split():
+            found.setdefault(word, Lead(line.strip(), python.strip(), sign == "="))
+    return found
+
+
+@cache
+def _pairs(table: str) -> Mapping[str, Sequence[str]]:
+    """The words before ``=``, with all that are meant, in the order of the table."""
+    found: dict[str, list[str]] = {}
+    for row in _rows(table):
+        words, _, meant = row.partition(" = ")
+        for word in words.split():
+            found.setdefault(word, []).append(" ".join(meant.split()))
+    return found
+
+
+def plain(word: str) -> str:
+    """A word for a command without what scripts and functions add to it.
+
+    >>> plain("kafka-dump-log.sh"), plain("index_stats")
+    ('dump-log', 'index-stats')
+    """
+    name = word.lower().replace("_", "-").removesuffix(".sh").removesuffix(".bat").rpartition(".")[2]
+    return name.removeprefix("kafka-") or name
+
+
+def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
+    """A command line with a command of ours, if its first word means the same as one, or two words are one of ours."""
+    if not argv or argv[0] in known or argv[0].startswith("-"):
+        return [*argv]
+    name, rest = plain(argv[0]), [*argv[1:]]
+    if rest and f"{name}-{rest[0]}" in known:
+        return [f"{name}-{rest[0]}", *rest[1:]]
+    if name in known:
+        return [name, *rest]
+    lead = commands().get(name)
+    if lead is None or not lead.is_same:
+        return [*argv]
+    if name == "help":
+        return [*rest[:1], "--help"]
+    if name in ("head", "tail"):  # their -n 5, -n5 and -5
+        option = lead.line.split()[1]
+        rest = [re.sub(r"^-n(?=$|\d)|^-(?=\d+$)", f"{option}=" if one != "-n" else option, one) for one in rest]
+    return [*lead.line.split(), *rest]
+
+
+def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
+    """The end of the message about an unknown command: what to type, or the most similar command, or all of them."""
+    name = plain(argv[0])
+    lead = commands().get(name)
+    if lead is None:
+        meant = name if name in known else near(name, known) or near(name, commands(), 0.85)
+        if meant in known:
+            return f"did you mean kafkalog {meant}?"
+        if meant is None:
+            return f"there are {', '.join(known)}"
+        lead = commands()[meant]
+    line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
+    typed = [one for one in argv[1:] if not one.startswith("-")]
+    paths = [one for one in typed if os.path.exists(one) or "://" in one]
+    others = [one for one in typed if one not in paths and re.fullmatch(r"[\w.:-]+", one)]
+    line = line.replace("PATH", shlex.quote(paths[0])) if paths else line
+    return f"use {line.replace('WORD', others[0]) if others else line}"
+
+
+def unknown_option(name: str, value: str, command: str, own: Collection[str]) -> str | None:
+    """What to type instead of an option of another tool; None if nothing is known.
+
+    Parameters
+    ----------
+    name : str
+        The option as it was typed, without its value.
+    value : str
+        What follows.
+    command : str
+    own : collection of str
+        The options of the command.
+    """
+    name = name if not name.startswith("--") else name.replace("_", "-")
+    spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
+    for row in _rows(_OPTIONS):
+        words, needs, text = (part.strip() for part in row.split("|", 2))
+        if {spelt, name}.isdisjoint(words.split()) or (needs and needs not in own and needs != command):
+            continue
+        is_value = value and not value.startswith("-") and "'" not in value
+        return text.replace("VALUE", value) if is_value else text
+    return None
+
+
+def unknown_keyword(name: str, known: Collection[str]) -> str:
+    """The end of the message about an unknown keyword argument: the one that is meant, or all of them."""
+    for meant in _pairs(_KEYWORDS).get(name, ()):
+        if meant in known:
+            return f"use {meant}="
+    close = near(name, [*known])
+    return f"did you mean {close}=?" if close else f"there are {', '.join(known) or 'none'}"
+
+
+def unknown_function(name: str, known: Iterable[str]) -> str | None:
+    """The end of the message about an unknown name of the package; None if nothing is meant."""
+    lead = commands().get(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name)))
+    lead = lead or commands().get(plain(name))
+    if lead is None and (reads := re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)):
+        close = near(name, known)
+        return (close and f"did you mean kafkalog.{close}?") or _READERS.get(reads[1], "use kafkalog.read_table(path)")
+    if lead is not None:
+        return f"use kafkalog.{lead.python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
+    close = near(name, known)
+    return f"did you mean kafkalog.{close}?" if close else None
+
+
+_READERS: Final = {
+    "polars": "use kafkalog.read_polars(path)",
+    "parquet": "kafkalog.load(file, output, topic=name) writes a Parquet file as a log",
+    "csv": "kafkalog.load(file, output, topic=name) writes a CSV file as a log",
+    "batches": "use kafkalog.scan(path).to_batches()",
+}
+
+
+def unknown_attribute(value: object, name: str) -> str | None:
+    """The end of the message about an unknown attribute of one of our objects; None if nothing is meant."""
+    known = [one for one in object.__dir__(value) if not one.startswith("_")]
+    for meant in _pairs(_ATTRIBUTES).get(name, ()):
+        # what reads records can be asked for other records; a report cannot
+        if (meant.startswith("kafkalog.") and "to_table" in known) or re.split(r"\W", meant)[0] in known:
+            return f"use {meant}"
+    close = near(name, known)
+    return f"did you mean {close}?" if close else None
