@@ -66,16 +66,13 @@ def _leading(value: Any) -> Any:
         try:
             return value(*args, **options)
         except TypeError as error:
-            start, _, name = str(error).partition("() got an unexpected keyword argument ")
-            if start != value.__name__ or name.strip("'") not in options:
+            _, _, unknown = str(error).partition("() got an unexpected keyword argument ")
+            if unknown.strip("'") not in options:
                 raise
-            unknown = name.strip("'")
-        from inspect import signature
+        from kafkalog.words import documented_keywords, unknown_keyword
 
-        from kafkalog.words import unknown_keyword
-
-        known = [one.name for one in signature(value).parameters.values() if one.kind is one.KEYWORD_ONLY]
-        raise TypeError(f"{start} has no option {unknown!r}; {unknown_keyword(unknown, known)}")
+        name = unknown.strip("'")
+        raise TypeError(f"{value.__name__} has no option {name!r}; {unknown_keyword(name, documented_keywords(value))}")
 
     # pickles name the module in which a function is found
     call.__module__ = __name__

@@ -6,11 +6,16 @@ Names of topics, paths and keys come from files that anybody may have written: m
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 Item = TypeVar("Item")
 
@@ -83,7 +88,36 @@ class PublicNames:
             raise AttributeError(message)
 
 
-class JsonFields(PublicNames):
+class Result(PublicNames):
+    """What every result has: its content as a dict, and its rows as a table of Arrow or pandas."""
+
+    __slots__ = ()
+
+    def _row_dicts(self) -> list[dict[str, Any]]:
+        """The rows of the table: those of partitions, files or segments, the items of a list, or the result itself."""
+        rows = (
+            [*self] if isinstance(self, list) else next((getattr(self, n) for n in _ROWS if hasattr(self, n)), [self])
+        )
+        return [_plain(row) for row in rows]
+
+    def to_dict(self) -> Any:
+        """Return all fields as JSON has them; of a list, a list of dicts."""
+        return self._row_dicts() if isinstance(self, list) else _plain(self)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a `pyarrow.Table`. What is nested, such as findings, is JSON text."""
+        import pyarrow as pa
+
+        rows = self._row_dicts()
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.table({name: _arrow_cells([row.get(name) for row in rows]) for name in names})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a `pandas.DataFrame`; see `to_arrow`."""
+        return self.to_arrow().to_pandas()
+
+
+class JsonFields(Result):
     """A dataclass with a dict for JSON. Classes may name properties to add, and fields to leave out."""
 
     __slots__ = ()
@@ -104,7 +138,7 @@ class JsonFields(PublicNames):
         return found
 
 
-class HtmlReport(PublicNames):
+class HtmlReport(Result):
     """The reports of operations in notebooks: a row for each partition or file, and the findings."""
 
     __slots__ = ()
@@ -135,6 +169,15 @@ class ReportList(list[Item], HtmlReport):
     def __repr__(self) -> str:
         number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
+
+
+def _arrow_cells(values: list[Any]) -> list[Any]:
+    """Values of one type for Arrow: paths as text, and what is nested as JSON."""
+    if any(isinstance(value, (list, dict)) for value in values):
+        return [None if value is None else json.dumps(value, default=str) for value in values]
+    kinds = {type(value) for value in values if value is not None}
+    is_plain = len(kinds) <= 1 and kinds <= {bool, int, float, str, bytes}
+    return values if is_plain or kinds == {int, float} else [None if value is None else str(value) for value in values]
 
 
 def _plain(value: Any) -> Any:

@@ -6,8 +6,9 @@ the one module whose imports point upwards.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog import html
@@ -87,6 +88,20 @@ class ScanOptions(TaskOptions, total=False):
     schema_context: str | None
     limits: Limits | None
     storage_options: Mapping[str, Any] | None
+    value_format: Decode | None
+    key_format: Decode | None
+    tiered: str | os.PathLike[str] | None
+    tiered_keys: Mapping[str, Any] | None
+
+
+OPENING: Final = ("storage_options", "tiered", "tiered_keys")
+"""Options of `open` that whatever takes a path takes."""
+
+
+def with_formats(decode: Mapping[str, Decode] | None, options: Mapping[str, Any]) -> dict[str, Decode]:
+    """Return `decode` with the formats that are named as in the shell: `value_format` and `key_format`."""
+    given = {column: options.get(f"{column}_format") for column in ("key", "value")}
+    return {**(decode or {}), **{column: format for column, format in given.items() if format is not None}}
 
 
 class ReadMethods(PublicNames):

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog.text import near
 
@@ -379,8 +379,20 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     return None
 
 
+def documented_keywords(function: Any) -> list[str]:
+    """The parameters that the docstring of a function lists; those after a star may be in another function."""
+    names = re.findall(r"^ {4}(\w+(?:, \w+)*) : ", function.__doc__ or "", re.MULTILINE)
+    own = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    return list(dict.fromkeys([*own, *(name for line in names for name in line.split(", "))]))
+
+
 def unknown_keyword(name: str, known: Collection[str]) -> str:
     """The end of the message about an unknown keyword argument: the one that is meant, or all of them."""
+    if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
+        option = "storage_options" if name == "filesystem" else name
+        return f"use {option}=" if option in known else f"pass kafkalog.open(path, {option}=...) as the path"
+    if name in ("output", "html", "html_path") and name not in known and "config" in known:
+        return "the result has write(path), to_html(), to_markdown() and to_dict()"
     for meant in _pairs(_KEYWORDS).get(name, ()):
         if meant in known:
             return f"use {meant}="

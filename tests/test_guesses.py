@@ -41,6 +41,93 @@ kafkalog.open(file) -> .log' by its name
 pa.table(kafkalog.open(p)).num_rows == 5 or 1 / 0
 pa.table(kafkalog.open(d)).num_rows == 15 or 1 / 0
 """
+PYTHON_OF_OTHER_TOOLS = """
+# pandas, Polars, pyarrow, DuckDB
+kafkalog.read_table(d, filter="key == k") -> filters=
+kafkalog.read_table(d, topic="orders") -> topics=
+kafkalog.read_table(d, nrows=3) -> limit=
+kafkalog.read_table(d, n=3) -> limit=
+kafkalog.read_table(d, usecols=["key"]) -> columns=
+kafkalog.read_table(d, skiprows=3) -> start_offset=
+kafkalog.read_table(d, filesystem=None) -> storage_options=
+kafkalog.read_pandas(d, chunksize=3) -> batch_size=
+kafkalog.read_table(d, dtype=None) -> decode=
+kafkalog.read_table(d, value_format="utf8", key_format="utf8").schema.field("value").type == pa.string() or 1 / 0
+kafkalog.read_table(d, tiered=out / "nowhere") -> no directories of remote segments
+kafkalog.scan(d, tiered=out / "nowhere") -> no directories of remote segments
+kafkalog.verify(d, tiered=out / "nowhere") -> no directories of remote segments
+kafkalog.verify(d, value_format="utf8").values
+kafkalog.verify(d, topic="orders") -> topics=
+kafkalog.ls(d, tiered=out) -> kafkalog.open(path, tiered=...)
+kafkalog.space(d, topic="orders") -> topics=
+kafkalog.batches(d, filter="x") -> batches has no option
+kafkalog.boot(d, out, port=9092) -> listeners=
+kafkalog.convert(d, out, codec="zstd") -> compression=
+kafkalog.export(d, out, partition_cols=["topic"]) -> partition_by=
+kafkalog.groups(d, group="g") -> groups=
+kafkalog.report(d, output="x.html") -> write(path)
+kafkalog.scan(d).filter("x") -> filters=
+kafkalog.scan(d).select("key") -> columns=
+kafkalog.scan(d).collect() -> to_table()
+kafkalog.scan(d).fetchall() -> to_pylist()
+kafkalog.scan(d).df() -> to_pandas()
+kafkalog.scan(d).to_parquet("x") -> kafkalog.export
+kafkalog.scan(d).group_by("key") -> kafkalog.sql
+kafkalog.scan(d).num_rows -> count_rows()
+list(kafkalog.scan(p)) -> to_batches()
+[record for record in kafkalog.scan(p)] -> kafkalog.cat
+kafkalog.open(p).records -> kafkalog.cat
+kafkalog.open(p).filter("x") -> filters=
+kafkalog.open(p).end_offset -> log_end_offset
+kafkalog.open(p).schema -> to_table().schema
+kafkalog.open(d)["orders"][0] -> log_dir[topic, number]
+kafkalog.read_log -> kafkalog.read_table
+kafkalog.read_kafka -> kafkalog.read_table
+kafkalog.scan_log -> kafkalog.read_table
+kafkalog.scan_polars -> kafkalog.read_polars
+kafkalog.to_polars -> kafkalog.read_polars
+kafkalog.read_parquet -> kafkalog.load
+kafkalog.to_parquet -> kafkalog.export
+kafkalog.connect -> kafkalog.sql
+kafkalog.DataFrame -> kafkalog.read_pandas
+kafkalog.grep -> filters=
+# clients of Kafka
+kafkalog.Consumer -> kafkalog.cat
+kafkalog.KafkaConsumer -> kafkalog.cat
+kafkalog.Producer and 1 / 0 -> division
+kafkalog.consume -> kafkalog.cat
+kafkalog.topics -> kafkalog.ls
+kafkalog.list_topics -> kafkalog.ls
+kafkalog.lag -> kafkalog.groups
+kafkalog.count -> count_rows()
+kafkalog.offsets -> kafkalog.groups
+kafkalog.describe -> kafkalog.report
+kafkalog.delete_records -> kafkalog.trim
+kafkalog.snapshot -> kafkalog.salvage
+kafkalog.fsck -> kafkalog.verify
+"""
+RESULTS = """
+kafkalog.ls(d)
+kafkalog.groups(d)
+kafkalog.producers(d)
+kafkalog.epochs(d)
+kafkalog.index_stats(d)
+kafkalog.lookup(p, offset=3)
+kafkalog.space(d)
+kafkalog.report(d)
+kafkalog.verify(d)
+kafkalog.preflight(d)
+kafkalog.transactions(d)
+kafkalog.diff(p, p)
+kafkalog.salvage(d, out / "saved", dry_run=True)
+kafkalog.merge([d, d], out / "merged", dry_run=True)
+kafkalog.convert(d, out / "converted", dry_run=True)
+kafkalog.reindex(d, dry_run=True)
+kafkalog.recover(d, dry_run=True)
+kafkalog.scan(p)
+kafkalog.batches(p)
+kafkalog.sql("select 1 as x", d)
+"""
 COMMANDS = """
 kafkalog ls D orders-0 -> no such file or directory
 kafkalog list D
@@ -265,9 +352,22 @@ def is_right(guess, word, names):
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.ConfigWarning")
-@pytest.mark.parametrize(("guess", "word"), guesses(PYTHON))
+@pytest.mark.parametrize(("guess", "word"), guesses(PYTHON + PYTHON_OF_OTHER_TOOLS))
 def test_a_call_in_python_is_right_or_named(guess, word, names):
     assert is_right(guess, word, names)
+
+
+@pytest.mark.parametrize("call", RESULTS.split("\n")[1:-1])
+def test_every_result_is_a_table_a_dict_and_a_view(call, names):
+    if ".sql(" in call:
+        pytest.importorskip("duckdb")
+    result = eval(call, dict(names))
+    table = result.to_arrow()
+    assert isinstance(table, pa.Table)
+    assert isinstance(result.to_dict(), dict | list)
+    assert hasattr(result, "_repr_html_") or call.startswith(("kafkalog.diff", "kafkalog.sql"))
+    if pytest.importorskip("pandas"):
+        assert len(result.to_pandas()) == table.num_rows
 
 
 @pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS))

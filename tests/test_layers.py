@@ -62,6 +62,7 @@ ARROW_IN = {
     "cli",
 }
 LAZY_ARROW = {
+    ("html", "Result.to_arrow"),
     ("records.batch_table", "BatchTable.to_arrow"),
     ("indexes.view", "IndexEntries.to_arrow"),
 }

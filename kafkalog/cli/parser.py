@@ -117,7 +117,7 @@ class Parser(argparse.ArgumentParser):
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
         lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
-        if lead is not None and not (len(takes) == 1 and lead.startswith("-o ")):
+        if lead is not None and not (len(takes) == 1 and spelt == "--to"):
             return self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{lead}")
         longer = [text for text in known if spelt.startswith("--") and text.startswith(spelt)]
         if len(longer) == 1:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kafkalog.state.log_config import LogConfig
 
 
-_NOT_OF_SCAN: Final = ("columns", "schemas", "schema_context", "storage_options")
+_NOT_OF_SCAN: Final = frozenset(
+    {"columns", "schemas", "schema_context", "storage_options", "value_format", "key_format", "tiered", "tiered_keys"}
+)
 """Options that commands have too, and pass in another form."""
 
 

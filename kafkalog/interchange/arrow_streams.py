@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ import pyarrow as pa
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.html import PublicNames
 from kafkalog.interchange.arrow_values import one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ArrowStream(PublicNames, ABC):
@@ -27,6 +30,13 @@ class ArrowStream(PublicNames, ABC):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches."""
 
+    def __iter__(self) -> Iterator[Any]:
+        """Raise TypeError: rows may be meant, or batches."""
+        raise TypeError(
+            f"a {type(self).__name__} is not iterable: use to_batches(), to_table().to_pylist(), or kafkalog.cat(path)"
+            " for records"
+        )
+
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a `pyarrow.RecordBatchReader`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
@@ -37,6 +47,19 @@ class ArrowStream(PublicNames, ABC):
     def to_table(self) -> pa.Table:
         """All rows as a `pyarrow.Table`."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`, as `to_table`; every result has this name."""
+        return self.to_table()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a `pandas.DataFrame`."""
+        return self.to_table().to_pandas()
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """All rows as a dict of columns."""
+        columns: dict[str, list[Any]] = self.to_table().to_pydict()
+        return columns
 
 
 def open_batches(data: Any) -> pa.RecordBatchReader:

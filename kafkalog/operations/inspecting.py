@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
-from kafkalog.html import JsonFields
+from kafkalog.html import JsonFields, ReportList
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, latest_of, partitions_of, removed_from
@@ -29,6 +29,12 @@ Topics = str | Sequence[str]
 Numbers = int | Sequence[int]
 Opened = LogDir | Partition | Segment
 Result = TypeVar("Result")
+
+
+class Listing(ReportList[Result]):
+    """A row for each partition, as a list and as a table."""
+
+    noun = "partition"
 
 
 def _opened(path: Paths | Opened, limits: Limits | None) -> Opened:
@@ -71,7 +77,7 @@ def ls(
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     limits: Limits | None = None,
-) -> list[PartitionSummary]:
+) -> Listing[PartitionSummary]:
     """List partitions: offsets, sizes, records, times, formats and codecs, from batch headers alone.
 
     Parameters
@@ -96,7 +102,7 @@ def ls(
     """
     found = list(_each(lambda one: one, path, topics, partitions, limits))
     clusters = clusters_beside(found, DEFAULT_LIMITS if limits is None else limits)
-    return [summarise(one, lambda n_bytes: None, clusters=clusters) for one in found]
+    return Listing(summarise(one, lambda n_bytes: None, clusters=clusters) for one in found)
 
 
 def lookup(
@@ -155,7 +161,7 @@ def index_stats(
     partitions: Numbers | None = None,
     on_corruption: OnCorruption = "raise",
     limits: Limits | None = None,
-) -> list[IndexStatistics]:
+) -> Listing[IndexStatistics]:
     """Measure the indexes of partitions: gaps, size, bytes that a lookup scans, and what other intervals would give.
 
     Parameters
@@ -172,7 +178,7 @@ def index_stats(
         One for each partition.
     """
     measure = methodcaller("index_statistics", what_if=what_if, on_corruption=on_corruption)
-    return list(_each(measure, path, topics, partitions, limits))
+    return Listing(_each(measure, path, topics, partitions, limits))
 
 
 def producers(
@@ -184,7 +190,7 @@ def producers(
     partitions: Numbers | None = None,
     on_corruption: OnCorruption = "raise",
     limits: Limits | None = None,
-) -> list[PartitionProducers]:
+) -> Listing[PartitionProducers]:
     """List the producers of partitions, and their open and hanging transactions.
 
     Parameters
@@ -210,7 +216,7 @@ def producers(
         transaction_max_timeout_ms=transaction_max_timeout_ms,
         on_corruption=on_corruption,
     )
-    return list(_each(list_them, opened, topics, partitions, None))
+    return Listing(_each(list_them, opened, topics, partitions, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,7 @@ def epochs(
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     limits: Limits | None = None,
-) -> list[PartitionEpochs]:
+) -> Listing[PartitionEpochs]:
     """List leader epochs; say where an epoch ends, and where a follower truncates.
 
     Parameters
@@ -260,7 +266,7 @@ def epochs(
     """
     ends = [end_offset_for] if isinstance(end_offset_for, int) else list(end_offset_for)
     answer = partial(partition_epochs, end_offset_for=ends, follower=follower)
-    return list(_each(answer, path, topics, partitions, limits))
+    return Listing(_each(answer, path, topics, partitions, limits))
 
 
 def partition_epochs(

@@ -25,7 +25,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.operations.sql_conditions import add_function, several_types, typed_query
 from kafkalog.parsing import field_column
-from kafkalog.read_methods import ScanOptions
+from kafkalog.read_methods import OPENING, ScanOptions
 from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.scan import Scan
 from kafkalog.system_topics.schemas import read_schemas
@@ -135,11 +135,12 @@ class Querying:
         check_on_decode_error(on_decode_error)
         if unknown := [name for name in options if name not in ScanOptions.__annotations__]:
             raise TypeError(f"unexpected keyword argument {unknown[0]!r}; the options are those of scan")
-        limits: dict[str, Any] = {} if options.get("limits") is None else {"limits": options["limits"]}
-        self.log_dir = path if isinstance(path, LogDir) else open_log_dir(path, **limits)
+        given = cast(dict[str, Any], options)
+        opening = {name: given[name] for name in ("limits", *OPENING) if given.get(name) is not None}
+        self.log_dir = path if isinstance(path, LogDir) else open_log_dir(path, **opening)
         self._leaves_out = on_decode_error == "skip"
         # those of what is open
-        self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
+        self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map", *OPENING)}
         self._connection = duckdb.connect()
         with contextlib.suppress(duckdb.Error):  # some builds have no zones
             # as everywhere else, whatever the machine's zone is

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
-from kafkalog.html import PublicNames, visible
+from kafkalog.html import visible
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import page
-from kafkalog.reporting.tables import NUMERIC, Table, column_title
+from kafkalog.reporting.tables import NUMERIC, Table, TablesResult, column_title
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
@@ -34,7 +34,7 @@ _MOST_MARKDOWN: Final = 30
 
 
 @dataclass(slots=True, repr=False)
-class Report(PublicNames):
+class Report(TablesResult):
     """A report."""
 
     paths: list[str]
@@ -62,8 +62,10 @@ class Report(PublicNames):
             "n_more": {name: table.n_more for name, table in self.tables.items() if table.n_more},
         }
 
-    def to_html(self) -> str:
-        """Return one page that needs no network."""
+    def to_html(self, output: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
+        """Return one page that needs no network, and write it to a `.html` file if one is named."""
+        if output is not None:
+            self.write(output, overwrite=overwrite)
         return "".join(self._page())
 
     def _page(self) -> Iterator[str]:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings, Limits
-from kafkalog.html import PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
@@ -24,7 +23,7 @@ from kafkalog.operations.listing import summarise
 from kafkalog.parsing import optional_integer
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.reporting.space_meter import CAPACITY, SPACE_TABLES, HeavyHitters, Key, SpaceMeter
-from kafkalog.reporting.tables import Table, tables_of
+from kafkalog.reporting.tables import Table, TablesResult, tables_of
 from kafkalog.reporting.what_if import SAMPLE_BYTES, Change, Runs, WhatIf, run_bytes
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
@@ -51,7 +50,7 @@ what_if: What other settings would give. Measured on a sample; the interval hold
 
 
 @dataclass(slots=True, repr=False)
-class Space(PublicNames):
+class Space(TablesResult):
     """Who uses the disk."""
 
     paths: list[str]

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from kafkalog import html
+from kafkalog.html import PublicNames
+from kafkalog.parsing import hint
 from kafkalog.text import iso_seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 Kind = Literal["text", "number", "bytes", "decimal", "share", "time", "ms", "bool", "list"]
 """Of a column. share is a fraction of 1, time is in ms since 1970, ms a duration, list one of texts."""
@@ -53,6 +60,52 @@ class Table:
     def texts(self, row: tuple[Any, ...]) -> list[str]:
         """Return the cells of a row as text."""
         return [cell_text(value, kind) for value, kind in zip(row, self.columns.values(), strict=True)]
+
+
+class TablesResult(PublicNames):
+    """A result of several tables, each of which is a table of Arrow or pandas."""
+
+    __slots__ = ()
+    tables: dict[str, Table]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON has them."""
+        return self.as_dict()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the key figures and all rows, for JSON."""
+        raise NotImplementedError
+
+    def to_arrow(self, table: str = "partitions") -> pa.Table:
+        """Return a table as a `pyarrow.Table`; `tables` has the names."""
+        import pyarrow as pa
+
+        if table not in self.tables:
+            raise ValueError(f"no table {table!r}; {hint(table, self.tables)}")
+        types = {"time": pa.timestamp("ms", "UTC"), "list": pa.string()}
+        columns = self.tables[table].columns.items()
+        rows = [*self.tables[table].objects()]
+        values = {name: [_cell(row[name], kind) for row in rows] for name, kind in columns}
+        return pa.table({name: pa.array(values[name], types.get(kind)) for name, kind in columns})
+
+    def to_pandas(self, table: str = "partitions") -> pd.DataFrame:
+        """Return a table as a `pandas.DataFrame`; `tables` has the names."""
+        return self.to_arrow(table).to_pandas()
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the first rows of each table that has any."""
+        parts = [html.table(repr(self), [], [])]
+        for one in self.tables.values():
+            if one.rows:
+                few, names = one.rows[: html.MOST_ROWS], [*map(column_title, one.columns)]
+                parts.append(html.table(one.title, names, map(one.texts, few), n_rows=len(one.rows) + one.n_more))
+        return "\n".join(parts)
+
+
+def _cell(value: Any, kind: Kind) -> Any:
+    if kind == "time" and isinstance(value, int) and value < 0:
+        return None
+    return cell_text(value, kind) if kind == "list" and value is not None else value
 
 
 def tables_of(definitions: str) -> dict[str, Table]:

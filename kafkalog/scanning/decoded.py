@@ -14,7 +14,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of, open_log_dir
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
-from kafkalog.read_methods import ScanOptions
+from kafkalog.read_methods import ScanOptions, with_formats
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
     """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is made of these."""
-    formats, filters = parse_decode(options.get("decode")), options.get("filters")
+    formats, filters = parse_decode(with_formats(options.get("decode"), options) or None), options.get("filters")
     read = fields_read(filters) if is_expression(filters) else None
     if not formats and not any(name.startswith(HEADER_FIELD) for name in read or ()):
         for name in ("schemas", "schema_context"):

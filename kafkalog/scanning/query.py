@@ -39,7 +39,7 @@ from kafkalog.parsing import (
     parse_milliseconds,
     some,
 )
-from kafkalog.read_methods import Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
+from kafkalog.read_methods import OPENING, Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
@@ -353,11 +353,10 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     limits, memory_map = options.get("limits"), options.get("memory_map", "auto")
     if not isinstance(path, (LogDir, Partition, Segment)):
         limits = DEFAULT_LIMITS if limits is None else limits
-        return open_path(
-            path, memory_map=memory_map, limits=limits, storage_options=options.get("storage_options")
-        ), limits
-    if limits is not None or memory_map != "auto":
-        raise ValueError("limits= and memory_map= work with a path only: pass them to kafkalog.open")
+        given = {name: value for name, value in options.items() if name in OPENING}
+        return open_path(path, memory_map=memory_map, limits=limits, **cast(dict[str, Any], given)), limits
+    if limits is not None or memory_map != "auto" or options.get("tiered") is not None:
+        raise ValueError("limits=, memory_map= and tiered= work with a path only: pass them to kafkalog.open")
     return path, path.limits
 
 

@@ -125,6 +125,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     limits : Limits
     storage_options : mapping, optional
         Options for URLs; see `kafkalog.location`.
+    value_format, key_format : str or mapping, optional
+        The entries of `decode`, by the names of the command line: ``value_format="json"``.
+    tiered, tiered_keys : optional
+        Remote storage whose segments are read as well; see `kafkalog.open`.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     >>> kafkalog.scan("tests/golden/log_dir", filters=[("key", "starts_with", b"k1"), ("offset", "<", 50)]).count_rows()
     0
     >>> kafkalog.read_table(
-    ...     "tests/golden/log_dir/p-multi-0", decode={"key": "utf8"}, columns=["offset", "key"], limit=1
+    ...     "tests/golden/log_dir/p-multi-0", key_format="utf8", columns=["offset", "key"], limit=1
     ... ).schema.field("key").type
     DataType(string)
     """

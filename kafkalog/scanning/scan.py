@@ -74,7 +74,7 @@ MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
-_OF_DECODING: Final = frozenset({"decode", "schemas", "schema_context", "filters"})
+_OF_DECODING: Final = frozenset({"decode", "value_format", "key_format", "schemas", "schema_context", "filters"})
 _MOST_CHARACTERS: Final = 200
 _JOINED: Final = 256
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
-from kafkalog.html import JsonFields, PublicNames
+from kafkalog.html import JsonFields, Result
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -102,7 +102,7 @@ class GroupMember(JsonFields):
 
 
 @dataclass
-class Group(PublicNames):
+class Group(Result):
     """A group."""
 
     name: str

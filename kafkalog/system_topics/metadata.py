@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.location import parent_of
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
 from kafkalog.text import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
 
@@ -228,6 +231,14 @@ class Metadata(PublicNames):
             "gaps": [finding.as_dict() for finding in self.gaps],
         }
         return {**front, **{name: getattr(self, name) for name in TABLES}}
+
+    def to_dict(self) -> Row:
+        """Return everything, as `as_dict`; every result has this name."""
+        return self.as_dict()
+
+    def to_pandas(self, table: str = "partitions") -> pd.DataFrame:
+        """One of the properties as a `pandas.DataFrame`; see `to_arrow`."""
+        return self.to_arrow(table).to_pandas()
 
     def to_arrow(self, table: str = "partitions") -> pa.Table:
         """One of the properties as a table.

@@ -30,13 +30,14 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.directory import MANIFEST, RemoteExport, ResumedDirectory
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
-from kafkalog.read_methods import ScanOptions
+from kafkalog.read_methods import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.location import Location
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
+from kafkalog.words import unknown_keyword
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")
@@ -91,7 +92,13 @@ class Exporter:
         output: str | os.PathLike[str] | BinaryIO,
         **options: Unpack[ExportOptions],
     ) -> None:
-        scan: dict[str, Any] = {**options}
+        if unknown := sorted(set(options) - set(ExportOptions.__annotations__)):
+            raise TypeError(
+                f"export has no option {unknown[0]!r}; {unknown_keyword(unknown[0], ExportOptions.__annotations__)}"
+            )
+        scan: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_format")}
+        if decode := with_formats(scan.get("decode"), options):
+            scan["decode"] = decode
         given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
         to: Any = output
         if isinstance(to, (str, os.PathLike)) and given.get("format") not in TABLE_FORMATS:
@@ -155,7 +162,9 @@ class Exporter:
             # the ends are fixed here: what a running broker appends meanwhile is of the next run
             ranges = resumed.begin(self.scan, options, output)
             # limits and memory_map are those of the target, which is open
-            options = {name: value for name, value in options.items() if name not in ("limits", "memory_map")} | ranges
+            options = {
+                name: value for name, value in options.items() if name not in ("limits", "memory_map", *OPENING)
+            } | ranges
             self.scan = self._open(self.scan.target, options)
         except BaseException:
             resumed.close()

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -28,6 +29,7 @@ from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import optional_integer
+from kafkalog.read_methods import OPENING, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
@@ -73,6 +75,8 @@ def verify(
     limits : Limits
     progress : callable
         Called with the number of further bytes of `.log` files that are done.
+    storage_options, tiered, tiered_keys, value_format, key_format : optional
+        See `kafkalog.scan`.
 
     Returns
     -------
@@ -96,7 +100,12 @@ def verify(
     Verification(1 partition, 6 segments, OK)
     """
     result = Verification()
-    if not isinstance(path, (LogDir, Partition, Segment)):
+    decode = with_formats(decode, options) or None
+    opening = {name: options.pop(name, None) for name in OPENING}
+    options = {name: value for name, value in options.items() if not name.endswith("_format")}
+    if any(opening.values()):
+        path = open_path(cast(Any, path), limits=options.get("limits", DEFAULT_LIMITS), **opening)
+    elif not isinstance(path, (LogDir, Partition, Segment)):
         path = LogDir(
             [path] if isinstance(path, (str, os.PathLike)) else path, limits=options.get("limits", DEFAULT_LIMITS)
         )
