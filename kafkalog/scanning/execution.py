@@ -145,8 +145,8 @@ class Pass:
 
         Derived columns, and those that the residual reads, are added to `names`. With `schema`, record batches take the
         place of columns where nothing else of the records is needed. `is_kept` says that the caller keeps all that it
-        gets. With `into`, some records are appended to these. The caller adds them (`Appended`), as it adds columns, before
-        it asks for more.
+        gets. With `into`, some records are appended to these. The caller adds them (`Appended`), as it adds columns,
+        before it asks for more.
         """
         query = self.query
         self._schema, self._is_kept, self._into, self._n_waiting = schema, is_kept, into, 0

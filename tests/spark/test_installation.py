@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import golden_sets
@@ -59,8 +60,8 @@ def test_spark_finds_the_data_source_by_its_name(tmp_path, how):
 
 
 def test_the_module_that_spark_looks_for_does_no_harm_if_the_package_is_broken(tmp_path):
-    source = Path(kafkalog.__file__).parent / "spark" / "pyspark_kafkalog"
-    shutil.copytree(source, tmp_path / "pyspark_kafkalog")
+    installed = find_spec("pyspark_kafkalog")  # in the tree it has another place than in a wheel
+    shutil.copytree(Path(installed.origin).parent, tmp_path / "pyspark_kafkalog")
     (tmp_path / "kafkalog.py").write_text("raise RuntimeError('broken')\n")
     done = run(tmp_path, "import pyspark_kafkalog as module; print(module.__file__, hasattr(module, 'DefaultSource'))")
     assert done.stdout.split() == [str(tmp_path / "pyspark_kafkalog" / "__init__.py"), "False"]
