@@ -22,6 +22,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.copying import Backup
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import check_outside, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
@@ -174,7 +175,7 @@ def _append(partition: Partition, batch: bytes, backup: Backup, stage_in: Path, 
 
 
 def _described(root: Path, node_id: int, metadata: ClusterMetadata, partition: Partition) -> QuorumRescue:
-    snapshots = [int(match[1]) for match in map(_SNAPSHOT.fullmatch, os.listdir(partition.path)) if match]
+    snapshots = [int(match[1]) for match in map(_SNAPSHOT.fullmatch, Listing(partition.path).names) if match]
     latest = max([0, *partition.epoch_cache.entries["epoch"].tolist(), *snapshots])
     found = QuorumRescue(
         str(root),

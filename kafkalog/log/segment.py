@@ -241,6 +241,10 @@ class Segment(ReadMethods):
         """Path of another file of the segment, existing or not, given its suffix."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
+    def has_sidecar(self, suffix: str) -> bool:
+        """Whether another file of the segment exists, given its suffix."""
+        return exists(self.sidecar_path(suffix))
+
     def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
         """An index of one of the three kinds, not cached; None if there is no such file.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Reason, UnsafePathError
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
 from kafkalog.storage.atomic import STAGED_SUFFIX, StrPath, resolve, writing
 from kafkalog.storage.location import Location
 
@@ -101,6 +101,26 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
 
 
+def refuse_existing(path: StrPath, detail: str = "") -> None:
+    """Raise OutputExistsError if anything is at a path, even a link to nowhere."""
+    if os.path.lexists(path):
+        raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=path) if detail else OutputExistsError.at(path)
+
+
+def has_directory(path: Path) -> bool:
+    """Whether a directory is at a path, False if nothing is; raises UnsafePathError for anything else."""
+    if not os.path.lexists(path):
+        return False
+    if not path.is_dir():
+        raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=path)
+    return True
+
+
+def is_occupied(path: Path) -> bool:
+    """Whether a path holds more than an empty directory."""
+    return path.exists() and (not path.is_dir() or bool(os.listdir(path)))
+
+
 def _is_an_input(source: Path | str, target: str) -> UnsafePathError:
     detail = f"{source} is an input, which kafkalog never changes; choose another output"
     return UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
@@ -166,12 +186,12 @@ def _give(path: StrPath, owner: os.stat_result) -> None:
 
 def _kafka_directory(path: Path) -> str:
     """Return "log dir" or "partition directory" if a directory looks like one, else ""."""
-    if any((path / name).exists() for name in _LOG_DIR_FILES):
-        return "log dir"
+    for name in _LOG_DIR_FILES:
+        if (path / name).exists():
+            return "log dir"
     if kf.parse_partition_directory(path.name) is not None:
         with contextlib.suppress(OSError):
-            names = os.listdir(path)
-            if any(name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names):
+            if kf.offsets_of(os.listdir(path), kf.LOG_SUFFIX):
                 return "partition directory"
     return ""
 

@@ -239,7 +239,7 @@ def why_recovered(segment: Segment) -> str:
     """Why a broker recovers a segment even though it may be on disk; "" if it does not."""
     is_swap = segment.path.name.endswith(kf.SWAP_SUFFIX)
     # a broker that looks for the end of a .swap creates the index
-    if not is_swap and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+    if not is_swap and not segment.has_sidecar(kf.INDEX_SUFFIX):
         return "its offset index is missing"
     if (_transaction_entries(segment)["last_offset"] < segment.base_offset).any():
         return "its transaction index has an entry below the segment"

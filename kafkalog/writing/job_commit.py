@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, OutputExistsError, Reason, SidecarError, UnsafePathError, WriteError
+from kafkalog.errors import FileChangedError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
 from kafkalog.storage.moves import Move, Undo, move_groups
-from kafkalog.storage.output_paths import copy_ownership
+from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 from kafkalog.writing.job_directories import StagingArea, is_dead, remove_job
@@ -71,13 +71,11 @@ class StagedWriter:
         self._stamp: tuple[tuple[str, ...], int] | None = None
         self._replaced: int | None = None
         self._keeps_snapshot = True
-        if os.path.lexists(self._path):
+        if has_directory(self._path):
             options = self._continue(options)
         self.writer = PartitionWriter(task / self._path.name, stage_in=task, **options)
 
     def _continue(self, options: dict[str, Any]) -> dict[str, Any]:
-        if not self._path.is_dir():
-            raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=self._path)
         # taken before the end is read: `commit` then notices whatever is written later
         self._stamp = log_stamp(self._path)
         config = options.get("config")
@@ -250,8 +248,7 @@ def _refuse_shared(partitions: Iterable[StagedPartition]) -> None:
 
 def _check_unchanged(path: Path, staged: StagedPartition) -> None:
     if staged.stamp is None:
-        if os.path.lexists(path):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "another process created the partition", path=path)
+        refuse_existing(path, "another process created the partition")
     elif not path.is_dir() or log_stamp(path) != staged.stamp:
         detail = f"another process wrote to the log: expected its end at {staged.first_offset}"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)

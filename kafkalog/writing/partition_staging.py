@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason, UnsafePathError
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, KafkalogError, Limits, Reason
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.state.leader_epochs import merge
@@ -23,7 +23,7 @@ from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_sna
 from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_log_dir, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_log_dir, copy_ownership, has_directory, staging_directory
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.log_end import LogEnd, read_log_end
 from kafkalog.writing.partition_files import PartitionFiles
@@ -55,11 +55,9 @@ class PartitionStaging:
             check_log_dir(path.parent)
             # never in the log dir: a broker stops at a directory there whose name is not a partition's
             stage_in = staging_directory(path, stage_in)
-            if not os.path.lexists(path):
+            if not has_directory(path):
                 self.staged = stack.enter_context(staged_directory(path, stage_in=stage_in))
             else:
-                if not path.is_dir():
-                    raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=path)
                 stack.enter_context(hold_partitions([path]))
                 self.existing = read_log_end(
                     path, index_interval_bytes=index_interval_bytes, truncate_tail=truncate_tail, limits=limits

@@ -23,7 +23,6 @@ from kafkalog.errors import (
     Limits,
     NotKafkaError,
     OnCorruption,
-    OutputExistsError,
     ReadError,
     Reason,
     warn,
@@ -45,7 +44,7 @@ from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.output_paths import check_outside, named_partition
+from kafkalog.storage.output_paths import check_outside, named_partition, refuse_existing
 from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
@@ -197,8 +196,8 @@ def convert(
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     # checked before anything is read: a conversion may take hours
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
-    if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
-        raise OutputExistsError.at(target)
+    if not dry_run:
+        refuse_existing(target)
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic

@@ -7,7 +7,6 @@ The writer gets the source's producer state before its first batch, its leader e
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, ReadError
+from kafkalog.errors import Finding, KafkalogError, Limits, ReadError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
@@ -26,6 +25,7 @@ from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.location import parent_of
+from kafkalog.storage.output_paths import refuse_existing
 from kafkalog.storage.source import file_status
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -52,8 +52,7 @@ class ConvertedPartitions:
         topic_id: str | None = None,
     ) -> PartitionSink:
         """Open the writer of a new partition; `leader_epochs` and `topic_id` are those of the source unless given."""
-        if os.path.lexists(directory):
-            raise OutputExistsError.at(directory)
+        refuse_existing(directory)
         name = kf.parse_partition_directory(directory.name)
         is_same_topic = name is not None and name.topic_partition == partition.topic_partition
         writer = PartitionWriter(

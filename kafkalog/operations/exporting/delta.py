@@ -35,6 +35,7 @@ from kafkalog.operations.exporting.resuming import (
     writing_table,
 )
 from kafkalog.storage.atomic import sync_files
+from kafkalog.storage.output_paths import is_occupied
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -74,7 +75,7 @@ class ResumedDelta(ResumedTable):
             elif self._table.get_add_actions().num_rows:
                 detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
                 raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
-        elif os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
+        elif is_occupied(Path(target)):
             raise OutputExistsError(
                 Reason.OUTPUT_EXISTS, "exists, but is not a Delta table; name another output", path=target
             )

@@ -26,6 +26,7 @@ from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, renam
 from kafkalog.storage.file_locks import require_locks, try_lock
 from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import Location
+from kafkalog.storage.output_paths import is_occupied
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory
@@ -59,7 +60,7 @@ class ResumedDirectory(Resumption):
             # without an intent they belong to no run
             remove_tree(self._work / _STAGED)
             manifest = _read(self.target / MANIFEST)
-            if manifest is None and self.target.exists() and (not self.target.is_dir() or os.listdir(self.target)):
+            if manifest is None and is_occupied(self.target):
                 detail = f"not from an export with resume: it has no {MANIFEST}. Use resume with a new directory first"
                 raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=self.target)
         except BaseException:

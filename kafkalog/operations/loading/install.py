@@ -51,7 +51,7 @@ from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_stage_in, copy_ownership, has_directory, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.survey.topics import TopicSettings
@@ -313,10 +313,10 @@ def _refuse(finding: Finding) -> None:
 
 def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
     """Whether the partition exists; raises if it has records and may not be replaced."""
-    if not os.path.lexists(target):
+    if not has_directory(target):
         return False
-    if not target.is_dir() or target.is_symlink():
-        raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=target)
+    if target.is_symlink():
+        raise UnsafePathError(Reason.UNSAFE_PATH, "the path is a link, which is not replaced", path=target)
     size = Partition(target, limits=limits).size_in_bytes
     if size and not replace:
         detail = f"the partition already has {size} bytes of records; replace=True (--replace) replaces it"
@@ -343,9 +343,8 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     for segment in partition.segments:
         copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress=progress)
         for suffix in INDEX_SUFFIXES:
-            path = segment.sidecar_path(suffix)
-            if path.is_file():
-                copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
+            if segment.has_sidecar(suffix):
+                copy_file(segment.sidecar_path(suffix), staged, kf.segment_file_name(segment.base_offset, suffix))
     for name, offset in Directory(partition.path).snapshots.items():
         if offset in {*bases, partition.log_end_offset}:
             copy_file(partition.path / name, staged, name)

@@ -48,7 +48,7 @@ from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
-from kafkalog.storage.output_paths import check_log_dir
+from kafkalog.storage.output_paths import check_log_dir, refuse_existing
 from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
 from kafkalog.values.schemas import imports_beside
@@ -548,8 +548,8 @@ class _Load:
         check_partition_name(target)
         if self._targets is not None:
             self._targets.check(key)
-        elif os.path.lexists(target):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition exists", path=target)
+        else:
+            refuse_existing(target, "the partition exists")
         if self._stage is None:
             return None
         self._writers[key] = writer = PartitionWriter(

@@ -212,7 +212,7 @@ class Rebuilder:
             if "time" in kinds:
                 self._put_index(work, found, kf.TIME_INDEX_SUFFIX, "time", found.time_entries)
             # without entries no file is created, but an existing one is emptied
-            if "txn" in kinds and (aborted.size or found.segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists()):
+            if "txn" in kinds and (aborted.size or found.segment.has_sidecar(kf.TRANSACTION_INDEX_SUFFIX)):
                 self._put_index(work, found, kf.TRANSACTION_INDEX_SUFFIX, "txn", aborted)
         found.drop_entries()
         if found.finding is not None:

@@ -164,7 +164,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
     A transaction may begin in any earlier segment, so the walk starts at the first one.
     """
     paths = [segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
-    exist = [path.exists() for path in paths]
+    exist = [segment.has_sidecar(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
     wanted = [number for number, one in enumerate(segments) if one.has_aborted or exist[number]]
     if not wanted:
         return
@@ -198,7 +198,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
             continue  # open_index has reported that it cannot be read
         if index is not None:
             found += [*index.findings(), *index.padding_findings()]
-        if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+        if not segment.has_sidecar(kf.INDEX_SUFFIX):
             # without a .index, LogSegment.sanityCheck fails, and LogSegment.recover rebuilds all indexes
             but = "but a broker rebuilds it at its next start, because there is no .index"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]

@@ -160,14 +160,14 @@ class SegmentCheck:
             )
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
-        elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+        elif end and segment.has_base_offset and not segment.has_sidecar(kf.INDEX_SUFFIX):
             what = "a broker rebuilds all indexes of the segment"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
             rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
             rows += time_check.finish(end if is_torn and segment.is_last else source.size)
-        elif offset_index is not None and largest > 0 and not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
+        elif offset_index is not None and largest > 0 and not segment.has_sidecar(kf.TIME_INDEX_SUFFIX):
             # the first batch of a new segment may be written before its time index is created
             what = "a broker creates an empty one, and then finds no times in the segment"
             rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))

@@ -24,7 +24,6 @@ from kafkalog.errors import (
     KafkalogError,
     Limits,
     NotKafkaError,
-    OutputExistsError,
     Reason,
     SidecarError,
 )
@@ -44,7 +43,7 @@ from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import refuse_url
-from kafkalog.storage.output_paths import named_partition
+from kafkalog.storage.output_paths import named_partition, refuse_existing
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
@@ -149,8 +148,8 @@ def merge(
             Reason.NOT_KAFKA, f"different partitions, not copies of one: {names}", path=[*groups.values()][-1][0].path
         )
     target = Path("" if output is None else output)
-    if not dry_run and os.path.lexists(target):
-        raise OutputExistsError.at(target)
+    if not dry_run:
+        refuse_existing(target)
     if not groups:
         return report
     lone = None if output is None else named_partition(output, is_one=are_partitions)

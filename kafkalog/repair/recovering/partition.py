@@ -173,7 +173,7 @@ class PartitionRecovery:
         if problem is not None:
             return problem
         for segment in self.plan.partition.segments:
-            has_index = segment.sidecar_path(kf.INDEX_SUFFIX).exists()
+            has_index = segment.has_sidecar(kf.INDEX_SUFFIX)
             why = transaction_index_problem(segment) if has_index else ""
             if why:
                 detail = f"{why}: a broker does not start with it; move the index away"

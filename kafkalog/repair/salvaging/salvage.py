@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
@@ -26,6 +26,7 @@ from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, Salv
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.location import is_url
+from kafkalog.storage.output_paths import refuse_existing
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
@@ -126,8 +127,8 @@ def salvage(
         return report
     check_paths(opened, chosen, output=output, dry_run=dry_run)
     target = Path() if output is None else Path(output)
-    if not dry_run and os.path.lexists(target):
-        raise OutputExistsError.at(target)
+    if not dry_run:
+        refuse_existing(target)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
     note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None
