@@ -20,6 +20,7 @@ from kafkalog import format as kf
 from kafkalog.booting.coordinators import (
     Commit,
     CoordinatorState,
+    append_commits,
     by_partition,
     read_commits_file,
     share_groups,
@@ -73,6 +74,8 @@ from kafkalog.text import counted
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
+_TAKEN_OVER: Final = ("keep", "as-was")
+"""Values of `groups` that take `__consumer_offsets` over."""
 
 
 def boot(
@@ -139,9 +142,10 @@ def boot(
     retention : {"keep", "as-was"} or mapping of str to int
         "keep" turns retention off for each topic. "as-was" keeps the old settings: a broker then deletes old records
         soon after its start. A mapping has `retention.ms` by name or glob, and keeps others. `settings` come after it.
-    groups : {"keep", "none"} or path-like
-        "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
-        it.
+    groups : {"keep", "as-was", "none"} or path-like
+        "keep" takes `__consumer_offsets` over. Commits with a time of expiry of their own, as brokers before 2.1 and
+        some clients write them, are written again without it; "as-was" leaves them alone. A file of
+        committed offsets, as `kafkalog groups -o` writes it, replaces it.
     missing : {"continue", "empty", "refuse"}
         Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
@@ -212,7 +216,7 @@ def boot(
     if not paths:
         raise ValueError("no source is named")
     check_outside(output, paths, is_new=True)
-    commits = None if groups in ("keep", "none") else read_commits_file(groups)
+    commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
     target = Path(os.path.realpath(output))
     if "," in str(target):
         detail = "a comma in the path of the output would end the entry in log.dirs: choose another path"
@@ -275,7 +279,7 @@ class _Boot:
         self.placed: list[StagedPartition] = []
         self._metadata: ClusterMetadata | None = None
         self._commits: Sequence[Commit] | None = None
-        self.is_strict = self.includes_unknown = False
+        self.is_strict = self.includes_unknown = self._keeps_expiry = False
         self._left_out: list[Copy] = []
         self._wanted: list[tuple[Copy, int]] = []
         self._differing: dict[kf.TopicPartition, list[Copy]] = {}
@@ -315,7 +319,7 @@ class _Boot:
         patterns.check([*names])
 
         def is_wanted(topic: str) -> bool:
-            return topic in names and patterns.wants(topic) and (groups == "keep" or topic != kf.CONSUMER_OFFSETS)
+            return topic in names and patterns.wants(topic) and (groups in _TAKEN_OVER or topic != kf.CONSUMER_OFFSETS)
 
         copies = {key: some for key, some in sorted(sources.copies.items()) if is_wanted(key.topic)}
         if not copies and self._metadata is None:
@@ -334,13 +338,14 @@ class _Boot:
             taken.setdefault(one.key, []).append(one)
         state = self._read_state([furthest(some) for some in taken.values()])
         taken |= self._differing
+        self._keeps_expiry = groups == "as-was"
         if commits is not None:
             state.commits = list(commits)
             self._commits = state.commits
         notes = [replace(one, damage=False) for one in state.findings]
         report.add_notes(with_load_failures(notes, state.unloaded))
         self._note_expiring(state)
-        if groups != "keep":
+        if groups not in _TAKEN_OVER:
             self._note_share_groups(sources)
         report.n_groups, report.n_commits = len({one.group for one in state.commits}), len(state.commits)
         evidence = Evidence(
@@ -547,18 +552,18 @@ class _Boot:
                 self._report.findings.add(Finding(Reason.LOG_END_MISSING, detail, damage=False))
 
     def _note_expiring(self, state: CoordinatorState) -> None:
-        """Report commits that a broker deletes whatever `offsets.retention.minutes` is."""
+        """Report commits that brokers delete whatever `offsets.retention.minutes` is, and what becomes of them."""
         if self._commits is not None or not state.expiring:
             return
         names = sorted(state.expiring, key=lambda name: (state.expiring[name], name))
         n_expired = sum(time <= self._now for time in state.expiring.values())
-        detail = (
-            f"{counted(len(names), 'group')} ({', '.join(map(repr, names[:8]))}{', ...' if names[8:] else ''}) have"
-            f" committed offsets with a time of expiry of their own, {n_expired} of them in the past: a broker deletes"
-            " these offsets at that time, soon after its start. Write them with kafkalog groups -o FILE, and boot with"
-            " --groups FILE: they do not expire then"
-        )
-        self._report.findings.add(Finding(Reason.INTERNAL_RECORD, detail))
+        which = f"{counted(len(names), 'group')} ({', '.join(map(repr, names[:8]))}{', ...' if names[8:] else ''})"
+        what = f"{which} have committed offsets with a time of expiry of their own, {n_expired} of them in the past"
+        if self._keeps_expiry:
+            detail = f"{what}: a broker deletes these offsets then. Without --groups as-was, boot removes the time"
+        else:
+            detail = f"{what}: boot writes them again without it, at the end of {kf.CONSUMER_OFFSETS}"
+        self._report.findings.add(Finding(Reason.INTERNAL_RECORD, detail, damage=False))
 
     def _note_share_groups(self, sources: Sources) -> None:
         """Report share groups that begin anew: a file of commits has none, and new partitions do not know them."""
@@ -589,6 +594,7 @@ class _Boot:
     def write(self, staged: StagedDirectory, target: Path) -> None:
         """Write the metadata log, checkpoints and settings of each node."""
         self._write_missing(staged)
+        self._write_expiring(staged)
         if self._commits is not None:
             plan, data = self._commits_topic, staged.path / self._nodes[0].folder / "data"
             data.mkdir(parents=True, exist_ok=True)
@@ -611,6 +617,16 @@ class _Boot:
                 _put(staged, data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
             _put(staged, data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
             _put(staged, node.folder + "server.properties", self._properties(node, target))
+
+    def _write_expiring(self, staged: StagedDirectory) -> None:
+        """Write commits that expire by themselves again, to the first leaders of their partitions."""
+        if self._keeps_expiry or self._commits is not None:
+            return
+        for number, commits in self._state.expiring_commits.items():
+            for leader in self._cluster.placed.get(kf.TopicPartition(kf.CONSUMER_OFFSETS, number), ())[:1]:
+                data = staged.path / f"{self._by_id[leader.node_id].folder}data"
+                leader.log_end_offset = append_commits(data / str(leader.copy.key), commits, self._now)
+        self._report.partitions = [self._row(one) for one in self.placed]
 
     def _write_missing(self, staged: StagedDirectory) -> None:
         """Begin missing partitions at the offsets where they continue: an empty segment there, and an epoch."""

@@ -11,7 +11,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +66,8 @@ class CoordinatorState:
     transactions: list[Transaction] = field(default_factory=list)
     expiring: dict[str, int] = field(default_factory=dict)
     """Groups with commits that a broker deletes at a time of their own, and the first of these times in ms."""
+    expiring_commits: dict[int, list[Commit]] = field(default_factory=dict)
+    """These commits, by partition of `__consumer_offsets`."""
     producer_id: int = -1
     """The highest one in a record of `__transaction_state`, replaced records among them."""
     names: dict[str, dict[int, list[str]]] = field(default_factory=dict)
@@ -91,9 +93,11 @@ class CoordinatorState:
                 names += [group.name for group in there]
                 found.commits += commits_of(there)
                 for group in there:
-                    times = [one.expire_timestamp for one in group.offsets if one.expire_timestamp is not None]
-                    if times:
-                        found.expiring[group.name] = min(times)
+                    offsets = [one for one in group.offsets if one.expire_timestamp is not None]
+                    if offsets:
+                        found.expiring[group.name] = min(one.expire_timestamp or 0 for one in offsets)
+                        commits = commits_of([replace(group, offsets=offsets)])
+                        found.expiring_commits.setdefault(number, []).extend(commits)
             else:
                 known = transactions(log_dir, read_partitions=False)
                 found.findings += known.findings
@@ -284,29 +288,42 @@ def write_commits(directory: Path, partitions: Mapping[int, Sequence[Commit]], t
     No record of a group's members is needed: the group is empty, and a consumer of either protocol takes it over.
     """
     for number, some in sorted(partitions.items()):
-        pairs = [
-            encode_keyed_record(
-                "OffsetCommit",
-                3,
-                {"group": one.group, "topic": one.topic, "partition": one.partition},
-                {
-                    "offset": one.offset,
-                    "leaderEpoch": one.leader_epoch,
-                    "metadata": one.metadata,
-                    "commitTimestamp": now_ms if one.commit_timestamp is None else one.commit_timestamp,
-                },
-            )
-            for one in some
-        ]
-        columns = RecordColumns(
-            len(pairs),
+        path = directory / f"{kf.CONSUMER_OFFSETS}-{number}"
+        with PartitionWriter(path, topic_id=topic_id, leader_epoch=0) as writer:
+            writer.append(_commit_records(some, now_ms))
+
+
+def append_commits(directory: Path, commits: Sequence[Commit], now_ms: int) -> int:
+    """Append committed offsets to a partition of `__consumer_offsets`, and return the offset after them.
+
+    As newer records, they replace older ones.
+    """
+    with PartitionWriter(directory) as writer:
+        writer.append(_commit_records(commits, now_ms))
+        return writer.next_offset
+
+
+def _commit_records(commits: Sequence[Commit], now_ms: int) -> RecordColumns:
+    """The records of commits, in the version that has no time of expiry."""
+    pairs = [
+        encode_keyed_record(
+            "OffsetCommit",
+            3,
+            {"group": one.group, "topic": one.topic, "partition": one.partition},
             {
-                "timestamp": np.full(len(pairs), now_ms, np.int64),
-                "key": BinaryColumn.of([key for key, _ in pairs]),
-                "value": BinaryColumn.of([value for _, value in pairs]),
+                "offset": one.offset,
+                "leaderEpoch": one.leader_epoch,
+                "metadata": one.metadata,
+                "commitTimestamp": now_ms if one.commit_timestamp is None else one.commit_timestamp,
             },
         )
-        with PartitionWriter(
-            directory / f"{kf.CONSUMER_OFFSETS}-{number}", topic_id=topic_id, leader_epoch=0
-        ) as writer:
-            writer.append(columns)
+        for one in commits
+    ]
+    return RecordColumns(
+        len(pairs),
+        {
+            "timestamp": np.full(len(pairs), now_ms, np.int64),
+            "key": BinaryColumn.of([key for key, _ in pairs]),
+            "value": BinaryColumn.of([value for _, value in pairs]),
+        },
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,10 @@ class BootReport(HtmlReport):
         return f"BootReport({', '.join(parts)}, {'nothing lost' if self.ok else 'with losses'})"
 
     def next_commands(self) -> list[str]:
-        """The commands to run next, in order."""
+        """The commands to run next, in order.
+
+        None deletes a record: those that restore a retention by which a broker would delete are comments of a shell.
+        """
         server = self.nodes[0].listener
         at = f"--bootstrap-server {server}"
         files = [shlex.quote(str(Path(node.directory) / "server.properties")) for node in self.nodes]
@@ -136,7 +139,8 @@ class BootReport(HtmlReport):
             new = [name for name in changed if name not in old]
             change = [f"--delete-config {','.join(new)}"] if new else []
             change += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
-            commands += [f"kafka-configs.sh {at} --alter --topic {topic.name} {one}" for one in change]
+            first = _DELETES if _deletes(topic, new, old) else ""
+            commands += [f"{first}kafka-configs.sh {at} --alter --topic {topic.name} {one}" for one in change]
         return commands
 
     def text(self) -> str:
@@ -196,6 +200,15 @@ class BootReport(HtmlReport):
             yield f"  {command}"
 
 
+def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
+    """Whether records may go if settings are removed (`new`) or get their `old` values again."""
+    if "delete" not in topic.settings.get("cleanup.policy", "delete"):
+        return False
+    # the default of brokers is a week, and any size
+    return "retention.ms" in new or any(value != "-1" for value in old.values())
+
+
+_DELETES = "# when records past the retention may go: "
 _OFF = "off until you decide"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),

@@ -147,6 +147,7 @@ class _Output(PartitionOutput):
         """Give a file new content."""
         if name.endswith((kf.PRODUCER_SNAPSHOT_SUFFIX, kf.LEADER_EPOCH_CHECKPOINT)):
             self._written[name] = data
+        self._removed.discard(name)
         self._inner.write(name, data)
 
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
@@ -188,7 +189,7 @@ class _Output(PartitionOutput):
             entries = self._entries(name)
             # producers whose batches are gone are in old snapshots only
             found.producer_id = max([found.producer_id, *entries["producer_id"].tolist()])
-            if kf.parse_base_offset(name) == row.log_end_offset and name not in self._removed - {*self._written}:
+            if kf.parse_base_offset(name) == row.log_end_offset and name not in self._removed:
                 is_open = entries["current_txn_first_offset"] >= 0
                 rows = entries[is_open][["producer_id", "current_txn_first_offset"]].tolist()
                 found.open_transactions = sorted(rows, key=lambda one: one[1])

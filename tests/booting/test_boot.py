@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from coordinator_records import record
 from effort import fuzz_inputs
@@ -27,11 +28,13 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
+from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
 from kafkalog.protocol.encoder import encode_keyed_record
-from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
+from kafkalog.state.producers import encode_snapshot
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -731,19 +734,34 @@ def commits(root, records):
         writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
 
 
-def test_commits_that_expire_by_themselves_are_named(tmp_path):
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_commits_that_expire_by_themselves_are_written_without_the_time(nodes, tmp_path):
     root = make(tmp_path / "log")
     value = {"offset": 5, "metadata": "", "commitTimestamp": 1000}
     pairs = [
         encode_keyed_record(
             "OffsetCommit", 1, {"group": name, "topic": "orders", "partition": 0}, {**value, "expireTimestamp": time}
         )
-        for name, time in (("old", 2000), ("kept", -1))
+        for name, time in (("old", 2000), ("kept", -1), ("deleted", 2000))
     ]
-    commits(root, pairs)
-    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
-    (loss,) = [one for one in report.findings.rows if one.damage]
-    assert "1 group ('old') have committed offsets with a time of expiry" in loss.detail
+    commits(root, [*pairs, (pairs[2][0], None)])
+    before = kafkalog.groups(root)
+    assert [(group.name, group.offsets[0].expire_timestamp) for group in before] == [("kept", None), ("old", 2000)]
+    for how in ("keep", "as-was"):
+        report = kafkalog.boot(root, tmp_path / how, groups=how, nodes=nodes)
+        assert report.ok
+        (note,) = [one for one in report.findings.rows if "expiry" in one.detail]
+        assert note.detail.startswith("1 group ('old') have committed offsets with a time of expiry")
+        data = tmp_path / how / ("data" if nodes == 1 else "node-1/data")
+        after = kafkalog.groups(data)
+        assert [group.offsets[0].expire_timestamp for group in after] == [None, 2000 if how == "as-was" else None]
+        assert encode_commits(commits_of(after)) == encode_commits(commits_of(before))
+        (row,) = [one for one in report.partitions if one.topic == "__consumer_offsets"]
+        assert kafkalog.open(data / "__consumer_offsets-0").log_end_offset == row.log_end_offset
+        found = kafkalog.preflight(data, config=data.parent / "server.properties")
+        assert (found.verdict, found.is_clean, found.n_bytes_read) == ("starts", True, 0)
+        ends = read_offset_checkpoint(data / "replication-offset-checkpoint")
+        assert ends[kafkalog.TopicPartition("__consumer_offsets", 0)] == row.log_end_offset
     (tmp_path / "c.jsonl").write_bytes(encode_commits(commits_of(kafkalog.groups(root))))
     report = kafkalog.boot(root, tmp_path / "new", groups=tmp_path / "c.jsonl")
     assert report.ok
@@ -791,3 +809,20 @@ def test_producer_ids_of_copies_and_of_coordinators_stay_reserved(tmp_path):
         path.unlink()
     report = kafkalog.boot([root, other], tmp_path / "out", best=True, dry_run=True)
     assert report.next_producer_id == 10_000
+
+
+def test_a_snapshot_that_a_broker_removes_has_no_open_transaction(tmp_path):
+    root = tmp_path / "log"
+    (root / "orders-0").mkdir(parents=True)
+    entries = np.zeros(1, PRODUCER_SNAPSHOT_DTYPE)
+    entries["producer_id"], entries["current_txn_first_offset"], entries["last_offset"] = 7, 4, 5
+    # at the end of a log whose start is there, too: the records of the transaction are below
+    (root / "orders-0" / f"{10:020d}.log").write_bytes(b"")
+    (root / "orders-0" / f"{10:020d}.snapshot").write_bytes(encode_snapshot(entries))
+    starts = {kafkalog.TopicPartition("orders", 0): 10}
+    (root / "log-start-offset-checkpoint").write_bytes(encode_offset_checkpoint(starts))
+    report = kafkalog.boot(root, tmp_path / "out")
+    assert (report.partitions[0].log_start_offset, report.partitions[0].log_end_offset) == (10, 10)
+    assert report.open_transactions == []
+    assert report.next_producer_id > 7
+    assert not (tmp_path / "out" / "data" / "orders-0" / f"{10:020d}.snapshot").exists()

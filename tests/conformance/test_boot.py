@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import random
 import re
+import shlex
 import shutil
+import subprocess
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -16,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from conformance.jars import KAFKA_VERSION, class_path, java
-from conformance.kafka import CENTURY_MS, TIMELESS, Broker, Client, free_ports, lines_said, wait_until
+from conformance.kafka import CENTURY_MS, TIMELESS, Broker, Client, free_ports, jvm, lines_said, wait_until
 from coordinator_records import drawn
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
@@ -26,6 +29,7 @@ from kafkalog.booting import boot as booting
 from kafkalog.booting.coordinators import coordinator_partition
 from kafkalog.cli.app import main
 from kafkalog.log.log_dir import LogDir
+from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -521,3 +525,78 @@ def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
         wait_until(lambda: len({one for _, one in loaded.findall(broker.log.read_text())}) == 50, "all are loaded", 60)
         said = loaded.findall(broker.log.read_text())
     assert {where for verb, where in said if verb.startswith("Failed")} == expected
+
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
+}
+
+
+def run_commands(commands, folder):
+    """Run the lines of a report in a shell, as somebody who pastes them; the first one has started the broker."""
+    (folder / "bin").mkdir()
+    for name, program in {**TOOLS, "kafka-server-start.sh": None}.items():
+        line = "exit 0" if program is None else f'exec {shlex.join(jvm(program))} "$@"'
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / "bin" / name).chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    script = "\n".join(["set -e", *commands])
+    done = subprocess.run(
+        ["sh", "-c", script], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.rmtree(folder / "bin")
+
+
+@pytest.mark.slow
+def test_the_next_commands_delete_no_record(own_client, tmp_path):
+    (tmp_path / "log").mkdir()
+    config = kafkalog.LogConfig(segment_bytes=20_000)
+    for topic in ("old", "own"):
+        with PartitionWriter(tmp_path / "log" / f"{topic}-0", config=config) as writer:
+            for number in range(100):
+                # older than any retention
+                writer.append({"value": [bytes([number]) * 1000], "timestamp": [1_500_000_000_000 + number]})
+    topics = ["old", "own", "p-retention", "p-none-java", "p-txn", "p-compact"]
+    settings = {"own": {"retention.ms": "-1"}}
+    sources = [unpacked("k44"), tmp_path / "log"]
+    report = kafkalog.boot(sources, tmp_path / "out", topics=topics, settings=settings, listeners=listeners())
+    commands = report.next_commands()
+    deleting = [line for line in commands if line.startswith("#")]
+    assert {line.partition("--topic ")[2].split()[0] for line in deleting} == {"old", "p-retention", "p-none-java"}
+    before = logs(tmp_path / "out" / "data")
+    with served(own_client, report, complains=True, **QUICK):
+        run_commands(commands, tmp_path)
+        time.sleep(5)
+        check_logs(before, tmp_path / "out" / "data")
+        # what stands in the comments does delete
+        run_commands([line.partition(": ")[2] for line in deleting], tmp_path)
+        place = tmp_path / "out" / "data"
+        wait_until(lambda: not (place / "old-0" / f"{0:020d}.log").exists(), "records past the retention go", 60)
+        assert (place / "own-0" / f"{0:020d}.log").exists()
+
+
+@pytest.mark.slow
+def test_commits_that_expire_by_themselves_stay(own_client, tmp_path):
+    now = time.time_ns() // 10**6
+    (tmp_path / "log").mkdir()
+    seven_records(tmp_path / "log")
+    times = {"expired": now - 2 * 86_400_000, "soon": now + 20_000}
+    value = {"offset": 5, "metadata": "ret", "commitTimestamp": now - 3 * 86_400_000}
+    pairs = [
+        encode_keyed_record(
+            "OffsetCommit", 1, {"group": name, "topic": "collide", "partition": 0}, {**value, "expireTimestamp": at}
+        )
+        for name, at in times.items()
+    ]
+    with PartitionWriter(tmp_path / "log" / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", listeners=listeners())
+    assert report.ok
+    with served(own_client, report, **{"offsets.retention.check.interval.ms": 1000}):
+        time.sleep(max(times["soon"] / 1000 - time.time(), 0) + 5)
+        found = {one["group"]: one["offsets"] for one in own_client.ask("groups")["groups"]}
+    assert found == {name: [["collide", 0, 5, -1, "ret"]] for name in times}

@@ -76,8 +76,8 @@ facts that the directories lack:
   --topic-id:topic_ids TOPIC=ID*      the id of a topic; repeatable
   --retention keep|as-was|TOPIC=MS    keep: off for each topic (default); as-was: carried over; or retention.ms of
                                       topics, separated by commas; others keep all
-  --groups keep|none|FILE    committed offsets: those of __consumer_offsets (default), none, or those of a file of
-                             kafkalog groups -o
+  --groups keep|as-was|none|FILE    committed offsets: those of __consumer_offsets (default; as-was keeps those that
+                                    expire as they are), none, or those of a file of kafkalog groups -o
   --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
                                        begin at 0, or are refused
   --strict          refuse damaged partitions, and copies of a partition that differ
