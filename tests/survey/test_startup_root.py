@@ -183,13 +183,17 @@ PARTITION = "p-default-0"
 
 @pytest.fixture
 def root(tmp_path):
-    """A log dir with the metadata log and one partition."""
+    """A log dir with the metadata log and one partition; the checkpoints name no other one, which would be lost."""
     source = golden_sets.unpacked("k44")
     target = tmp_path / "data"
     for name in ("__cluster_metadata-0", PARTITION):
         shutil.copytree(source / name, target / name)
-    for name in (META, ".kafka_cleanshutdown", *CHECKPOINTS):
+    for name in (META, ".kafka_cleanshutdown"):
         shutil.copy(source / name, target / name)
+    for name in CHECKPOINTS:
+        topic = PARTITION.removesuffix("-0")
+        lines = [line for line in (source / name).read_text().splitlines() if line.startswith(f"{topic} 0 ")]
+        (target / name).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
     shutil.copy(min((target / "__cluster_metadata-0").glob("*.checkpoint")), target / BOOTSTRAP)
     return target
 

@@ -34,7 +34,9 @@ recovery point, and deletes everything after the first damage. --clean and --unc
 
   starts          the broker changes nothing
   recovers        the broker reads or rebuilds files, and loses nothing
-  loses           the broker cuts or deletes records, or renames the partition to -stray
+  unreadable      this user may not read a file; what the broker does with it is not known
+  loses           the broker cuts or deletes records, renames the partition to -stray, or makes an empty one in place of
+                  a directory that is missing
   does not start  a file stops the broker; the output names the file and the reason
 
 The exit code is 1 if anything is lost or the broker does not start.""",
@@ -54,6 +56,7 @@ how:
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
   --config FILE    the broker's server.properties: all of its log.dirs are judged, with its retention and index settings
                    (topic settings override it)
+  --metadata DIR   a log dir with the cluster's metadata log, if it is on none of these disks
   @threads partitions to read at a time (default: up to 4)
 """,
     paths=_DIRS,
@@ -113,6 +116,10 @@ def _print_findings(result: Preflight, shown: str, console: Console) -> None:
 
 
 _RENAMED: Final = "Kafka 4.x renames it"
+_EFFECTS: Final = {
+    "log dir offline": "the broker takes the log dir offline",
+    "unreadable": "unreadable, so what the broker does with it is not known",
+}
 _PLURALS: Final = {
     "starts": "start",
     "recovers": "recover",
@@ -124,9 +131,7 @@ _PLURALS: Final = {
 
 def _sum_up(result: Preflight, console: Console) -> None:
     for one in result.problems:
-        effect = f"the broker {'takes the log dir offline' if one.effect == 'log dir offline' else one.effect}"
-        if one.effect == "unreadable":
-            effect = "unreadable, so what the broker does with it is not known"
+        effect = _EFFECTS.get(one.effect, f"the broker {one.effect}")
         console.note(f"{effect}: {one.path}: {one.detail} ({one.reason.value})")
     counts = ", ".join(
         f"{counted(n, 'partition')} {verdict if n == 1 else _PLURALS[verdict]}"

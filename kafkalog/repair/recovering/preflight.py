@@ -32,6 +32,7 @@ from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
+from kafkalog.survey.absent_partitions import absent_note, absent_partitions
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.retention import expiring, newest_timestamps, retention_rules
@@ -55,6 +56,7 @@ def preflight(
     partitions: int | Sequence[int] | None = None,
     clean: bool | None = None,
     index_interval_bytes: int | None = None,
+    metadata: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     now: int | datetime | None = None,
     threads: int | None = None,
@@ -77,6 +79,8 @@ def preflight(
         Whether it takes the log dir for cleanly shut down. Default: whether the marker of a clean shutdown is there.
     index_interval_bytes : int, optional
         See `reindex`; it decides whether an index outgrows `segment.index.bytes`.
+    metadata : path-like, optional
+        A log dir with the cluster's metadata log, if that is in none of the broker's log dirs at hand.
     config : path-like, optional
         The broker's `server.properties`: for the settings of indexes, for retention, for its id, and for its other log
         dirs, which are judged, too, if one of them is named.
@@ -135,7 +139,7 @@ def preflight(
     broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_properties_file(config))
     absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
     result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
-    settings = TopicSettings.of(roots, config=config, limits=limits)
+    settings = TopicSettings.of(roots, config=config, metadata=metadata, limits=limits)
     if any(Path(one.path).name == kf.META_PROPERTIES for one in result.problems):
         settings.node_id = None  # the broker does not start under it
     cluster = settings.metadata
@@ -166,16 +170,22 @@ def preflight(
     for root in roots:
         if str(root / kf.META_PROPERTIES) not in unformatted:
             check_log_dir(root, (directory for start, directory, _ in found if start.root == root))
+    missing, others = _absent(broker, [*starts.values()], directories, absent, is_whole=not any(are_partitions))
     keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
+    no_directory = itertools.chain(missing, *others.values())
+    keys += [key for row in no_directory if (key := row.topic_partition) is not None]
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])
     numbers = {partitions} if isinstance(partitions, int) else None if partitions is None else {*partitions}
     check_partitions(numbers, [key.partition for key in keys])
+
+    def is_wanted(key: kf.TopicPartition | None) -> bool:
+        return key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
+
     loads = []
     for start, directory, is_named in found:
         parsed = kf.parse_partition_directory(_name(directory))
-        key = None if parsed is None else parsed.topic_partition
-        if key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers)):
+        if is_wanted(None if parsed is None else parsed.topic_partition):
             loads += start.loads(directory, is_named=is_named)
     on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
     lock = threading.Lock()
@@ -192,7 +202,35 @@ def preflight(
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)
+    for row in missing:
+        if is_wanted(row.topic_partition):
+            result.add_lost(row)
+            on_partition(row)
+    for what, rows in others.items():
+        if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
+            result.findings.add(absent_note(what, wanted))
     return result
+
+
+def _absent(
+    broker: BrokerConfig,
+    starts: Sequence[_LogDirStart],
+    directories: Callable[[Path], list[Path | Finding]],
+    failed: set[Path],
+    *,
+    is_whole: bool,
+) -> tuple[list[PartitionPlan], dict[str, list[PartitionPlan]]]:
+    """The partitions without directories, if the metadata and the log dirs are complete; none of a running broker."""
+    settings = starts[0].settings
+    if settings.metadata is None or not settings.metadata.is_complete or settings.node_id is None:
+        return [], {}
+    if not is_whole or failed or any(start.is_live for start in starts):
+        return [], {}
+    roots = [start.root for start in starts]
+    listed = [one for root in roots for one in directories(root)]
+    names = [Path(one.path or "").name if isinstance(one, Finding) else one.name for one in listed]
+    has_all = bool(broker.log_dirs) and broker.others(roots) == []
+    return absent_partitions(roots, names, settings.metadata, settings.node_id, has_all_roots=has_all)
 
 
 def _add_log_dirs(

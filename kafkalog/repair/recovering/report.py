@@ -97,6 +97,12 @@ class Preflight(PartitionsReport, JsonFields):
         starts = self.verdict in ("starts", "recovers")
         return starts and is_kept and not (self.findings.n_damage or self.losses or self.problems)
 
+    def add_lost(self, partition: PartitionPlan) -> None:
+        """Add a partition that is lost as a whole."""
+        self.partitions.append(partition)
+        for finding in partition.lost:
+            self.findings.add(finding)
+
     @property
     def n_bytes_read(self) -> int:
         """Bytes of `.log` files that recovery reads."""

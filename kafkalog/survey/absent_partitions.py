@@ -1,0 +1,124 @@
+"""Partitions that the cluster's metadata has on a log dir, and whose directories are gone: a broker makes empty ones.
+
+A checkpoint that names such a partition proves how far it reached. Without one the topic is new: a broker that is
+killed just after a topic was created has not made its directories yet.
+Mirrors `ReplicaManager.applyDelta` and `LogManager.getOrCreateLog`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
+from kafkalog.survey.startup import PartitionPlan
+
+_MOST_NAMES: Final = 8
+_COPIED: Final = "the broker copies them from their leaders"
+_NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
+_EMPTY: Final = "no checkpoint has a record of them, and the broker makes the directories"
+_ENDS: Final = (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
+
+
+def absent_partitions(
+    roots: Sequence[Path],
+    present: Iterable[str],
+    metadata: ClusterMetadata,
+    node_id: int,
+    *,
+    has_all_roots: bool,
+) -> tuple[list[PartitionPlan], dict[str, list[PartitionPlan]]]:
+    """Return the partitions of a broker that have no directory: those that lose records, and others by what happens.
+
+    `present` has the names in all `roots`. If these are not all log dirs of the broker, a partition counts only if its
+    checkpoint or the directory id in the metadata says that it was in one of them.
+    """
+    names = set(present)
+    ids = {_directory_id(root): root for root in roots}
+    ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
+    starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) for root in roots}
+    lost: list[PartitionPlan] = []
+    others: dict[str, list[PartitionPlan]] = {}
+    for key, assigned in _assigned(metadata, node_id):
+        if str(key) in names:
+            continue
+        at = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
+        named = next((root for root in roots if any(key in (some or ()) for some in ends[root])), None)
+        root = ids.get(at)
+        if root is None and (named is None or _is_directory_id(at)) and not has_all_roots:
+            continue  # it may be on another disk of the broker
+        root = root or named or roots[0]
+        end = max((some[key] for some in ends[root] if some is not None and key in some), default=None)
+        start = (starts[root] or {}).get(key, 0)
+        moved = sorted(name for name in names if name.startswith(f"{key}."))
+        row = PartitionPlan(str(root / str(key)), key)
+        if any(replica != node_id for replica in assigned.isr):
+            others.setdefault(_COPIED, []).append(row)
+        elif end is None and not moved and any(some is not None for some in ends[root]):
+            others.setdefault(_NEW, []).append(row)
+        elif end is not None and end <= start:
+            others.setdefault(_EMPTY, []).append(row)
+        else:
+            _lose(row, start, end, moved)
+            lost.append(row)
+    return lost, others
+
+
+def _assigned(metadata: ClusterMetadata, node_id: int) -> Iterator[tuple[kf.TopicPartition, AssignedPartition]]:
+    """The partitions of a broker."""
+    for topic in sorted(metadata.topic_ids):
+        for number, assigned in metadata.partitions(topic).items():
+            if node_id in assigned.replicas:
+                yield kf.TopicPartition(topic, number), assigned
+
+
+def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str]) -> None:
+    """Add the loss of a partition that no other broker has."""
+    key, path = row.topic_partition, row.path
+    lost = "its records" if end is None else f"offsets {start}..{end}"
+    detail = (
+        f"the directory of {key} is missing, and the metadata log has it on this broker: the broker makes an empty one,"
+        f" and {lost} are gone. {f'Rename {moved[0]} to {key}' if moved else 'Restore it'} first"
+    )
+    # of an unknown number of records, the first file is the place
+    finding = Finding(Reason.SEGMENT_MISSING, detail, f"{path}/{kf.segment_file_name(start, kf.LOG_SUFFIX)}")
+    if end is not None:
+        last = end - 1
+        finding = replace(finding, path=path, base_offset=start, last_offset=last, n_records=end - start)
+        finding = replace(finding, certainty="at_most")
+        row.log_end_offset_before = end
+    row.lost = [finding]
+
+
+def absent_note(what: str, rows: Sequence[PartitionPlan]) -> Finding:
+    """The note about partitions without a directory that lose nothing."""
+    names = [str(row.topic_partition) for row in rows]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    which = f"no directory of {', '.join(names[:_MOST_NAMES])}{more}, which the metadata log has on this broker"
+    return Finding(Reason.SEGMENT_MISSING, f"{which}: {what}", str(Path(rows[0].path).parent), damage=False)
+
+
+def _checkpoint(root: Path, name: str) -> Mapping[kf.TopicPartition, int] | None:
+    with contextlib.suppress(KafkalogError):
+        return read_offset_checkpoint(root / name)
+    return None
+
+
+def _directory_id(root: Path) -> str | None:
+    with contextlib.suppress(KafkalogError):
+        return (read_properties(root / kf.META_PROPERTIES) or {}).get("directory.id") or None
+    return None
+
+
+def _is_directory_id(text: str | None) -> bool:
+    """Whether this names a log dir: the ids below 100 stand for those that are unassigned, lost or being moved.
+
+    Source: DirectoryId.reserved, Kafka 4.3.
+    """
+    return text is not None and not text.startswith("A" * 20)
