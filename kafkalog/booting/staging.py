@@ -181,7 +181,7 @@ class _Output(PartitionOutput):
     def described(self, found: StagedPartition, row: PartitionPlan, findings: Findings) -> StagedPartition:
         """Fill in the facts from the files."""
         found.log_start_offset, found.log_end_offset = row.log_start_offset, row.log_end_offset
-        found.n_bytes, found.n_segments = row.n_bytes, sum(one.action != "deleted" for one in row.segments)
+        found.n_bytes, found.n_segments = row.n_bytes, len(row.segments)
         found.leader_epoch = max(self._epochs(findings), default=kf.NO_EPOCH)
         for name in {*self._plan.files.names, *self._written}:
             if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):

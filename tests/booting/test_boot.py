@@ -826,3 +826,16 @@ def test_a_snapshot_that_a_broker_removes_has_no_open_transaction(tmp_path):
     assert report.open_transactions == []
     assert report.next_producer_id > 7
     assert not (tmp_path / "out" / "data" / "orders-0" / f"{10:020d}.snapshot").exists()
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.errors.TransactionWarning")
+def test_open_transactions_come_by_their_first_offset(tmp_path):
+    (tmp_path / "log").mkdir()
+    with PartitionWriter(tmp_path / "log" / "orders-0") as writer:
+        for producer, is_transactional in ((7, False), (9, True), (7, True)):
+            rows = {"value": [b"x"] * 5, "timestamp": [1000] * 5}
+            writer.append(rows, producer=(producer, 0), transactional=is_transactional)
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", dry_run=True)
+    assert [(one.producer_id, one.start_offset) for one in report.open_transactions] == [(9, 5), (7, 10)]
+    (row,) = report.partitions
+    assert (row.n_segments, row.n_bytes) == (1, kafkalog.open(tmp_path / "log" / "orders-0").size_in_bytes)
