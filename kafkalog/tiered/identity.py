@@ -35,7 +35,7 @@ class Claim(NamedTuple):
 
 
 @dataclass
-class _Content:
+class _LogContent:
     """The intact batches at the start of a `.log`, and how many entries of its indexes fit them."""
 
     first: int | None = None
@@ -57,7 +57,7 @@ class SegmentIdentity:
     claims: Sequence[Claim]
     offset_index: OffsetIndex | None = None
     time_index: TimeIndex | None = None
-    _content: _Content = field(default_factory=_Content)
+    _content: _LogContent = field(default_factory=_LogContent)
 
     def contradiction(self) -> str | None:
         """Return what shows that the bytes are those of another segment; None if nothing does."""
