@@ -20,6 +20,10 @@ from kafkalog._kernels.header_rows cimport HeaderRows
 from kafkalog._kernels.header_walk cimport read_intact
 from kafkalog._kernels.wire cimport load_be32, load_be64
 
+cdef extern from "mapped_guard.h":
+    int kl_guard(const void* bytes, size_t size) nogil
+    int kl_unguard(int slot) nogil
+
 cdef extern from "unistd.h":
     Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
 
@@ -275,10 +279,12 @@ cdef class RecordWindows:
 
         A batch that ends after `stop` is in no window. Offsets must be above `previous_offset`. Bytes come from the
         descriptor, or from `data`, which begins at `start`. If that `is_mapped`, a mapping of the file, its pages are
-        populated here, and dropped after the copy. `codecs` are those of the calling thread.
+        populated here, and dropped after the copy; a cut of the file meanwhile gives None. `codecs` are those of the
+        calling thread.
         """
         cdef int64_t wanted
         cdef bint is_there
+        cdef int slot
         cdef int64_t n_bytes
         cdef int64_t room_bytes
         cdef int64_t n = 0
@@ -323,9 +329,20 @@ cdef class RecordWindows:
             if self.rows is None:
                 self.rows = HeaderRows(self.n_rows_for(n_bytes))
             block = self.prepare(n_bytes, &layout, available / <double>wanted)
-            got = read_intact(
-                descriptor, start, start + wanted, previous_offset, self.max_batch_bytes, self.check_crc, self.stop_at,
-                self.start_offset, self.end_offset, self.read_bytes, read_into, piece, self.filler, self.rows)
+            slot = -1
+            if is_mapped and self.form != 1:
+                slot = kl_guard(&there[0], wanted)
+                if slot < 0:
+                    break
+            try:
+                got = read_intact(
+                    descriptor, start, start + wanted, previous_offset, self.max_batch_bytes, self.check_crc,
+                    self.stop_at, self.start_offset, self.end_offset, self.read_bytes, read_into, piece, self.filler,
+                    self.rows)
+            finally:
+                is_there = slot < 0 or kl_unguard(slot)
+            if not is_there:
+                break  # another process cut the file, which reading it another way reports
             n = got[0]
             needed = got[1]
             ending = got[2]

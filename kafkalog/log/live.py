@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, FileChangedError, Finding, KafkalogError, Reason
 from kafkalog.log.directory import Directory
+from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import exists
 from kafkalog.storage.removals import removed_directory, was_replaced
@@ -20,7 +22,7 @@ from kafkalog.storage.removals import removed_directory, was_replaced
 if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
 
-Fate = Literal["retired", "merged", "replaced", "removed", "damaged"]
+Fate = Literal["retired", "merged", "cut", "replaced", "removed", "damaged"]
 Found = TypeVar("Found")
 
 _ATTEMPTS: Final = 5
@@ -47,10 +49,11 @@ def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_
 
 
 def settle(segment: Segment, error: KafkalogError) -> Fate:
-    """What a running broker did to a segment that cannot be read, by another listing of its directory.
+    """What another process did to a segment that cannot be read, by another listing of its directory.
 
     "retired": retention deleted it, and all segments before it. "merged": the log cleaner put its records into an
-    earlier one. "replaced", "removed": so was its partition. "damaged": none of these, or no broker runs.
+    earlier one. "cut": the log was truncated or repaired. "replaced", "removed": so was its partition. "damaged": none
+    of these.
     """
     directory = segment.path.absolute().parent
     if error.reason is Reason.PARTITION_REMOVED:
@@ -63,9 +66,12 @@ def settle(segment: Segment, error: KafkalogError) -> Fate:
         bases = Directory(directory).bases
     except OSError:
         return "damaged" if removed_directory(directory, identity=segment.directory) is None else "removed"
-    if not bases or not is_live(directory.parent):
-        return "damaged"
-    return "retired" if bases[0] > segment.base_offset else "merged"
+    if bases and is_live(directory.parent):
+        if bases[0] > segment.base_offset:
+            return "retired"
+        if bases[-1] > segment.base_offset:  # the cleaner leaves the last segment alone
+            return "merged"
+    return "cut"
 
 
 def retired(segment: Segment, error: KafkalogError) -> Finding | None:
@@ -74,3 +80,37 @@ def retired(segment: Segment, error: KafkalogError) -> Finding | None:
         return None
     detail = "a running broker deleted the segment before it was read; the log begins at a later offset now"
     return replace(error.to_finding(damage=False), detail=detail)
+
+
+def explained(segment: Segment, error: KafkalogError) -> KafkalogError:
+    """The error about a segment; `FileChangedError` if another process removed the file after it was listed."""
+    if settle(segment, error) != "cut":
+        return error
+    detail = "was removed after its directory was listed: the log was truncated or repaired meanwhile. Read it again"
+    return FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
+
+
+def merged_part(segment: Segment, error: KafkalogError, previous: int) -> Segment | None:
+    """The part of an earlier segment with the records of one that the log cleaner merged into it, after `previous`.
+
+    None if no records are left. Raises the error if the cleaner did not merge the segment.
+    """
+    if settle(segment, error) != "merged":
+        raise error
+    first = max(previous + 1, segment.base_offset)
+    directory = segment.path.absolute().parent
+    base = max((one for one in Directory(directory).bases if one <= segment.base_offset), default=None)
+    if base is None:
+        raise error
+    path = segment.path.with_name(kf.segment_file_name(base, kf.LOG_SUFFIX))
+    whole = segment.moved_to(path)
+    try:
+        row = whole.find_offsets([first])[0]
+    except CorruptionError:
+        raise error from None
+    if row["position"] < 0:
+        if previous >= segment.base_offset:
+            return None
+        raise error
+    size = whole.size_in_bytes
+    return segment.moved_to(path, SegmentRange(path.name, size, int(row["position"]), size, int(row["base_offset"])))

@@ -479,7 +479,7 @@ class Partition(ReadMethods):
             window.release()
             batches = overlapping(window.batches, start_offset, end_offset)
             if len(batches):
-                yield SegmentBatches(window.segment, batches)
+                yield SegmentBatches(self.segments[window.number], batches)  # as listed: the cleaner may merge it
             progress(window.n_bytes)
 
     def index_statistics(

@@ -136,6 +136,11 @@ class Segment(ReadMethods):
         return self._opened[1]
 
     @property
+    def first_position(self) -> int:
+        """Position of the first batch: 0, except in a `part`."""
+        return 0 if self.part is None else self.part.start
+
+    @property
     def is_preallocated(self) -> bool:
         """Whether the file was preallocated at its full size; see `ByteSource`."""
         return self._opened[2]
@@ -189,6 +194,19 @@ class Segment(ReadMethods):
     def reopened(self) -> Segment:
         """The whole segment, if this is a part of one."""
         return Segment(self.path, limits=self.limits, is_last=False, must_open=False)
+
+    def moved_to(self, path: Path, part: SegmentRange | None = None) -> Segment:
+        """The closed segment of another path that has this one's records now, or a part of it."""
+        return Segment(
+            path,
+            memory_map=self.memory_map,
+            limits=self.limits,
+            is_last=False,
+            topic_partition=self.topic_partition,
+            must_open=False,
+            part=part,
+            directory=self.directory,
+        )
 
     def iter_windows(
         self,
@@ -346,7 +364,7 @@ class Segment(ReadMethods):
 
     def position_for(self, source: ByteSource, offset: int) -> int:
         """Position of a batch at or before the one that holds an offset, from a checked index entry; else the first."""
-        first = 0 if self.part is None else self.part.start
+        first = self.first_position
         if self.part is not None and offset <= self.part.first_offset:
             return first
         entry = self.believed_entry(source, offset)

@@ -15,10 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.errors import (
+    FileChangedError,
+    Finding,
+    KafkalogError,
+    LimitExceededError,
+    Limits,
+    OnCorruption,
+    ReadError,
+    Reason,
+)
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
-from kafkalog.log.live import is_live, retired
+from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.searching.odd_offsets import offsets_from
@@ -134,7 +143,8 @@ class SegmentReader:
         behind_end: Callable[[int], Finding | None],
         limits: Limits,
     ) -> None:
-        self._segments, self._planned, self._gap_between = segments, planned, gap_between
+        self._segments, self._planned, self._gap_between = list(segments), planned, gap_between
+        self._opened = set[int]()  # numbers of segments
         self._behind_end = behind_end
         self._limits = limits
 
@@ -154,7 +164,7 @@ class SegmentReader:
 
         Headers that cannot be walked, and files that cannot be read, are handled according to `on_corruption`.
         ``start_at`` returns the position of a batch of a segment before which nothing is wanted. ``reader_for`` returns
-        the reader of the good batches of a segment (see `walk_with`); None for windows alone.
+        the reader of the good batches of a segment, as it was listed (see `walk_with`); None for windows alone.
         """
         counts, planned = ScanStatistics() if statistics is None else statistics, self._planned
         earlier = () if planned is None else planned.earlier
@@ -183,8 +193,7 @@ class SegmentReader:
             reached = None
             if previous is None:
                 previous = segment.base_offset - 1
-            position = 0 if segment.part is None else segment.part.start
-            lost_to = 0
+            position = lost_to = 0
 
             def noted(finding: Finding) -> None:
                 nonlocal lost_to
@@ -193,10 +202,13 @@ class SegmentReader:
 
             stream: SegmentStream | None = None
             try:
-                with segment.open() as source:
+                opened = self._open(number, previous)
+                if opened is None:
+                    continue
+                listed, (segment, source) = segment, opened
+                position = segment.first_position
+                with source:
                     counts.n_bytes += source.size
-                    if _is_merged(segment, source, previous):
-                        continue
                     if start is not None:
                         position = segment.position_for(source, start)
                     position = max(position, start_at(segment))
@@ -210,7 +222,7 @@ class SegmentReader:
                         on_corruption=on_corruption,
                         report=noted,
                         window_bytes=window_bytes,
-                        reader=reader_for(segment),
+                        reader=reader_for(listed),
                         earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:],
                     )
                     for window in stream.windows(position):
@@ -242,14 +254,13 @@ class SegmentReader:
                 # a plan promised these files: leaving one out would lose records that another process counts on
                 is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
                 note = retired(segment, error) if planned is None else None
-                if planned is None and stream is None and _was_merged(segment, error, previous):
-                    continue
                 if note is not None:
                     report(note)
                     previous = None
                     continue
-                if on_corruption == "raise" or planned is not None or is_removed:
-                    raise
+                changed = error if planned is not None else explained(segment, error)
+                if on_corruption == "raise" or planned is not None or is_removed or changed is not error:
+                    raise changed from None
                 report(_passed_over(error, segment, position, on_corruption))
                 is_end |= on_corruption == "stop"
             if stream is not None:
@@ -264,6 +275,31 @@ class SegmentReader:
                 report(missing)
         if planned is not None:
             planned.at_end(last_offset, on_corruption, report)
+
+    def _open(self, number: int, previous: int) -> tuple[Segment, ByteSource] | None:
+        """Open a segment; None if a running broker merged it into an earlier one, whose new form was read.
+
+        If the old form was read, the rest of the new one takes its place.
+        """
+        segment = self._segments[number]
+        try:
+            source = segment.open()
+        except ReadError as error:
+            if self._planned is not None:
+                raise
+            part = merged_part(segment, error, previous)
+            if part is None:
+                return None
+            if number in self._opened:  # positions in the old form are known to the selection of committed records
+                detail = "the log cleaner merged the segment into an earlier one while it was read; read it again"
+                raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path) from None
+            source = part.open()
+            self._segments[number] = segment = part
+        if previous >= segment.base_offset and source.path is not None and source.path.endswith(kf.DELETED_SUFFIX):
+            source.close()
+            return None
+        self._opened.add(number)
+        return segment, source
 
     def missing_end(self, end: int) -> Finding | None:
         """The note about offsets past the log end that other files know of."""
@@ -402,9 +438,11 @@ class SegmentReader:
             segment = self._segments[number]
             begin = position if number == first else 0
             try:
-                with segment.open() as source:
-                    if _is_merged(segment, source, previous):
-                        continue
+                opened = self._open(number, previous)
+                if opened is None:
+                    continue
+                segment, source = opened
+                with source:
                     if not begin:  # the batches before it may lie below the base offset
                         previous = max(previous, segment.base_offset - 1)
                     stream = SegmentStream(
@@ -427,23 +465,13 @@ class SegmentReader:
             except (ReadError, LimitExceededError) as error:
                 if self._planned is None and retired(segment, error) is not None:
                     continue
-                if self._planned is not None or on_corruption == "raise":
-                    raise
+                changed = error if self._planned is not None else explained(segment, error)
+                if self._planned is not None or on_corruption == "raise" or changed is not error:
+                    raise changed from None
                 damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
             yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
-
-
-def _is_merged(segment: Segment, source: ByteSource, previous: int) -> bool:
-    """Whether a running broker's cleaner has merged a segment into an earlier one, which was read in its new form."""
-    return previous >= segment.base_offset and source.path is not None and source.path.endswith(kf.DELETED_SUFFIX)
-
-
-def _was_merged(segment: Segment, error: KafkalogError, previous: int) -> bool:
-    """Like `_is_merged`, once the broker has deleted the segment for good."""
-    is_gone = error.reason is Reason.FILE_UNREADABLE and not segment.path.exists()
-    return is_gone and previous >= segment.base_offset and is_live(segment.path.absolute().parent.parent)
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

@@ -12,7 +12,7 @@ import numpy as np
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
 from kafkalog.html import JsonFields
-from kafkalog.log.live import retired
+from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -181,7 +181,8 @@ def summarise(
     summary = PartitionSummary(topic, number, str(partition.path), name=name, kind=partition.kind)
     done = 0
     for segment in partition.segments:
-        found = summarise_segment(segment, _after(done, progress), partition.log_start_offset, visit)
+        end = summary.segments[-1].end if summary.segments else segment.base_offset
+        found = summarise_segment(segment, _after(done, progress), partition.log_start_offset, visit, previous=end - 1)
         found.kind = partition.kind
         if any(finding.reason is Reason.PARTITION_REMOVED for finding in found.findings):
             summary.findings += found.findings
@@ -222,14 +223,19 @@ def summarise_segment(
     progress: Callable[[int], object],
     log_start_offset: int = 0,
     visit: Visit = lambda segment, batches: None,
+    previous: int = -1,
 ) -> SegmentSummary:
-    """Sum up a segment by walking its batch headers; damage is a finding, and the walk continues after it."""
+    """Sum up a segment by walking its batch headers; damage is a finding, and the walk continues after it.
+
+    If a running broker's log cleaner merged it into an earlier one, the records there after offset `previous` count.
+    """
     topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
     summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
     summary.start = summary.end = segment.base_offset
     found: list[Finding] = []
     try:
         with segment.open() as source:
+            summary.size_in_bytes = source.size - segment.first_position
             stream = SegmentStream(segment, source, on_corruption="skip", report=found.append)
             for window in stream.windows():
                 summary.add(_summarise_batches(window.batches, log_start_offset))
@@ -241,8 +247,16 @@ def summarise_segment(
                 del window  # its memory can serve the next one
     except KafkalogError as error:
         note = retired(segment, error)
-        found.append(note or error.to_finding())
-        summary.n_records_is_minimum |= note is None and not isinstance(error, SidecarError)
+        try:
+            part = None if note else merged_part(segment, error, previous)
+        except KafkalogError as other:
+            found.append(explained(segment, other).to_finding())
+            summary.n_records_is_minimum |= not isinstance(error, SidecarError)
+        else:
+            if part is not None:
+                return summarise_segment(part, progress, log_start_offset, visit)
+            summary.size_in_bytes = 0  # its bytes count in other segments, or were deleted
+            found += [] if note is None else [note]
     summary.findings = found
     summary.n_records_is_minimum |= any(finding.damage and finding.n_records != 0 for finding in found)
     summary.n_readable_is_minimum |= summary.n_records_is_minimum

@@ -245,9 +245,20 @@ class RecordReader(BatchReader):
             found = memory.next(thread_codecs(), of, start, stop, size, previous_offset, data, is_mapped, growing)
         finally:
             self._memory.append(memory)
+        if not (descriptor is None or self._options.check_crcs or _is_unchanged(source)):
+            return None  # `walk` reports it
         if descriptor is None and data is not None and (found is None or found.data is None):
             source.release(data, start)
         return found
+
+
+def _is_unchanged(source: ByteSource) -> bool:
+    """Whether no bytes were cut: those read as zeros from a mapping, which only a checksum detects."""
+    try:
+        source.check_unchanged()
+    except KafkalogError:
+        return False
+    return True
 
 
 Submit = Callable[[Callable[[], Any]], Callable[[], Any]]
