@@ -89,6 +89,9 @@ def is_compacted(
         return None  # damage, or segments of another partition: their gaps are not the cleaner's
     if any(row.has_gaps for row in rows if row.base_offset >= (cleaned or 0)):
         return True
+    bases = [row.base_offset for row in rows if row.base_offset < end]
+    if bases and end - bases[-1] > kf.MAX_RELATIVE_OFFSET:
+        return None  # offsets that jump so far begin a segment, whoever wrote them
     if is_known:
         return is_lost
     # the cleaner skips the last segment, so only the others can show that nothing was compacted; it empties some

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -608,3 +609,24 @@ def test_the_partitioner_is_that_of_another_client(tmp_path):
         write_table({"value": [b""]}, tmp_path / "c", topic="t", partitioner="kafka")
     with pytest.raises(ValueError, match="'sarama', not 'crc'"):
         write_table({"value": [b""]}, tmp_path / "c", topic="t", partitions=2, partitioner="crc")
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    jumps=st.lists(st.sampled_from([1, 1, 1, 2, 1000, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, 2**33]), max_size=12),
+    first=st.sampled_from([0, 5, 2**31 - 1]),
+    batch_size=st.sampled_from([60, 16384]),
+)
+def test_offsets_that_jump_as_far_as_they_like_are_accepted_by_verify(jumps, first, batch_size):
+    offsets = np.cumsum([first, *jumps])
+    n = len(offsets)
+    table = pa.table({"topic": ["t"] * n, "partition": [0] * n, "offset": offsets, "value": [b"v" * 40] * n})
+    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)  # the notes about gaps
+        path = Path(directory, "log")
+        write_table(table, path, batch_size=batch_size)
+        assert kafkalog.verify(path).ok
+        assert kafkalog.scan(path).to_numpy().offset.tolist() == offsets.tolist()
+        for log in path.glob("t-0/*.log"):
+            batches = kafkalog.open(log).batches
+            assert (batches.last_offset - int(log.stem) <= 2**31 - 1).all()
