@@ -8,6 +8,9 @@ from loss_reports import of_convert, of_salvage, of_scan, of_verify
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import Reason
+from kafkalog.log.tail import LogTail
+from kafkalog.scanning.following import follow
+from kafkalog.storage.broker_lock import hold_locks
 
 NAME = "p-multi-0"
 
@@ -66,3 +69,21 @@ def test_a_start_at_the_end_hides_all_records(root):
     put_start(root, kafkalog.Partition(root / NAME).log_end_offset)
     assert kafkalog.read_table(root).num_rows == 0
     assert kafkalog.verify(root).ok
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("past", [1, 10**6])
+def test_who_follows_the_log_begins_where_a_scan_begins(root, past):
+    partition = kafkalog.Partition(root / NAME)
+    key, end = partition.topic_partition, partition.log_end_offset
+    put_start(root, end + past)
+    tail = LogTail(
+        lambda: kafkalog.LogDir(root), lambda key: True, isolation_level="read_uncommitted", on_corruption="raise"
+    )
+    for _ in range(2):
+        assert tail.ends() == {key: end}
+        assert tail.starts() == {key: partition.segments[0].base_offset}
+    assert next(follow(root, pause=0)).count_rows() == kafkalog.scan(root).count_rows() > 0
+    (root / ".lock").touch()
+    with hold_locks([root]):  # the checkpoint may be newer than the segments
+        assert tail.starts() == {key: end + past}
