@@ -165,6 +165,8 @@ format of keys and values:
   --key-schema FILE        one schema for all keys
   --reader-schema FILE     the Avro schema to which values of all schemas are resolved, with its defaults and aliases
   --message NAME           the Protobuf message of values; default: the one they name, or the first one
+  --branches               name the branch of an Avro union that is set in a field __branch, and the member of a oneof
+                           of Protobuf in NAME__branch
   --no-frame               values do not start with a schema id; use with --schema. Without it, frames of Confluent,
                            Apicurio and AWS Glue are recognized, also those in headers
   --id-size {4,8}          bytes of a schema id in values; default: 4 with --schema, else recognized

@@ -29,7 +29,7 @@ _NOT_OF_SCAN: Final = frozenset(
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `kafkalog.scan` about decoding."""
-    from kafkalog.values.options import WITH_SCHEMAS
+    from kafkalog.values.options import WITH_BRANCHES, WITH_SCHEMAS
 
     decode: dict[str, Any] = {}
     for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
@@ -41,6 +41,8 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
             if name in WITH_SCHEMAS:
                 given["framed"] = False if args.no_frame else None
                 given["id_size"] = None if args.id_size is None else int(args.id_size)
+            if name in WITH_BRANCHES:
+                given["branches"] = args.branches or None
             given = {option: value for option, value in given.items() if value is not None}
             decode[column] = {"format": name, **given} if given else name
         elif schema is not None:

@@ -31,14 +31,14 @@ from kafkalog.spark.options import Options, parse_json
 from kafkalog.values.conditions import Groups, Split, split_filters
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.formats.json_schema import nullable_type, schema_type
-from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
+from kafkalog.values.options import WITH_BRANCHES, WITH_SCHEMAS, ColumnFormat, parse_decode
 from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import in_context
 from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "readerSchema", "keyFormat", "keySchema", "keyMessage"),
-    *("framed", "idSize", "schemas", "schemaContext", "onDecodeError"),
+    *("framed", "idSize", "branches", "schemas", "schemaContext", "onDecodeError"),
 )
 JSON: Final = ("json", "jsonschema")
 Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
@@ -233,7 +233,8 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
                 declared[column] = _json_schema(named["schema"])
             if name == "json":
                 named.pop("schema", None)
-            wanted[column] = {"format": name, **named, **(of_frames if name in WITH_SCHEMAS else {})}
+            more = {"branches": True} if name in WITH_BRANCHES and given.flag("branches", default=False) else {}
+            wanted[column] = {"format": name, **named, **more, **(of_frames if name in WITH_SCHEMAS else {})}
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
     on_error = given.choice("onDecodeError", ("fail", "null", "skip"), "fail") if "ondecodeerror" in given else None

@@ -165,7 +165,7 @@ class SchemaColumn(ColumnDecoder):
         self._common = CommonType()
         self._unions: frozenset[Path] = frozenset()
         self._has_messages = how.format == "protobuf"
-        self._resolved = None if how.reader_schema is None else ReaderSchema(how.reader_schema)
+        self._resolved = None if how.reader_schema is None else ReaderSchema(how.reader_schema, branches=how.branches)
         self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
         self._readers: dict[tuple[SchemaKey | None, str | None, Selector], _Values | str] = {}
         has_message = not self._has_messages or how.message is not None or not how.framed
@@ -305,7 +305,14 @@ class SchemaColumn(ColumnDecoder):
             is_framed = self._how.has_frames
             if self._resolved is not None:
                 return ResolvedValues(text, referred.values(), self._resolved, self._paths, is_framed=is_framed)
-            return AvroValues(text, referred.values(), self._paths, unions=self._unions, is_framed=is_framed)
+            return AvroValues(
+                text,
+                referred.values(),
+                self._paths,
+                unions=self._unions,
+                is_framed=is_framed,
+                branches=self._how.branches,
+            )
         if (group.key, topic) not in self._protos:
             by_name = {name: other for (name, _, _), other in referred.items()}
             named = getattr(self._source, "named", None)  # a directory finds imports by name
@@ -318,7 +325,7 @@ class SchemaColumn(ColumnDecoder):
         proto = self._protos[group.key, topic]
         message = self._how.message
         chosen = proto.message_of(group.selector) if message is None else proto.message_named(message)
-        return ProtobufValues(chosen, self._paths)
+        return ProtobufValues(chosen, self._paths, branches=self._how.branches)
 
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, dependencies first."""

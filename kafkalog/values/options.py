@@ -14,6 +14,8 @@ NUMBERS: Final = ("short", "int", "long", "float", "double")
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema", "connectjson")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats whose values have frames of schema registries."""
+WITH_BRANCHES: Final = ("avro", "protobuf")
+"""Formats with unions."""
 COLUMNS: Final = ("key", "value")
 
 Decode = str | Mapping[str, Any]
@@ -38,6 +40,8 @@ class ColumnFormat:
 
     reader_schema: str | None = None
     """The text of an Avro schema to which values of all schemas are resolved."""
+    branches: bool = False
+    """Whether fields name the branch of a union (Avro), or the member of a oneof (Protobuf), that is set."""
 
     @property
     def has_frames(self) -> bool:
@@ -91,8 +95,10 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     if id_size not in (None, 4, 8):
         raise ValueError(f"id_size is 4 or 8, not {id_size!r}")
     one = ColumnFormat(name, text, bool(given.get("framed", True)), message, id_size)
-    if reader_schema is not None:
-        one = replace(one, reader_schema=schema_text(reader_schema))
+    if given.get("branches") and name not in WITH_BRANCHES:
+        raise ValueError(f"{name} has no branches; formats with them are {', '.join(WITH_BRANCHES)}")
+    more = None if reader_schema is None else schema_text(reader_schema)
+    one = replace(one, reader_schema=more, branches=bool(given.get("branches")))
     if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one

@@ -22,7 +22,7 @@ from kafkalog.interchange.text_output import NOT_FINITE
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts, variable_scale_texts
 from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, least_bytes, parse_schema
-from kafkalog.values.formats.program import Around, Columns, ProgramValues
+from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import SchemaError
 
@@ -52,8 +52,8 @@ _DAYS: Final = {"time-millis": 1, "time-micros": 2}
 class _Program:
     """`unions` are the paths that are a union in any version of the schema: a single type there becomes one, too."""
 
-    def __init__(self, unions: Collection[Path] = ()) -> None:
-        self._unions = unions
+    def __init__(self, unions: Collection[Path] = (), *, branches: bool = False) -> None:
+        self._unions, self._names_branches = unions, branches
         self.union_paths: set[Path] = set()
         self._nodes: list[tuple[str, int, list[int], int, int]] = []
         self.columns = Columns()
@@ -86,7 +86,7 @@ class _Program:
             name = branch_names([one])[0]
             child = len(self.columns.all)
             node = self._one(one, True, (*path, name), around, None)
-            self.columns.set_struct(column, [name], [child])
+            self._set_branches(column, [name], [child])
             return self._node("record", column, [node])
         return self._one(one, nullable, path, around, paths)
 
@@ -195,10 +195,15 @@ class _Program:
         for branch, name in zip(others, names, strict=True):
             children.append(len(self.columns.all))
             nodes.append(self._one(branch, True, (*path, name), around, None))
-        self.columns.set_struct(column, names, children)
+        self._set_branches(column, names, children)
         if null_at >= 0:
             nodes.insert(null_at, self._node("null"))
         return self._node("union", column, nodes, a=null_at)
+
+    def _set_branches(self, column: int, names: Sequence[str], children: Sequence[int]) -> None:
+        self.columns.set_struct(column, names, children)
+        if self._names_branches:
+            self.columns.name_set(column, {BRANCH: names})
 
     def _items(self, one: AvroType, nullable: bool, path: Path, around: Around) -> int:
         column = self.columns.add("list", pa.null(), nullable)
@@ -273,8 +278,8 @@ class AvroValues(ProgramValues):
     """Decodes values of one schema, and only the fields in `paths`; others are checked and skipped.
 
     `referred` are the schemas that it refers to. `unions` are the paths that become a struct of branches, even if this
-    schema has a single type there. With a frame, a schema that is just `bytes` has no length: the value is the rest.
-    Raises SchemaError, or TooWideError for too many fields.
+    schema has a single type there; with `branches`, these structs name the one that is set. With a frame, a schema that
+    is just `bytes` has no length: the value is the rest. Raises SchemaError, or TooWideError for too many fields.
     """
 
     kernel: ClassVar[Any] = kernel
@@ -287,10 +292,11 @@ class AvroValues(ProgramValues):
         *,
         unions: Collection[Path] = (),
         is_framed: bool = False,
+        branches: bool = False,
     ) -> None:
         if isinstance(schema, str):
             schema = parse_schema(schema, referred)
-        program = _Program(unions)
+        program = _Program(unions, branches=branches)
         root = program.read(schema, nullable=True, paths=paths)
         self.union_paths = frozenset(program.union_paths)
         # Source: AbstractKafkaAvroDeserializer.DeserializationContext.read, Confluent Schema Registry 8.1

@@ -40,17 +40,21 @@ _DAY: Final = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 
 
 class ReaderSchema:
-    """A schema to which values of other schemas are decoded; raises SchemaError if it is invalid or recursive."""
+    """A schema to which values of other schemas are decoded; raises SchemaError if it is invalid or recursive.
 
-    def __init__(self, text: str) -> None:
+    With `branches`, unions have a field with the name of the branch that is set.
+    """
+
+    def __init__(self, text: str, *, branches: bool = False) -> None:
         self.schema = parse_schema(text)
         _check_tree(self.schema)
-        self.type: pa.DataType = AvroValues(self.schema).type
+        self.type: pa.DataType = AvroValues(self.schema, branches=branches).type
         self._defaults: dict[tuple[int, str], pa.Array] = {}
         for one in _records(self.schema):
             for name, kind in one.fields:
                 if name in one.defaults:
-                    self._defaults[id(one), name] = _default(kind, one.defaults[name], f"{one.name}.{name}")
+                    decoder = AvroValues(kind, branches=branches)
+                    self._defaults[id(one), name] = _default(kind, decoder, one.defaults[name], f"{one.name}.{name}")
 
     def __getstate__(self) -> tuple[AvroType, pa.DataType, list[tuple[AvroType, str, pa.Array]]]:
         by_id = {id(one): one for one in _records(self.schema)}
@@ -274,6 +278,9 @@ class _Resolution:
         inside = (*path, kind.field(at).name)
         children = [pa.nulls(len(array), one.type) for one in kind]
         children[at] = self._value(array, writer, branches[at], kind.field(at).type, rows, live, inside)
+        if kind.num_fields > len(branches):
+            name = pa.array([kind.field(at).name, None])
+            children[-1] = name.take(pa.array(array.is_null().cast(pa.int64())))
         return struct_array(children, kind, validity(array), len(array))
 
     def _value(
@@ -395,13 +402,13 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _default(kind: AvroType, value: Any, where: str) -> pa.Array:
+def _default(kind: AvroType, decoder: AvroValues, value: Any, where: str) -> pa.Array:
     """The default of a field, decoded from its bytes so that it has the form of other values."""
     try:
         data = _default_bytes(kind, value)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, struct.error):
         raise SchemaError(f"the default of {where} is not of its type") from None
-    decoded = AvroValues(kind).decode(Payloads.of(pa.array([data], pa.binary())))
+    decoded = decoder.decode(Payloads.of(pa.array([data], pa.binary())))
     if decoded.failures or decoded.faults:
         raise SchemaError(f"the default of {where} is not of its type: {[*decoded.failures.values()]}")
     return decoded.array

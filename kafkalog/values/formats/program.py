@@ -11,15 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path, text_array
 from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
-from kafkalog.values.types import MOST_FIELDS, TooWideError
+from kafkalog.values.types import MOST_FIELDS, SchemaError, TooWideError
 
 Numbers = npt.NDArray[np.int32]
 Around = tuple[int | str, ...]
 """The enclosing types of a type, by `id` or full name."""
 
+BRANCH: Final = "__branch"
+"""The field with the name of a union's branch that is set; of a oneof, its name is in front."""
 _COLUMNS: Final = 2
 """Which argument of a kernel with `FAULTS` is the table of columns."""
 _NULLABLE: Final = 4
@@ -86,6 +89,20 @@ class Columns:
         one.children = [*children]
         one.type = pa.struct([(name, self.all[child].type) for name, child in zip(names, children, strict=True)])
 
+    def name_set(self, column: int, groups: Mapping[str, Sequence[str]]) -> None:
+        """Add fields of text to a struct: the name of the field that is set, of several of which one is.
+
+        `groups` are these fields by the name of the new one.
+        """
+        one = self.all[column]
+        one.stored = one.type
+        new = [pa.field(name, pa.string()) for name in groups]
+        if taken := {field.name for field in one.type} & groups.keys():
+            raise SchemaError(f"it has a field {min(taken)!r}, which branches would add")
+        one.type = pa.struct([*one.type, *new])
+        numbers = [[one.stored.get_field_index(name) for name in names] for names in groups.values()]
+        one.convert = functools.partial(_with_names_of_set, one.type, numbers)
+
     def set_map(self, column: int, entries: int, key: int, value: int) -> None:
         self.all[column].children, self.all[entries].children = [entries], [key, value]
         self.all[entries].never_null = self.all[key].never_null = True
@@ -101,6 +118,19 @@ class Columns:
         symbols = np.cumsum([0, *map(len, self._symbols)], dtype=np.int32)
         text = np.frombuffer(b"".join(self._symbols), np.uint8)
         return np.array(columns, np.int32), np.array(inside, np.int32), symbols, text
+
+
+def _with_names_of_set(kind: pa.DataType, numbers: Sequence[Sequence[int]], array: pa.Array) -> pa.Array:
+    """A struct with fields that name the ones that are set; `numbers` has a list for each new field."""
+    children = [array.field(at) for at in range(array.type.num_fields)]
+    for group in numbers:
+        codes = np.full(len(array), -1, np.int64)
+        for at in group:
+            valid = validity(children[at])
+            codes[slice(None) if valid is None else valid] = at
+        names = pa.array([field.name for field in array.type], pa.string())
+        children.append(names.take(pa.array(codes, mask=codes < 0)))
+    return pa.Array.from_buffers(kind, len(array), [bitmap(validity(array))], children=children)
 
 
 def _add_faults(decoded: Decoded, by_row: Mapping[int, Faults]) -> None:

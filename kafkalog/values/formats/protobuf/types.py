@@ -163,6 +163,16 @@ def is_map(one: Any) -> bool:
     return one.message_type is not None and one.message_type.GetOptions().map_entry
 
 
+def real_oneofs(message: Descriptor) -> list[Any]:
+    """The oneofs of a message, without those that protoc makes for `optional` in proto3."""
+    from google.protobuf import descriptor_pb2
+
+    proto = descriptor_pb2.DescriptorProto()
+    message.CopyToProto(proto)
+    made = {field.oneof_index for field in proto.field if field.proto3_optional}
+    return [one for one in message.oneofs if one.index not in made]
+
+
 def new_message(message: Descriptor, data: bytes = b"") -> Any:
     """A message of Google's library with some bytes."""
     from google.protobuf import message_factory

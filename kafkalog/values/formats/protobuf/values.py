@@ -21,9 +21,9 @@ import kafkalog._kernels.protobuf as kernel
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path
-from kafkalog.values.formats.program import Around, Columns, ProgramValues
+from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues
 from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS, message_text
-from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, is_map
+from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, is_map, real_oneofs
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import struct_array
 
@@ -66,7 +66,8 @@ class _Node:
 
 
 class _Program:
-    def __init__(self) -> None:
+    def __init__(self, *, branches: bool = False) -> None:
+        self._names_members = branches
         self._nodes: list[_Node] = []
         self.columns = Columns()
         self._numbers: list[int] = []
@@ -100,8 +101,12 @@ class _Program:
         self._n_oneofs += len(one.oneofs)
         nodes, names, children = [], [], []
         passed = []
+        oneofs = self._oneofs(one, paths)
+        members = {name for names in oneofs.values() for name in names}
         for inner in one.fields:
             mine = None if paths is None else [path[1:] for path in paths if path[0] == inner.name]
+            if mine is not None and inner.name in members:
+                mine.append(())
             if mine is not None and not mine:
                 passed.append(inner)
                 continue
@@ -119,9 +124,19 @@ class _Program:
                 self._nodes[at].oneof = first_oneof + inner.containing_oneof.index
                 nodes.append(at)
         self.columns.set_struct(column, names, children)
+        if oneofs:
+            self.columns.name_set(column, oneofs)
         # writers use this order: the kernel expects the next field at the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
         return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=len(one.oneofs)))
+
+    def _oneofs(self, one: Descriptor, paths: Sequence[Path] | None) -> dict[str, list[str]]:
+        """The members of each selected oneof, by the name of the field that names the one that is set."""
+        if not self._names_members:
+            return {}
+        found = {f"{oneof.name}{BRANCH}": [inner.name for inner in oneof.fields] for oneof in real_oneofs(one)}
+        selected = None if paths is None or () in paths else {path[0] for path in paths}
+        return {name: members for name, members in found.items() if selected is None or name in selected}
 
     def _field(self, one: Any, around: Around, paths: Sequence[Path] | None) -> int:
         if not one.is_repeated:
@@ -230,12 +245,15 @@ class _Program:
 
 
 class ProtobufValues(ProgramValues):
-    """Decodes values of one message, and only the fields in `paths`; raises TooWideError for too many fields."""
+    """Decodes values of one message, and only the fields in `paths`; raises TooWideError for too many fields.
+
+    With `branches`, each oneof has a field with the name of the member that is set.
+    """
 
     kernel: ClassVar[Any] = kernel
 
-    def __init__(self, message: Descriptor, paths: Sequence[Path] | None = None) -> None:
-        program = _Program()
+    def __init__(self, message: Descriptor, paths: Sequence[Path] | None = None, *, branches: bool = False) -> None:
+        program = _Program(branches=branches)
         root = program.message(message, nullable=True, around=(), paths=paths)
         super().__init__(program.columns, program.arguments(root))
         self._n_cut = np.zeros(1, np.int64)
