@@ -22,7 +22,7 @@ import numpy as np
 from kafkalog.interchange.table_types import json_text
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, parse_schema
-from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS
+from kafkalog.values.formats.protobuf.nested_text import ANY, DYNAMIC, TIMESTAMP, WRAPPERS
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
 from kafkalog.values.options import schema_text
 
@@ -368,6 +368,8 @@ def _fill(message: Any, value: Any, where: str) -> None:
         nanos = _number_of(value, "ns", where, value)
         value = {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
     value = _parsed(value)
+    if kind.full_name == ANY and isinstance(value, dict):
+        value = {name: inner for name, inner in value.items() if name != "content"}  # it is in the bytes, too
     if kind.full_name in DYNAMIC:
         _fill_dynamic(message, value, where)
         return

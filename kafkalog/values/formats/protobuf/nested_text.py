@@ -17,6 +17,7 @@ from kafkalog.values.formats.protobuf.types import Descriptor, is_map, new_messa
 
 DYNAMIC: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 TIMESTAMP: Final = "google.protobuf.Timestamp"
+ANY: Final = "google.protobuf.Any"
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")

@@ -3,7 +3,8 @@
 A message becomes a struct, a repeated field a list, a map a map, and an enum text (or the number, if it has no name).
 An absent field with presence, such as a member of a oneof, is null; without presence, it has its default value.
 `google.protobuf.Timestamp` becomes a time in microseconds, a wrapper its value or null. A recursive message becomes
-JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`.
+JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`. `google.protobuf.Any` also has its content as
+JSON text, if the schema or its imports define the type.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import pyarrow.types as pt
 import kafkalog._kernels.protobuf as kernel
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
-from kafkalog.interchange.table_types import Path
-from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues
-from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, TIMESTAMP, WRAPPERS, message_text
+from kafkalog.interchange.table_types import Path, text_array
+from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues, UnfitBytesError
+from kafkalog.values.formats.protobuf.nested_text import ANY, DYNAMIC, TIMESTAMP, WRAPPERS, message_text
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, is_map, real_oneofs
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import struct_array
@@ -45,6 +46,8 @@ _SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
     "string": ("string", _DELIMITED, 0, pa.string()),
     "bytes": ("bytes", _DELIMITED, 0, pa.binary()),
 }
+CONTENT: Final = "content"
+"""The field with the JSON text of a `google.protobuf.Any`."""
 _TIME: Final = pa.timestamp("us", "UTC")
 
 
@@ -93,7 +96,19 @@ class _Program:
             column = self.columns.add("text", pa.string(), nullable)
             self.columns.all[column].raw = partial(message_text, one)
             return self._add(_Node("raw", column=column, children=[self._pass(one)]))
+        if one.full_name == ANY:
+            return self._any(one, nullable)
         return self._struct(one, nullable, (*around, one.full_name), paths)
+
+    def _any(self, one: Descriptor, nullable: bool) -> int:
+        """Add a struct of the type's name, the bytes of the message, and its JSON text."""
+        column = len(self.columns.all)
+        node = self._struct(one, nullable, (one.full_name,), None)
+        added = self.columns.all[column]
+        added.stored = added.type
+        added.type = pa.struct([*added.type, pa.field(CONTENT, pa.string())])
+        added.convert = partial(_with_contents, one.file.pool)
+        return node
 
     def _struct(self, one: Descriptor, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
         column = self.columns.add("struct", pa.null(), nullable)
@@ -270,6 +285,30 @@ class ProtobufValues(ProgramValues):
         if self._has_maps:
             decoded.array = last_of_each_key(decoded.array)
         return decoded
+
+
+def _with_contents(pool: Any, array: pa.Array) -> pa.Array:
+    """Messages of any type, with their JSON text if the type is known; raises UnfitBytesError for other bytes."""
+    names, values = array.field(0), Payloads.of(array.field(1))
+    texts: list[str | None] = [None] * len(array)
+    known = names.dictionary_encode()
+    codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    valid = validity(array)
+    for code, name in enumerate(known.dictionary.to_pylist()):
+        try:
+            message = pool.FindMessageTypeByName(name.rpartition("/")[2])
+        except KeyError:
+            continue
+        rows = np.flatnonzero((codes == code) & (True if valid is None else valid))
+        checked = ProtobufValues(message, []).decode(values.take(rows))
+        for at, row in enumerate(rows.tolist()):
+            why = checked.failures.get(at) or checked.faults.get(at)
+            if why is not None:
+                raise UnfitBytesError(f"its content is not {message.full_name}: {why}")
+            texts[row] = message_text(message, values.bytes(row) or b"")
+    kind = pa.struct([*array.type, pa.field(CONTENT, pa.string())])
+    children = [array.field(0), array.field(1), text_array(texts)]
+    return pa.Array.from_buffers(kind, len(array), [bitmap(valid)], children=children)
 
 
 def last_of_each_key(array: pa.Array) -> pa.Array:
