@@ -7,6 +7,7 @@ import pytest
 import kafkalog
 import kafkalog.spark
 from kafkalog import PartitionWriter
+from kafkalog.values.options import ColumnFormat
 
 PROTO = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
 message Order { int64 id = 1; Customer c = 2; repeated uint32 n = 3; google.protobuf.Timestamp t = 4; }
@@ -85,6 +86,10 @@ def test_options_that_do_not_go_together_say_why():
     assert found.reading["filters"] == [[("key", "==", "k")]]
     assert found.decode.conditions == [[("value.a", "==", "x")]]
     assert options_of(valueFormat="avro", schemaContext=".partner").decode.context == ".partner"
+    given = {"readerSchema": '"int"', "idSize": "8", "branches": "true", "keyFormat": "protobuf"}
+    formats = options_of(valueFormat="avro", **given).decode.formats
+    assert formats["value"] == ColumnFormat("avro", id_size=8, reader_schema='"int"', branches=True)
+    assert formats["key"] == ColumnFormat("protobuf", id_size=8, branches=True)
 
 
 JSON_SCHEMA = {
