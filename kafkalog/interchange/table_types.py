@@ -134,8 +134,9 @@ def _stored_items(kind: pa.DataType, target: str) -> pa.DataType:
 def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
     """The columns of a target for those of a scan.
 
-    Raises UnwritableError for fields whose names differ only by case, which Delta does not have.
+    Raises UnwritableError for names that a target does not have.
     """
+    _check_nul(schema)
     fields = [in_storage(field, stored_type(field.type, target), has_metadata=target == "parquet") for field in schema]
     if target in TABLES:
         fields = [field for field in fields if not pt.is_null(field.type)]
@@ -149,6 +150,36 @@ def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
     if target == "iceberg":
         _check_iceberg_names(fields)
     return pa.schema(fields)
+
+
+def _check_nul(fields: Iterable[pa.Field], around: Path = ()) -> None:
+    """Raise UnwritableError for a name with the character NUL, which ends it in libraries in C."""
+    for field in fields:
+        path = (*around, field.name)
+        if "\0" in field.name:
+            shown = ".".join(path).replace("\0", "\\0")
+            raise UnwritableError(
+                Reason.COLUMN_UNKNOWN,
+                f"tables and data frames have no name with the character NUL: {shown}. Choose fields with columns"
+                " (--columns), or export to JSON lines",
+            )
+        _check_nul(_fields_in(field.type), path)
+
+
+def unnamed(fields: Iterable[pa.Field], around: Path = ()) -> Iterator[tuple[str, str]]:
+    """Fields with an empty name, and the name that DuckDB gives them: ``element`` and their number."""
+    for number, field in enumerate(fields, 1):
+        name = field.name or f"element{number}"
+        if not field.name:
+            yield ".".join((*around, '""')), ".".join((*around, name))
+        yield from unnamed(_fields_in(field.type), (*around, name))
+
+
+def _fields_in(kind: pa.DataType) -> Iterable[pa.Field]:
+    """The fields of a struct, also of one in lists and maps."""
+    while _is_list(kind) or pt.is_map(kind):
+        kind = kind.item_type if pt.is_map(kind) else kind.value_type
+    return kind if pt.is_struct(kind) else ()
 
 
 def _check_iceberg_names(fields: Iterable[pa.Field]) -> None:
@@ -204,11 +235,7 @@ def same_but_case(fields: Iterable[pa.Field], around: str = "") -> Iterator[tupl
         other = names.setdefault(field.name.lower(), field.name)
         if other != field.name:
             yield f"{around}{other}", f"{around}{field.name}"
-        kind = field.type
-        while pt.is_list(kind) or pt.is_map(kind):
-            kind = kind.value_type if pt.is_list(kind) else kind.item_type
-        if pt.is_struct(kind):
-            yield from same_but_case(kind, f"{around}{field.name}.")
+        yield from same_but_case(_fields_in(field.type), f"{around}{field.name}.")
 
 
 def evolved(known: pa.DataType, seen: pa.DataType, *, widens: bool = False) -> pa.DataType:

@@ -19,7 +19,7 @@ from kafkalog.errors import Finding, ReadError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
-from kafkalog.interchange.table_types import Conversion, lost_findings, same_but_case, stored_schema
+from kafkalog.interchange.table_types import Conversion, lost_findings, same_but_case, stored_schema, unnamed
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.operations.exporting.export import check_on_decode_error
@@ -235,6 +235,10 @@ class Querying:
         self._notes += [
             Finding(Reason.COLUMN_TWICE, f"DuckDB ignores case: {other} is found as {one}", damage=False)
             for one, other in same_but_case(table.schema)
+        ]
+        self._notes += [
+            Finding(Reason.COLUMN_UNKNOWN, f"DuckDB has no empty name: {one} is {other}", damage=False)
+            for one, other in unnamed(table.schema)
         ]
         if not errors:
             self._connection.register(name, ScanDataset(table))

@@ -28,7 +28,7 @@ from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.directory import MANIFEST, RemoteExport, ResumedDirectory
-from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
 from kafkalog.read_methods import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
@@ -129,7 +129,7 @@ class Exporter:
         if not self._shown:
             raise ValueError("partition_by names all columns, so the files would have none")
         if "topic" in self._keys and format not in TABLE_FORMATS:
-            _check_topics(self.scan)
+            check_topics({key.topic for key, _ in self.scan.partitions() if key is not None})
         if is_resumed:
             self._resume(path, scan, format)
         if on_decode_error == "skip":
@@ -315,19 +315,6 @@ def _resumption(format: str, to: Any) -> Resumption:
 
         return ResumedIceberg(to)
     return RemoteExport(to, is_resumed=True) if isinstance(to, Location) else ResumedDirectory(to)
-
-
-def _check_topics(scan: Scan) -> None:
-    """Raise ValueError for topics that readers of ``topic=007`` take for the same number."""
-    numbers: dict[int, str] = {}
-    for topic in sorted({key.topic for key, _ in scan.partitions() if key is not None}):
-        if topic.isdecimal():
-            other = numbers.setdefault(int(topic), topic)
-            if other != topic:
-                raise ValueError(
-                    f"in a partitioned directory, readers take the topics {other} and {topic} for the same number:"
-                    " export one at a time (topics, --topics), or do not partition by topic"
-                )
 
 
 def check_on_decode_error(value: str | None) -> None:

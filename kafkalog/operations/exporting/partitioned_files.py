@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -24,7 +26,44 @@ MAX_OPEN_FILES: Final = 64
 _MS_PER_DAY: Final = 86_400_000
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+_MOST_DIGITS: Final = 300
 NO_DAY: Final = np.iinfo(np.int64).min
+
+
+_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.IGNORECASE | re.ASCII)
+_HEX: Final = re.compile(r"-?0x[0-9a-f]+", re.IGNORECASE)
+_DATE: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+
+
+def check_topics(topics: Iterable[str]) -> None:
+    """Raise ValueError for topics that readers of a partitioned directory take for one value, or for null.
+
+    DuckDB, pyarrow, Polars and Spark read the 007 of ``topic=007`` as a number, if the other values are numbers, too.
+    """
+    advice = "export one at a time (topics, --topics), or do not partition by topic"
+    known: dict[Hashable, str] = {}
+    names = sorted(topics)
+    for topic in names:
+        # DuckDB takes the word for null next to numbers and dates
+        if topic == NULL_DIRECTORY or (topic.lower() == "null" and names[1:]):
+            raise ValueError(f"in a partitioned directory, readers take the topic {topic} for null: {advice}")
+        other = known.setdefault(_as_read(topic), topic)
+        if other != topic:
+            raise ValueError(
+                f"in a partitioned directory, readers take the topics {other} and {topic} for the same value: {advice}"
+            )
+
+
+def _as_read(value: str) -> Hashable:
+    """The value that readers make of the name of a directory."""
+    if _NUMBER.fullmatch(value):
+        return Decimal(value) if len(value) < _MOST_DIGITS else float(value)
+    if _HEX.fullmatch(value):
+        return int(value, 16)
+    if date := _DATE.fullmatch(value):
+        return tuple(map(int, date.groups()))
+    word = value.lower()
+    return {"true": True, "false": False, "inf": "infinity", "infinity": "infinity"}.get(word, value)
 
 
 class PartitionedFiles:

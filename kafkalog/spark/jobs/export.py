@@ -17,7 +17,7 @@ from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.operations.exporting.export import OutputOptions, check_keys, check_replaceable
-from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
 from kafkalog.read_methods import RecordOptions, TaskOptions
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
@@ -89,6 +89,9 @@ def export(
         raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
     opened, target = _places(path, out, limits, overwrite=overwrite)
     planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
+    if "topic" in keys:
+        named = (part.topic_partition for task in planned.tasks for part in task.parts)
+        check_topics({key.topic for key in named if key is not None})
     with runner.job_directory(target.parent, target.name) as job:
         work = partial(_export, job, (written, output_format, limits.max_directories), keys, reading, limits)
         done = runner.results(spark, runner.pieces_of(planned), work, task_bytes=0)

@@ -1,10 +1,12 @@
 """``export(resume=True)`` into a directory of files."""
 
 import importlib.util
+import random
 import re
 from pathlib import Path
 
 import duckdb
+import pyarrow.dataset
 import pytest
 from lakes import grow
 from refusals import fails_with
@@ -161,3 +163,59 @@ def test_topics_that_readers_take_for_one_number_are_refused(tmp_path):
     with pytest.raises(ValueError, match="007 and 7"):
         kafkalog.export(root, tmp_path / "lake", partition_by=["topic"])
     assert kafkalog.export(root, tmp_path / "lake", partition_by=["topic"], topics=["007", "x"]).n_records == 2
+
+
+@pytest.mark.slow
+def test_readers_find_as_many_topics_as_an_export_has_or_it_is_refused(tmp_path):
+    polars = pytest.importorskip("polars", reason="not tested here: polars is not installed")
+    draw = random.Random(53)
+    pool = [
+        "007",
+        "7",
+        "-7",
+        "-07",
+        "7.0",
+        "7.",
+        ".5",
+        "0.5",
+        "1e1",
+        "10",
+        "0x0A",
+        "1_0",
+        "2024-1-1",
+        "2024-01-01",
+        "true",
+        "TRUE",
+        "null",
+        "NULL",
+        "nan",
+        "NaN",
+        "x",
+        "X",
+        "inf",
+    ]
+    pool += ["Infinity", "2024-01-01.x", "__HIVE_DEFAULT_PARTITION__"]
+    root, refused = tmp_path / "log", []
+    root.mkdir()
+    for topic in pool:
+        with kafkalog.PartitionWriter(root / f"{topic}-0") as writer:
+            writer.append({"value": [topic.encode()]})
+    for number in range(60):
+        topics = draw.sample(pool, draw.randint(1, 3))
+        lake = tmp_path / f"lake-{number}"
+        try:
+            kafkalog.export(root, lake, partition_by=["topic"], topics=topics)
+        except ValueError as error:
+            refused.append((topics, str(error)))
+            continue
+        files = f"{lake}/**/*.parquet"
+        hive_files = f"read_parquet('{files}', hive_partitioning = true)"
+        for found in (
+            [row[0] for row in duckdb.sql(f"select topic from {hive_files}").fetchall()],
+            pyarrow.dataset.dataset(lake, partitioning="hive").to_table()["topic"].to_pylist(),
+            polars.scan_parquet(files, hive_partitioning=True).collect()["topic"].to_list(),
+        ):
+            assert None not in found
+            assert len(set(found)) == len(topics), (topics, found)
+    assert 5 < len(refused) < 45
+    assert all(any(topic in text for topic in topics) for topics, text in refused)
