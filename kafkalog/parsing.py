@@ -48,6 +48,22 @@ def field_column(column: str, path: Iterable[str]) -> str:
     return ".".join((column, *(f'"{part}"' if "." in part else part for part in path)))
 
 
+def check_once(columns: Iterable[str]) -> None:
+    """Raise ValueError for a column, or a field of one, that is named twice.
+
+    >>> check_once(["value.id", 'value."id"'])
+    Traceback (most recent call last):
+    ...
+    ValueError: columns names 'value."id"' twice; name each column once
+    """
+    known: set[tuple[str, ...]] = set()
+    for name in columns:
+        path = tuple(field_path(name))
+        if path in known:
+            raise ValueError(f"columns names {name!r} twice; name each column once")
+        known.add(path)
+
+
 def hint(word: str, words: Iterable[object]) -> str:
     """The end of a message about an unknown word: the most similar valid one, or else all valid ones.
 

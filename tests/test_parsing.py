@@ -1,11 +1,14 @@
 """Values of options: times, topic patterns, misspelt names; counts in messages; errors as findings."""
 
 import pickle
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
 
+import kafkalog
+from kafkalog.cli.app import main
 from kafkalog.errors import CorruptionError, Reason, TruncatedTailError, UnknownNameError, UnwritableError
 from kafkalog.parsing import (
     TopicPatterns,
@@ -188,3 +191,31 @@ def test_a_datetime64_is_a_time_of_utc(value, milliseconds):
 def test_nat_is_no_time():
     with pytest.raises(ValueError, match="start_timestamp is NaT"):
         parse_milliseconds("start_timestamp", np.datetime64("NaT"))
+
+
+@pytest.mark.parametrize("columns", ["key,key", "offset,key,offset", "key,value.a,value.a", 'value.a,value."a"'])
+@pytest.mark.parametrize("command", ["cat", "export", "python", "export in python"])
+def test_a_column_that_is_named_twice_is_an_error_that_names_it(command, columns, tmp_path, capsys):
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b'{"a": 1}']})
+    name = columns.rpartition(",")[2]
+    options = {"columns": columns.split(","), "decode": {"value": "json"} if "value" in columns else None}
+    to = tmp_path / "x.parquet"
+    if "python" in command:
+        with pytest.raises(ValueError, match=re.escape(f"columns names {name!r} twice")):
+            kafkalog.export(tmp_path, to, **options) if "export" in command else kafkalog.scan(tmp_path, **options)
+    else:
+        more = ["-o", str(to)] if command == "export" else []
+        assert main([command, str(tmp_path), "--columns", columns, "--value-format", "json", *more]) == 2
+        assert f"columns names {name!r} twice" in capsys.readouterr().err
+    assert not to.exists()
+
+
+def test_batches_and_spark_name_the_column_too(log_dir, capsys):
+    assert main(["batches", str(log_dir), "--columns", "crc,topic", "--columns", "crc"]) == 2
+    assert "columns names 'crc' twice" in capsys.readouterr().err
+    pytest.importorskip("pyspark")
+    from kafkalog.spark.source_options import parse_options
+
+    with pytest.raises(ValueError, match="columns names 'key' twice"):
+        parse_options({"path": str(log_dir), "columns": "KEY,offset,key"})

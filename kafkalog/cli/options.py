@@ -289,12 +289,19 @@ def _add_option(
 
 
 class Distinct(argparse.Action):
-    """Collects the values of a list option, each value once."""
+    """Collects the values of a list option, each value once; a column that is named twice is an error."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
         """Add the values to the earlier ones, but not to the default."""
         earlier = getattr(namespace, self.dest)
         earlier = [] if earlier is None or earlier is self.default else earlier
+        if self.dest == "columns":
+            from kafkalog.parsing import check_once
+
+            try:
+                check_once([*earlier, *values])
+            except ValueError as error:
+                raise argparse.ArgumentError(self, str(error)) from None
         setattr(namespace, self.dest, list(dict.fromkeys([*earlier, *values])))
 
 

@@ -31,6 +31,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics
 from kafkalog.parsing import (
     TopicPatterns,
+    check_once,
     check_partitions,
     integer,
     is_to_end,
@@ -408,8 +409,7 @@ def check_columns(
             close = near(name, known)
             there = f"did you mean {close!r}? There are" if close else "there are"
             raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
-    if len(set(names)) != len(names):
-        raise ValueError("columns names a column twice")
+    check_once(names)
     return names
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
 from kafkalog.interchange.table_types import Lost, converted
+from kafkalog.parsing import check_once
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """The columns of Spark's Kafka source, in its order; `headers` follows if it is requested."""
@@ -48,8 +49,7 @@ def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tupl
         if not is_decoded and name.lower() not in spelling:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
         names.append(name if is_decoded else spelling[name.lower()])
-    if len(set(names)) != len(names):
-        raise ValueError(f"columns names a column twice: {', '.join(columns)}")
+    check_once(names)
     return tuple(names)
 
 

@@ -25,7 +25,7 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.interchange.json_fields import numbers_of_json, with_json
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
-from kafkalog.parsing import field_column, field_path
+from kafkalog.parsing import check_once, field_column, field_path
 from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
@@ -73,8 +73,7 @@ class Decoding:
         if isinstance(columns, str):
             raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
         self.columns = DEFAULT_COLUMNS if columns is None else tuple(columns)
-        if len(set(self.columns)) != len(self.columns):
-            raise ValueError("columns names a column twice")
+        check_once(self.columns)
         for name in self.columns:
             if name in self._derived:
                 raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
