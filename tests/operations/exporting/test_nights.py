@@ -10,7 +10,8 @@ import sys
 
 import duckdb
 import pytest
-from lakes import LAKES
+from effort import THOROUGH
+from lakes import LAKES, Directory
 
 import kafkalog
 from kafkalog.errors import FileChangedError
@@ -22,6 +23,19 @@ options = {"decode": {"value": "json"}, "columns": ["offset", "value"], "partiti
 kafkalog.export(sys.argv[1], sys.argv[2], format=sys.argv[3], **options)
 """
 OPTIONS = {"decode": {"value": "json"}, "columns": ["offset", "value"], "partition_by": ["partition"]}
+
+
+class Lines(Directory):
+    """A directory of JSON lines."""
+
+    format = "jsonl"
+
+    def exists(self):
+        return any(self.output.rglob("*.jsonl"))
+
+
+NIGHTS = {**LAKES, "lines": Lines}
+N_KILLS = 50 if THOROUGH else 17
 
 
 def append(root, values, epoch):
@@ -48,7 +62,7 @@ def killed(root, lake, seconds):
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("format", LAKES)
+@pytest.mark.parametrize("format", NIGHTS)
 def test_a_table_is_what_the_log_was_or_the_run_is_refused(format, tmp_path):
     pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
     pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
@@ -56,9 +70,9 @@ def test_a_table_is_what_the_log_was_or_the_run_is_refused(format, tmp_path):
     root, number, epoch = tmp_path / "log", 0, 0
     root.mkdir()
     history: list[dict] = []
-    lake = LAKES[format](tmp_path / "lake-0")
+    lake = NIGHTS[format](tmp_path / "lake-0")
     lake.path.mkdir()
-    for kill in range(17):
+    for kill in range(N_KILLS):
         values = night(draw, kill)
         history += values
         append(root, values, epoch)
@@ -77,7 +91,7 @@ def test_a_table_is_what_the_log_was_or_the_run_is_refused(format, tmp_path):
             assert table(lake) == history
             history = [json.loads(row) for row in kafkalog.read_table(root).column("value").to_pylist()]
             number += 1
-            lake = LAKES[format](tmp_path / f"lake-{number}")
+            lake = NIGHTS[format](tmp_path / f"lake-{number}")
             lake.path.mkdir()
         if lake.exists():
             there = table(lake)
@@ -89,6 +103,10 @@ def test_a_table_is_what_the_log_was_or_the_run_is_refused(format, tmp_path):
 
 def table(lake):
     """The values of the table, in the order of their offsets."""
+    if lake.format == "jsonl":
+        rows = [json.loads(line) for path in lake.output.rglob("*.jsonl") for line in path.read_text().splitlines()]
+        values = [row["value"] for row in sorted(rows, key=lambda row: row["offset"])]
+        return [{name: value for name, value in one.items() if value is not None} for one in values]
     files = lake.files()
     if lake.format == "parquet":
         files = [f"{files[0]}/**/*.parquet"]
