@@ -301,6 +301,7 @@ class _Boot:
         """Find the partitions, choose copies, and plan the topics."""
         report, limits = self._report, self._limits
         self._metadata, where = sources.metadata(others, limits, is_one_cluster=is_one_cluster)
+        sources.note_origins(has_metadata=where is not None)
         report.add_notes(sources.left_out)
         report.metadata = None if where is None else str(where)
         known = None
@@ -312,9 +313,7 @@ class _Boot:
         patterns = TopicPatterns(topics)
         names = dict.fromkeys(key.topic for key in sources.copies)
         # the other topics of a log dir of which only partitions were named are not missing
-        if self._metadata is not None and (
-            where in others or any(r.is_log_dir and r.path == where for r in sources.roots)
-        ):
+        if self._metadata is not None and (where in others or sources.is_whole(where)):
             names |= dict.fromkeys(self._metadata.topic_ids)
         patterns.check([*names])
 
@@ -328,7 +327,7 @@ class _Boot:
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
         bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
         full = {key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare}
-        self._copies = full
+        self._copies, self._sources = full, sources
         self._choose(full)
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
@@ -486,13 +485,10 @@ class _Boot:
     def _rule_starts(self) -> None:
         """Let the highest log start of a partition rule that is in the checkpoint of any of its copies."""
         for one in self.placed:
-            starts = {
-                copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(one.copy.key, 0): copy
-                for copy in self._copies[one.copy.key]
-            }
+            starts = self._sources.log_starts(self._copies[one.copy.key])
             proven = max((start for start in starts if start <= one.log_end_offset), default=0)
             if proven > one.log_start_offset:
-                where = starts[proven].root.path / kf.LOG_START_OFFSET_CHECKPOINT
+                where = starts[proven].path / kf.LOG_START_OFFSET_CHECKPOINT
                 detail = (
                     f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets {one.log_start_offset} to"
                     f" {proven - 1} of {one.copy.path} were deleted before"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +24,7 @@ from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.survey.origins import known_losses
+from kafkalog.survey.origins import known_losses, origins_of, read_origin
 from kafkalog.text import counted
 
 
@@ -113,6 +114,8 @@ class Sources:
     """All copies of each partition."""
     left_out: list[Finding] = field(default_factory=list)
     """Directories and links that are left out."""
+    origins: dict[Path, list[SourceRoot]] = field(default_factory=dict)
+    """The log dirs that the sources were made from, as other commands noted them, by the path of the output."""
 
     @classmethod
     def find(
@@ -164,6 +167,52 @@ class Sources:
                 others.append(Copy(key, where, root, limits))
         if not is_partition:
             self._note_others(path)
+        self.origins[path] = [SourceRoot(origin, is_log_dir=True) for origin in origins_of(path)]
+
+    @property
+    def _all_roots(self) -> list[SourceRoot]:
+        """The log dirs, and those that they were made from and that are at hand."""
+        known = {root.path for root in self.roots}
+        others = {root.path: root for roots in self.origins.values() for root in roots if root.path not in known}
+        return [*self.roots, *(root for path, root in others.items() if path.is_dir())]
+
+    def is_whole(self, log_dir: Path | None) -> bool:
+        """Whether all partitions of a log dir are among the sources, also as an output that was made from all of it."""
+        if any(root.is_log_dir and root.path == log_dir for root in self.roots):
+            return True
+        origins = [(read_origin(path), roots) for path, roots in self.origins.items()]
+        return any(
+            origin is not None and origin.is_whole and any(root.path == log_dir for root in roots)
+            for origin, roots in origins
+        )
+
+    def log_starts(self, copies: Sequence[Copy]) -> dict[int, SourceRoot]:
+        """The log start offsets in the checkpoints of a partition's copies, and of what these were made from."""
+        found = {}
+        for copy in copies:
+            origins = [*self.origins.get(copy.path, ()), *self.origins.get(copy.root.path, ())]
+            for root in (copy.root, *origins):
+                start = root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(copy.key)
+                if start is not None:
+                    found[start] = root
+        return found
+
+    def note_origins(self, *, has_metadata: bool) -> None:
+        """Note what belongs to the sources and stays behind where they come from, with the command that takes it."""
+        topics = {key.topic for key in self.copies}
+        for path, roots in self.origins.items():
+            gone = [root.path for root in roots if not root.path.is_dir()]
+            if gone and not has_metadata:
+                detail = f"it was made from {gone[0]}, which is not at hand: with its metadata log, or a copy of that"
+                detail += ", settings and ACLs are carried over (--metadata DIR)"
+                self.left_out.append(Finding(Reason.METADATA_INCOMPLETE, detail, path=str(path), damage=False))
+            for root in roots if kf.CONSUMER_OFFSETS not in topics else ():
+                if root.path not in gone and has_partitions_of(root.path, kf.CONSUMER_OFFSETS):
+                    detail = f"the groups of {root.path}, which it was made from, are not here. To take them and all"
+                    detail += (
+                        f" other topics over: kafkalog boot {shlex.quote(str(path))} {shlex.quote(str(root.path))}"
+                    )
+                    self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(path), damage=False))
 
     def _note_others(self, root: Path) -> None:
         for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
@@ -181,7 +230,7 @@ class Sources:
     def offsets(self, *names: str) -> dict[kf.TopicPartition, int]:
         """The highest offset of each partition in the checkpoints of all log dirs."""
         found: dict[kf.TopicPartition, int] = {}
-        for root, name in product([root for root in self.roots if root.is_log_dir], names):
+        for root, name in product([root for root in self._all_roots if root.is_log_dir], names):
             for key, offset in root.offsets(name).items():
                 found[key] = max(offset, found.get(key, 0))
         return found
@@ -204,12 +253,19 @@ class Sources:
                 raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         best: tuple[ClusterMetadata | None, Path | None] = None, None
-        for path in [*others, *(root.path for root in self.roots)]:
+        for path in [*others, *(root.path for root in self._all_roots)]:
             found = read_cluster_metadata(path, with_credentials=True, limits=limits)
             is_wanted = found is not None and found.end_offset > 0
             if is_wanted and (best[0] is None or found.end_offset > best[0].end_offset):  # type: ignore[union-attr]
                 best = found, path
         return best
+
+
+def has_partitions_of(log_dir: Path, topic: str) -> bool:
+    """Whether a log dir has a partition of a topic."""
+    with contextlib.suppress(KafkalogError):
+        return any(key.topic == topic for key in LogDir(log_dir))
+    return False
 
 
 def furthest(copies: Sequence[Copy]) -> Copy:

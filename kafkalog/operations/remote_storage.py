@@ -17,6 +17,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import parse_snapshot
 from kafkalog.storage.location import AnyPath, Location
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted
 from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
@@ -366,6 +367,9 @@ def restore_tiered(
                     _copy_file(directory / name, staged, f"{directory.name}/{name}", progress)
         with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
             file.write(encode_offset_checkpoint(starts))
+        if log_dir is not None:
+            with staged.create(ORIGIN_NAME) as file:
+                file.write(encode_origin("tiered restore", [log_dir]))
     return [*dict.fromkeys([*findings, *verify(output, limits=limits).all_findings()])]
 
 

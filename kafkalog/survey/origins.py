@@ -12,9 +12,10 @@ import os
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import Certainty, KafkalogError, Reason
+from kafkalog.storage.location import is_url
 from kafkalog.storage.source import read_file
 from kafkalog.survey.losses import Lost
 
@@ -23,21 +24,41 @@ _REPORTS: Final = ("salvage.json", "merge.json")
 _MAX_BYTES: Final = 2**28
 
 
-def encode_origin(command: str, log_dirs: Iterable[str | os.PathLike[str]]) -> bytes:
-    """The content of `origin.json`: the command that made the output, and the log dirs that it read."""
-    paths = list(dict.fromkeys(os.path.realpath(path) for path in log_dirs))
-    return (json.dumps({"version": 1, "command": command, "log_dirs": paths}, indent=1) + "\n").encode()
+class Origin(NamedTuple):
+    """The content of `origin.json`."""
+
+    command: str
+    """The command that made the output."""
+    log_dirs: tuple[Path, ...]
+    """The log dirs that it read."""
+    is_whole: bool
+    """Whether all of their partitions were asked for."""
 
 
-def source_log_dirs(root: Path) -> list[Path]:
-    """The log dirs from which the partitions in a directory were made, also over several steps; those that exist."""
+def encode_origin(command: str, log_dirs: Iterable[str | os.PathLike[str]], *, is_whole: bool = False) -> bytes:
+    """The content of `origin.json`; see `Origin`."""
+    paths = list(dict.fromkeys(str(path) if is_url(path) else os.path.realpath(path) for path in log_dirs))
+    fields = {"version": 1, "command": command, "log_dirs": paths, "is_whole": is_whole}
+    return (json.dumps(fields, indent=1) + "\n").encode()
+
+
+def read_origin(directory: Path) -> Origin | None:
+    """Return where an output comes from; None if it does not say so, or if the file cannot be read."""
+    row = _read(directory / ORIGIN_NAME)
+    known = row.get("log_dirs")
+    if not isinstance(known, list):
+        return None
+    return Origin(str(row.get("command")), tuple(Path(str(path)) for path in known), row.get("is_whole") is True)
+
+
+def origins_of(directory: Path) -> list[Path]:
+    """The log dirs from which an output was made, also over several steps; those that are not at hand, too."""
     found: dict[Path, None] = {}
-    waiting = [root]
+    waiting = [directory]
     while waiting:
-        known = _read(waiting.pop() / ORIGIN_NAME).get("log_dirs")
-        for text in known if isinstance(known, list) else ():
-            path = Path(str(text))
-            if path not in found and path != root and path.is_dir():
+        origin = read_origin(waiting.pop())
+        for path in () if origin is None else origin.log_dirs:
+            if path not in found and path != directory:
                 found[path] = None
                 waiting.append(path)
     return list(found)

@@ -23,8 +23,8 @@ follower would truncate. Another copy fills a hole of the base if both have the 
 epochs agree. Damaged copies are searched as by 'kafkalog salvage'.
 
 -o DIR gets a directory per partition, with new indexes, producer snapshots and leader epochs. merge.json and the report
-on stdout name the source of each range of offsets. The exit code is 1 if no copy has some offsets, or if copies differ
-although their leader epochs agree.
+on stdout name the source of each range of offsets. origin.json has the log dirs, for 'kafkalog boot'. The exit code is
+1 if no copy has some offsets, or if copies differ although their leader epochs agree.
 
 A crash leaves the output absent or complete.""",
     examples="""\

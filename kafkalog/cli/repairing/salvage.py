@@ -21,6 +21,7 @@ before a broker touches the disk: a broker cuts a log at the first damage and de
   DIR/TOPIC-N             the partition, with new indexes, producer snapshots and leader epochs
   DIR/TOPIC-N.quarantine  all bytes that were not kept, and files that prove that segments are missing
   DIR/salvage.json        the report: kept and lost bytes, with reasons
+  DIR/origin.json         the log dir, in which boot finds metadata and checkpoints
 
 A single partition goes to DIR itself if its name is a partition name such as saved/orders-0. salvage skips sectors that
 the disk cannot read, and leaves out the cluster's metadata log.

@@ -39,10 +39,10 @@ from kafkalog.repair.merging.leading import MergedLog, leader_of, rank
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
-from kafkalog.repair.salvaging.salvage import write_report
+from kafkalog.repair.salvaging.salvage import write_origin, write_report
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.location import refuse_url
+from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.output_paths import named_partition, refuse_existing
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
@@ -69,7 +69,8 @@ def merge(
     replicas : sequence of path-like, or of what `kafkalog.open` returned
         Partition directories or log dirs, of several brokers. They are never modified.
     output : path-like, optional
-        The directory to create: a subdirectory per partition, and ``merge.json``. A broker may use it as a log dir. For
+        The directory to create: a subdirectory per partition, ``merge.json``, and ``origin.json`` with the log dirs of
+        the copies, for `boot`. A broker may use it as a log dir. For
         copies of a single partition, a name such as ``merged/orders-0`` is the partition's directory itself. Not needed
         for a dry run.
     topics, partitions : iterable, optional
@@ -175,6 +176,9 @@ def merge(
                     starts[name] = start
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts, lone)
+            roots = [parent_of(one.path) for group in groups.values() for one in group]
+            is_whole = not are_partitions and topics is None and partitions is None
+            write_origin(staged, "merge", roots, is_whole=is_whole)
     return report
 
 

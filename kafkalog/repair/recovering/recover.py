@@ -32,6 +32,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import parent_of, refuse_url
+from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.survey.startup_files import partition_directories
@@ -376,6 +377,9 @@ def finish_root(root: Path, placed: Placement, report: RecoveryReport) -> None:
     if placed.is_partition:
         if placed.staged is not None:
             report.check()
+            # the copy of a log dir has the metadata log itself, and that of a partition only its files
+            if not placed.is_lone:
+                placed.put(ORIGIN_NAME, encode_origin("recover", [placed.log_dir]))
         return
     if placed.staged is None and placed.backup is None:
         return

@@ -25,10 +25,11 @@ from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.storage.location import is_url
+from kafkalog.storage.location import AnyPath, is_url, parent_of
 from kafkalog.storage.output_paths import refuse_existing
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id
 
 REPORT_NAME: Final = "salvage.json"
@@ -59,9 +60,9 @@ def salvage(
         A log dir, a partition directory or a `.log` file. It is never modified.
     output : path-like, optional
         The directory to create, with a subdirectory per partition and ``salvage.json``. A file ``TOPIC-N.quarantine``
-        holds all bytes of a partition that were not kept, and the files that prove missing segments. A broker may use
-        it as a log dir: it ignores the files. For a single partition, a name such as ``copy/orders-0`` is the
-        partition's directory itself. Not needed for a dry run.
+        holds all bytes of a partition that were not kept, and the files that prove missing segments. ``origin.json``
+        names the log dir, for `boot`. A broker may use it as a log dir: it ignores these files. For a single partition,
+        a name such as ``copy/orders-0`` is the partition's directory itself. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     metadata : path-like, optional
@@ -150,6 +151,9 @@ def salvage(
                     starts[name] = start
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts, lone)
+            roots = [parent_of(one.path) for one, _ in chosen]
+            is_whole = isinstance(opened, LogDir) and topics is None and partitions is None
+            write_origin(staged, "salvage", roots, is_whole=is_whole)
             if isinstance(opened, LogDir) and len(opened.paths) == 1:
                 with contextlib.suppress(KafkalogError):
                     properties = read_file(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
@@ -201,3 +205,9 @@ def write_report(
     if starts:
         with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
             file.write(encode_offset_checkpoint(starts))
+
+
+def write_origin(staged: StagedDirectory, command: str, log_dirs: Iterable[AnyPath], *, is_whole: bool) -> None:
+    """Write the file that says where an output comes from."""
+    with staged.create(ORIGIN_NAME) as file:
+        file.write(encode_origin(command, log_dirs, is_whole=is_whole))
