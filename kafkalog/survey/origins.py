@@ -7,20 +7,25 @@ checkpoints of the sources, and knows a hole as a loss that was reported.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import Certainty, KafkalogError, Reason
-from kafkalog.storage.location import is_url
+from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.storage.location import is_url, parent_of, stat_of
 from kafkalog.storage.source import read_file
 from kafkalog.survey.losses import Lost
 
 ORIGIN_NAME: Final = "origin.json"
 _REPORTS: Final = ("salvage.json", "merge.json")
+_GAPS: Final = (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)
+_KNOWN: Final = "This loss is known: the command that made this output has reported it"
 _MAX_BYTES: Final = 2**28
 
 
@@ -66,15 +71,53 @@ def origins_of(directory: Path) -> list[Path]:
 
 def known_losses(partition: Path) -> list[Lost]:
     """What the command that made a partition directory has reported as lost; `Lost.path` is the directory."""
-    path = partition.absolute()
     found: list[Lost] = []
-    for folder in (path, path.parent):
-        for name in _REPORTS:
-            rows = _read(folder / name).get("partitions")
-            for row in rows if isinstance(rows, list) else ():
-                # an output that was moved still has the name of its directory; a single one may have any
-                if isinstance(row, dict) and (folder == path or Path(str(row.get("output"))).name == path.name):
-                    found += _lost(row, str(partition))
+    # those commands write to the local disk, and an object store bills each question
+    for folder in () if is_url(partition) else (partition, parent_of(partition)):
+        for path in (folder / name for name in _REPORTS):
+            try:
+                status = stat_of(path)
+            except OSError:
+                continue
+            rows = _rows(path, status.st_mtime_ns, status.st_size)
+            # an output that was moved still has the name of its directory; a single one may have any
+            named = rows.get(partition.name, []) if folder is not partition else [*chain(*rows.values())]
+            found += [lost for row in named for lost in _lost(row, str(partition))]
+    return found
+
+
+def as_known(partition: Path, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings about a partition, in which losses that the command which made it has reported are no damage."""
+    found: list[Finding] = []
+    losses = known_losses(partition)
+    for finding in findings:
+        is_gap = finding.damage and finding.length is None and finding.reason in _GAPS
+        if is_gap and any(_covers(lost, finding) for lost in losses):
+            finding = replace(finding, detail=f"{finding.detail}. {_KNOWN}", damage=False)
+        found.append(finding)
+    said = [(one.base_offset, one.last_offset) for one in found if one.reason in _GAPS]
+    for lost in losses:
+        note = lost.to_finding("the source of this output lacks offsets")
+        if (note.base_offset, note.last_offset) not in said:
+            found.append(replace(note, detail=f"{note.detail}. {_KNOWN}", damage=False))
+    return found
+
+
+def _covers(lost: Lost, finding: Finding) -> bool:
+    first, last = finding.base_offset, finding.last_offset
+    if first is None or last is None or lost.first_offset is None:
+        return False
+    return lost.first_offset <= first and (lost.end_offset is None or last < lost.end_offset)
+
+
+@functools.lru_cache(maxsize=4)
+def _rows(path: Path, *stamps: object) -> dict[str, list[Mapping[str, Any]]]:
+    # `stamps` are only part of the cache's key, so that a changed report is read again
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    rows = _read(path).get("partitions")
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            found.setdefault(os.path.basename(str(row.get("output"))), []).append(row)
     return found
 
 

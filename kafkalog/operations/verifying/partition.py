@@ -39,6 +39,7 @@ from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, remains, survey
+from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup_files import topic_id_problem
 
 _CHECKPOINTS: Final = (
@@ -73,7 +74,7 @@ def check_partition(
     if partition.is_whole:  # otherwise a missing segment proves nothing
         found = survey(partition, segments, around, names)
         gaps = found.gaps
-        for finding in found.findings:
+        for finding in as_known(partition.path, found.findings):
             add(finding)
         _check_epochs(partition, segments, around, add)
     _check_producer_snapshots(partition, names, around, add)
