@@ -1,7 +1,7 @@
 """`ReadMethods`: the functions of `kafkalog` that read, as methods of logs; and the options of a scan.
 
 The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
-the one module whose imports point upwards.
+the one module whose imports point upwards. Columns become Arrow objects in the same way.
 """
 
 from __future__ import annotations
@@ -35,6 +35,49 @@ def _functions() -> Any:
     import kafkalog
 
     return kafkalog
+
+
+def _arrow() -> Any:
+    # imported when called: records know no Arrow
+    import kafkalog.interchange.column_arrays
+
+    return kafkalog.interchange.column_arrays
+
+
+class ArrowMethods:
+    """How columns of records become Arrow and pandas objects. Both hold copies only where the formats differ."""
+
+    __slots__ = ()
+
+    def to_arrow(self, binary_type: pa.DataType | None = None) -> Any:
+        """Return a `pyarrow.Table` of records, or a `pyarrow.Array` of one column, with the types of a scan.
+
+        Parameters
+        ----------
+        binary_type : pyarrow.DataType, optional
+            `pa.binary()`, `pa.large_binary()` or `pa.binary_view()` for keys, values and header values. Default:
+            `pa.binary()`, and `pa.large_binary()` for a column of more than 2 GiB. Views stay views.
+        """
+        return _arrow().to_arrow(self, binary_type)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return a `pandas.DataFrame` of records, or a `pandas.Series` of one column.
+
+        Parameters
+        ----------
+        **options
+            Options of `Scan.to_pandas`, for records.
+        """
+        return _arrow().to_pandas(self, **options)
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> Any:
+        return _arrow().one_array(self).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return _arrow().stream(self).__arrow_c_stream__(requested_schema)
+
+    def __kafkalog_stream__(self) -> pa.RecordBatchReader:
+        return _arrow().stream(self, stored_names=True)
 
 
 def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:

@@ -86,7 +86,8 @@ IMPORT_BY_NAME = {"__init__", "cli.app"}
 """Modules that import others out of a list of their own."""
 
 READ_METHODS = "read_methods"
-"""The one module whose imports point upwards: for types, and to `kafkalog` itself when a method is called."""
+"""The one module whose imports point upwards: for types, and to these modules when a method is called."""
+CALLED_BY_READ_METHODS = {"kafkalog", "kafkalog.interchange.column_arrays"}
 
 # what a kernel may have of Python all the same: memory is handed out as objects
 OF_PYTHON = {
@@ -215,7 +216,9 @@ def _problems(module, item):
     elif top == "kafkalog":
         other = package_of(item.target.removeprefix("kafkalog").removeprefix(".") or "__init__")
         # methods of the log's classes that are the functions of `kafkalog`
-        front_door = module == READ_METHODS and (item.for_types or (item.target == "kafkalog" and bool(item.where)))
+        front_door = module == READ_METHODS and (
+            item.for_types or (item.target in CALLED_BY_READ_METHODS and bool(item.where))
+        )
         if other != package and RANKS[other] >= RANKS[package] and not front_door:
             yield f"imports {item.target} of {other}, which is not before {package}"
         elif package == "cli" and other == "spark":

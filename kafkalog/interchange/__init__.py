@@ -1,6 +1,7 @@
 """Converts record columns to Arrow and back, and Arrow to Parquet, CSV and JSON lines and back.
 
     `arrow_output`    record columns to Arrow; the types of the columns
+    `column_arrays`   record columns of users as tables, arrays and data frames
     `arrow_streams`   any Arrow-compatible object to a stream of record batches
     `arrow_input`     Arrow record batches to record columns
     `arrow_values`    Arrow arrays to numbers, byte strings and headers

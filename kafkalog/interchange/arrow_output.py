@@ -53,7 +53,7 @@ ALL_COLUMNS: Final = (*DEFAULT_COLUMNS, *EXTRA_COLUMNS)
 HEADER_FIELD: Final = "headers."
 """How the name of a column with the values of one header begins, such as ``headers.trace-id``."""
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 _BOOL, _VIEW, _LARGE = pa.bool_(), pa.binary_view(), pa.large_binary()
 
 _TYPES: Final[dict[str, pa.DataType]] = {
@@ -186,7 +186,7 @@ class ArrowWriter:
         if array is None or len(array) < n:
             # at most twice as long as needed: a slice keeps the whole array alive
             size = 1 << max(n - 1, 0).bit_length()
-            array = _repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
+            array = repeated(self._context[name], kind, size) if name in self._context else _empty_lists(kind, size)
             self._repeated[name] = array
         return array.slice(0, n)
 
@@ -227,7 +227,8 @@ def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> p
     return _fixed(stamps, TIMESTAMP, present)
 
 
-def _repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:
+def repeated(value: str | int | None, kind: pa.DataType, n: int) -> pa.Array:
+    """The same text or number `n` times."""
     if value is None:
         return pa.nulls(n, kind)
     if isinstance(value, int):
@@ -266,7 +267,7 @@ def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Arr
         offsets: npt.NDArray[Any] = column.offsets.astype(np.int64, copy=False)
     else:
         # offsets of 32 bits would wrap around
-        if column.data.size > _INT32_MAX:
+        if column.data.size > INT32_MAX:
             raise ValueError(f"{column.data.size} bytes do not fit a {kind} array; use binary_type=pa.large_binary()")
         offsets = column.offsets.astype(np.int32, copy=False)
     return pa.Array.from_buffers(kind, n, [valid, pa.py_buffer(offsets), pa.py_buffer(column.data)], n_null)
@@ -281,7 +282,7 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
     keys, n_bad = _utf8(column.key) if key_type == pa.string() else (binary_array(column.key, key_type), 0)
     values = binary_array(column.value, struct.field("value").type)
     items = pa.StructArray.from_arrays([keys, values], fields=list(struct))
-    if column.offsets[-1] > _INT32_MAX:
+    if column.offsets[-1] > INT32_MAX:
         raise ValueError("too many headers for one Arrow array; ask for smaller batches")
     offsets = pa.py_buffer(column.offsets.astype(np.int32, copy=False))
     return pa.Array.from_buffers(kind, len(column), [None, offsets], 0, children=[items]), n_bad

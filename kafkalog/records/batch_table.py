@@ -176,6 +176,14 @@ class BatchTable(PublicNames):
         """int64[n]: time (ms) after which the cleaner may drop the batch's tombstones or marker; -1 for no horizon."""
         return np.where(self._v2_bit(kf.DELETE_HORIZON_BIT), self.base_timestamp, np.int64(-1))
 
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """Return a structured array, with a row per batch and the columns of `to_arrow`."""
+        columns = {name: getattr(self, name) for name in (*COLUMNS, *DERIVED)}
+        table = np.empty(len(self), [(name, column.dtype) for name, column in columns.items()])
+        for name, column in columns.items():
+            table[name] = column
+        return table
+
     def to_arrow(self) -> pa.Table:
         """Return a `pyarrow.Table` of the stored and the derived columns, timestamps as int64 milliseconds."""
         import pyarrow as pa

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import kafkalog._kernels.columns as kernels
 from kafkalog._kernels.fill import view_strings
 from kafkalog.html import PublicNames
+from kafkalog.read_methods import ArrowMethods
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
 
@@ -39,6 +40,9 @@ BINARY_COLUMNS: Final = ("key", "value")
 HEADERS: Final = "headers"
 DEFAULT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
+
+_INLINE: Final = 12
+"""Bytes of a value that a view has itself."""
 
 Slice = slice
 """The type, in classes that have a method of this name."""
@@ -90,7 +94,7 @@ def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
 Value = TypeVar("Value")
 
 
-class _RowsOf(Generic[Value]):
+class _RowsOf(ArrowMethods, Generic[Value]):
     """A column that takes rows as a one-dimensional NumPy array does."""
 
     __slots__ = ()
@@ -246,12 +250,7 @@ class BinaryColumn(_RowsOf[bytes | None]):
     def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
         """Concatenate the rows of several columns."""
         offsets = _concatenate_offsets([part.offsets for part in parts])
-        validity = None
-        if any(part.validity is not None for part in parts):
-            validity = np.concatenate(
-                [np.ones(len(part), np.bool_) if part.validity is None else part.validity for part in parts]
-            )
-        return cls(offsets, np.concatenate([part.data for part in parts]), validity)
+        return cls(offsets, np.concatenate([part.data for part in parts]), _concatenate_validity(parts))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -273,7 +272,7 @@ class ViewColumn(_RowsOf[bytes | None]):
             return None
         view = self.views[16 * row : 16 * row + 16].tobytes()
         size = int.from_bytes(view[:4], "little")
-        if size <= 12:
+        if size <= _INLINE:
             return view[4 : 4 + size]
         number, start = (int.from_bytes(view[at : at + 4], "little") for at in (8, 12))
         return self.buffers[number][start : start + size].tobytes()
@@ -296,6 +295,18 @@ class ViewColumn(_RowsOf[bytes | None]):
         rows = row_numbers(rows, len(self))
         views = self.views.reshape(-1, 16)[rows].ravel()
         return ViewColumn(views, self.buffers, None if self.validity is None else self.validity[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ViewColumn]) -> ViewColumn:
+        """Concatenate the rows of several columns; shares their buffers."""
+        words = np.concatenate([part.views for part in parts]).view(np.int32).reshape(-1, 4)
+        row = n_buffers = 0
+        for part in parts:
+            own = words[row : row + len(part)]
+            own[own[:, 0] > _INLINE, 2] += n_buffers  # the number of a buffer; shorter values have their bytes there
+            row, n_buffers = row + len(part), n_buffers + len(part.buffers)
+        buffers = tuple(buffer for part in parts for buffer in part.buffers)
+        return cls(words.reshape(-1).view(np.uint8), buffers, _concatenate_validity(parts))
 
 
 def as_views(column: BinaryColumn | ViewColumn) -> ViewColumn:
@@ -376,6 +387,12 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         )
 
 
+def _concatenate_validity(parts: Sequence[BinaryColumn] | Sequence[ViewColumn]) -> npt.NDArray[np.bool_] | None:
+    if all(part.validity is None for part in parts):
+        return None
+    return np.concatenate([np.ones(len(part), np.bool_) if part.validity is None else part.validity for part in parts])
+
+
 def _concatenate_offsets(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     offsets = np.empty(sum(part.size - 1 for part in parts) + 1, np.int64)
     offsets[0] = 0
@@ -405,7 +422,7 @@ def is_masked(column: object) -> bool:
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 
 
-class RecordColumns(PublicNames, Mapping[str, Column]):
+class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     """Records as named columns that own their memory.
 
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
@@ -468,6 +485,9 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
     def __repr__(self) -> str:
         return f"RecordColumns({counted(self.n_records, 'record')}: {', '.join(self._columns)})"
 
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        raise TypeError("records are several columns, not one array: records.offset is one, to_pandas() a DataFrame")
+
     def __reduce__(self) -> Any:
         return RecordColumns, (self.n_records, self._columns)
 
@@ -519,8 +539,6 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
                 columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
             elif isinstance(first, np.ndarray):
                 columns[name] = np.concatenate(these)
-            elif isinstance(first, ViewColumn):
-                raise TypeError("views into different buffers cannot be concatenated")
             else:
                 columns[name] = type(first).concatenate(these)
         return cls(sum(part.n_records for part in parts), columns)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.growing_columns import GrowingHeaders, GrowingRecords, GrowingStrings
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, is_masked
+from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked
 from kafkalog.storage.buffer_pool import GrowingArray
 
 APPENDED: Final = frozenset(("offset", "timestamp", "timestamp_type", "key", "value", "headers"))
@@ -207,7 +207,21 @@ class _GatheredHeaders:
         return HeadersColumn(self._offsets.finish(), self._key.finish(), self._value.finish())
 
 
+class _GatheredViews:
+    """Views; their buffers are kept, and not copied."""
+
+    def __init__(self, column: ViewColumn, n_parts: float) -> None:
+        self._parts: list[ViewColumn] = []
+
+    def add(self, column: BinaryColumn | ViewColumn) -> None:
+        self._parts.append(as_views(column))
+
+    def finish(self) -> ViewColumn:
+        return ViewColumn.concatenate(self._parts)
+
+
 _GATHERED: dict[type, type[_Gathered]] = {
     BinaryColumn: _GatheredBinary,
     HeadersColumn: _GatheredHeaders,
+    ViewColumn: _GatheredViews,
 }

@@ -145,8 +145,8 @@ class Pass:
 
         Derived columns, and those that the residual reads, are added to `names`. With `schema`, record batches take the
         place of columns where nothing else of the records is needed. `is_kept` says that the caller keeps all that it
-        gets. With `into`, some records are appended to these. The caller adds them (`Appended`), as it adds columns,
-        before it asks for more.
+        gets. With `into`, some records are appended to these. The caller adds them (`Appended`) before it asks for
+        more.
         """
         query = self.query
         self._schema, self._is_kept, self._into, self._n_waiting = schema, is_kept, into, 0
@@ -265,7 +265,7 @@ class Pass:
                 counts.n_batches_decoded += len(run)
                 del window, run
                 continue
-            selection, batches = by_segment[partition.segments[window.number]], window.batches
+            selection, batches = by_segment[window.segment], window.batches
             records = window.window.records
             # whoever decoded the records compared the checksums, those of control batches included
             check_crcs = query.check_crcs and records is None
@@ -342,7 +342,8 @@ class Pass:
         if self._schema is not None and is_plain and query.latest is None and query.residual is None:
             fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
         into = self._into
-        if not is_plain or query.latest is not None or query.residual is not None or not APPENDED.issuperset(names):
+        is_whole = is_plain and query.latest is None and query.residual is None
+        if form != "numpy" or not is_whole or not APPENDED.issuperset(names):
             into = None
         if fields is not None and not self._is_kept and form != "views":
             window_bytes = _RUN_BYTES

@@ -51,11 +51,12 @@ from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
+from kafkalog.records.batch_columns import Form
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
-from kafkalog.scanning.execution import Pass
+from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.values.conditions import ArrowCondition, Conditions
@@ -307,29 +308,62 @@ class Scan(ArrowStream):
         `topic` and `segment` are arrays of str, `partition` is an int32 array; all are read-only, and without memory of
         their own if there is one value. For a `.log` outside a topic-partition directory, `topic` is "" and `partition`
         is -1.
+
+        With ``binary_type=pa.binary_view()``, keys and values are views (`kafkalog.records.columns.ViewColumn`) into
+        the bytes that were read, which they keep in memory. Otherwise columns own their bytes, with offsets of 64 bits.
         """
+        names = self._numpy_names()
+        contexts: list[_Context] = []
+        gathered = GatheredRecords(names)
+        for task, part in self._pass().run(names, self._numpy_form(), into=gathered):
+            contexts.append(_context_of(task, part.n_records))
+            gathered.add(part, task.window.source.size / max(task.window.n_bytes, 1))
+            del task, part  # their memory can be reused for the next ones
+        return self._with_context(gathered.finish(), contexts)
+
+    def iter_numpy(self) -> Iterator[RecordColumns]:
+        """Records as NumPy columns, a window at a time or `batch_size` rows, in bounded memory; see `to_numpy`.
+
+        Raises
+        ------
+        KafkalogError
+            On damage, with `on_corruption="raise"`. The records before the damage are yielded first.
+
+        Examples
+        --------
+        >>> scan = kafkalog.scan("tests/golden/log_dir/p-multi-0", columns=["offset"], batch_size=100)
+        >>> [records.n_records for records in scan.iter_numpy()][:1]
+        [100]
+        """
+        names = self._numpy_names()
+        for task, part in self._pass().run(names, self._numpy_form()):
+            assert isinstance(part, RecordColumns)
+            for piece in self._cut(part):
+                yield self._with_context(piece, [_context_of(task, piece.n_records)])
+            del task, part
+
+    def _numpy_names(self) -> list[str]:
+        """The columns to decode for NumPy."""
         if self._decoding is not None:
             raise ValueError(
                 "decoded columns and headers.NAME exist in Arrow only: use to_table(), or read without them"
             )
-        names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
-        contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
-        gathered = GatheredRecords(names or ["offset"])
-        for task, part in self._pass().run(names or ["offset"], into=gathered):
-            key, segment = task.partition.topic_partition, task.window.segment.path.name
-            contexts.append((key, segment, part.n_records))
-            gathered.add(part, task.window.source.size / max(task.window.n_bytes, 1))
-            del task, part  # their memory can be reused for the next ones
-        records = gathered.finish()
-        columns_out: dict[str, Column] = {}
+        return [name for name in self.columns if name not in CONTEXT_COLUMNS] or ["offset"]
+
+    def _numpy_form(self) -> Form:
+        return "views" if self._binary_type == pa.binary_view() else "numpy"
+
+    def _with_context(self, records: RecordColumns, contexts: Sequence[_Context]) -> RecordColumns:
+        """The requested columns of records, in order, with those for where they are stored."""
+        columns: dict[str, Column] = {}
         for name in (*self.columns, *self._derived):
             if name in CONTEXT_COLUMNS:
-                columns_out[name] = _context_column(name, contexts)
+                columns[name] = _context_column(name, contexts)
             elif name in records:
-                columns_out[name] = records[name]
+                columns[name] = records[name]
             else:  # a derived column, and not one record
-                columns_out[name] = np.empty(0, self.schema.field(name).type.to_pandas_dtype())
-        return RecordColumns(records.n_records, columns_out, is_known=True)
+                columns[name] = np.empty(0, self.schema.field(name).type.to_pandas_dtype())
+        return RecordColumns(records.n_records, columns, is_known=True)
 
     def head(self, n: int = 5) -> pa.Table:
         """The first records."""
@@ -654,7 +688,15 @@ def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment 
         one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 
 
-def _context_column(name: str, contexts: Sequence[tuple[kf.TopicPartition | None, str, int]]) -> Column:
+_Context = tuple[kf.TopicPartition | None, str, int]
+"""Where records are stored, and how many: the partition, the name of the segment."""
+
+
+def _context_of(task: Task, n_records: int) -> _Context:
+    return task.partition.topic_partition, task.window.segment.path.name, n_records
+
+
+def _context_column(name: str, contexts: Sequence[_Context]) -> Column:
     values: list[Any] = [segment for _, segment, _ in contexts]
     if name != "segment":
         values = [getattr(key or kf.TopicPartition("", -1), name) for key, _, _ in contexts]

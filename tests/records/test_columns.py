@@ -3,15 +3,18 @@
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, as_views, row_numbers
 
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.just(b"\0\0"), st.binary(min_size=13, max_size=40))
-HEADERS = st.lists(st.tuples(st.binary(max_size=4), VALUES), max_size=3)
+NAMES = st.text(st.characters(codec="utf-8"), max_size=3).map(str.encode)
+HEADERS = st.lists(st.tuples(NAMES, VALUES), max_size=3)
 RECORDS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), VALUES, HEADERS), max_size=12)
 
 
@@ -26,6 +29,7 @@ def headers_of(lists):
 def columns_of(records):
     offset = np.array([record[0] for record in records], np.int64)
     value, headers = BinaryColumn.of([record[1] for record in records]), headers_of([record[2] for record in records])
+    # no scan returns both, but records may have any columns
     return RecordColumns(len(records), {"offset": offset, "value": value, "views": as_views(value), "headers": headers})
 
 
@@ -71,10 +75,30 @@ def test_rows_are_those_of_a_list(drawn):
         array = np.asarray(columns[name])
         assert array.dtype == object
         assert array.tolist() == [record[place] for record in records]
-    joined = [{key: part[key] for key in part if key != "views"} for part in (columns, columns[given_rows])]
-    joined = RecordColumns.concatenate([RecordColumns(len(part["offset"]), part) for part in joined])
-    assert joined["offset"].tolist() == [record[0] for record in records + wanted]
-    assert joined["headers"].to_pylist() == [record[2] for record in records + wanted]
+    joined = RecordColumns.concatenate([columns, columns[given_rows]])
+    assert listed(joined) == records + wanted
+    taken = columns[given_rows]
+    assert of_arrow(taken.to_arrow().to_pylist()) == wanted
+    assert of_arrow(pa.table(joined).to_pylist()) == of_arrow(pa.record_batch(joined).to_pylist()) == records + wanted
+    frame = taken.to_pandas()
+    assert frame["offset"].tolist() == [record[0] for record in wanted]
+    assert frame["value"].tolist() == frame["views"].tolist() == [record[1] for record in wanted]
+    for name, place in (("value", 1), ("views", 1)):
+        values = [record[place] for record in records + wanted]
+        column = joined[name]
+        assert pa.array(column).to_pylist() == pa.chunked_array(column).to_pylist() == values
+        assert column.to_arrow(pa.binary_view()).to_pylist() == column.to_pandas().tolist() == values
+    assert joined["value"].to_arrow(pa.large_binary()).to_pylist() == joined["value"].to_pylist()
+    assert pa.array(joined["headers"]).to_pylist() == pa.table(joined)["headers"].to_pylist()
+
+
+def of_arrow(rows):
+    """The records of rows of Arrow; names of headers are text there."""
+    assert all(row["value"] == row["views"] for row in rows)
+    return [
+        (row["offset"], row["value"], [(pair["key"].encode(), pair["value"]) for pair in row["headers"]])
+        for row in rows
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +139,76 @@ def test_zeros_at_the_end_of_values_stay(log_dir):
     assert np.asarray(records.key).tolist() == records.key.to_pylist()
     assert records[-3:].key.to_pylist() == records.key.to_pylist()[-3:]
     assert records[records.offset % 2 == 0].offset.tolist() == [n for n in records.offset.tolist() if n % 2 == 0]
+
+
+def test_records_become_the_table_of_the_same_scan(log_dir):
+    for binary_type in (None, pa.large_binary(), pa.binary_view()):
+        options = {"columns": ALL_COLUMNS, "binary_type": binary_type}
+        table, records = kafkalog.read_table(log_dir, **options), kafkalog.read_numpy(log_dir, **options)
+        for made in (records.to_arrow(binary_type), pa.table(records) if binary_type != pa.large_binary() else table):
+            assert made.schema == table.schema
+            assert all(made[name].to_pylist() == table[name].to_pylist() for name in table.column_names)
+    frame = kafkalog.read_pandas(log_dir, columns=ALL_COLUMNS)
+    records = kafkalog.read_numpy(log_dir, columns=ALL_COLUMNS)
+    made = records.to_pandas()
+    assert made.dtypes.astype(str).to_dict() == frame.dtypes.astype(str).to_dict()
+    for name in frame.columns.drop(["headers", "timestamp"]):
+        assert made[name].tolist() == frame[name].tolist(), name
+    assert records.key.to_pandas().tolist() == frame["key"].tolist()
+
+
+def test_a_time_of_minus_one_is_none():
+    records = RecordColumns(2, {"timestamp": np.array([-1, 5])})
+    assert [row["timestamp"] is None for row in records.to_arrow().to_pylist()] == [True, False]
+    records = RecordColumns(2, {"timestamp": np.array([-1, 5]), "timestamp_type": np.array([0, 0], np.int8)})
+    assert records.to_arrow()["timestamp"].null_count == 0
+
+
+def test_derived_columns_and_no_records_become_tables():
+    number = np.ma.MaskedArray(np.array([1.5, 0]), [False, True])
+    records = RecordColumns(2, {"price": number, "key": BinaryColumn.of([b"a", None])})
+    assert records.to_arrow().to_pylist() == [{"price": 1.5, "key": b"a"}, {"price": None, "key": None}]
+    assert records[:0].to_arrow().schema == records.to_arrow().schema
+    assert RecordColumns.empty(["offset", "headers"]).to_arrow().num_rows == 0
+
+
+def test_records_are_no_array(log_dir):
+    import pandas as pd
+
+    records = kafkalog.read_numpy(log_dir, topics="p-multi")
+    with pytest.raises(TypeError, match=r"several columns, not one array: .* to_pandas\(\) a DataFrame"):
+        pd.DataFrame(records)
+
+
+def test_a_table_of_records_is_written_with_its_headers(tmp_path):
+    records = RecordColumns(
+        3,
+        {
+            "timestamp": np.array([7, -1, 9]),
+            "value": BinaryColumn.of([b"a", None, b"\0"]),
+            "headers": headers_of([[(b"\xff", None), (b"\xff", b"2")], [], [(b"n", b"")]]),
+        },
+    )
+    kafkalog.write_table(records, tmp_path / "log", topic="t", partitions=1)
+    back = kafkalog.read_numpy(tmp_path / "log")
+    for name in records:
+        assert np.array_equal(np.asarray(back[name]), np.asarray(records[name])), name
+
+
+def test_records_stream_as_columns(log_dir):
+    scan = kafkalog.scan(log_dir, columns=ALL_COLUMNS, batch_size=50)
+    parts = list(scan.iter_numpy())
+    whole = scan.to_numpy()
+    assert max(part.n_records for part in parts) <= 50
+    joined = RecordColumns.concatenate(parts)
+    assert joined.to_arrow().equals(whole.to_arrow().combine_chunks())
+    with pytest.raises(ValueError, match="decoded columns"):
+        next(kafkalog.scan(log_dir, topics="p-multi", decode={"key": "utf8"}).iter_numpy())
+
+
+def test_batches_are_a_structured_array(log_dir):
+    (segment, *_) = kafkalog.open(log_dir / "p-multi-0").segments
+    table = segment.batches
+    array = table.to_numpy()
+    assert array.dtype.names == tuple(table.to_arrow().column_names)
+    assert array.tolist() == [tuple(row.values()) for row in table.to_arrow().to_pylist()]
