@@ -220,7 +220,11 @@ def write_objects(folder: Path) -> None:
             out.append(f"   ~{module}.{name}")
             pages.append(f"   {name if module == 'kafkalog' else f'{module}.{name}'} <{module}.{name}>")
         out.append("")
-    for module, title in (("functions", "Functions for where= and extract="), ("format", "Kafka's numbers and names")):
+    for module, title in (
+        ("codec", "Record batches in memory"),
+        ("functions", "Functions for where= and extract="),
+        ("format", "Kafka's numbers and names"),
+    ):
         pages.append(f"   kafkalog.{module} <{module}>")
         (folder / f"{module}.rst").write_text(
             f"{heading('kafkalog.' + module)}\n{title}.\n\n"
@@ -231,11 +235,14 @@ def write_objects(folder: Path) -> None:
 
 
 PYTHON = """\
-These names are public, and only these: what ``kafkalog`` itself exports, and what stands in ``kafkalog.errors``,
-``kafkalog.functions``, ``kafkalog.format`` and ``kafkalog.spark``. Other modules may change with any release.
+These names are public, and only these: what ``kafkalog`` itself exports, and what stands in ``kafkalog.codec``,
+``kafkalog.errors``, ``kafkalog.functions``, ``kafkalog.format`` and ``kafkalog.spark``.
+Other modules may change with any release.
 """
 
 MODULES = """\
+:doc:`codec`
+   Record batches in memory, for clients.
 :doc:`functions`
    What functions that are compiled into a scan may call.
 :doc:`format`

@@ -35,7 +35,7 @@ def _read_names() -> dict[str, str]:
 # Importing Arrow and NumPy takes longer than a small job takes to run, so names are imported on first use. So are the
 # errors: dataclasses take as long to import as Python to start
 _NAMES = _read_names()
-_PUBLIC_MODULES = ("errors", "format", "functions", "spark")
+_PUBLIC_MODULES = ("codec", "errors", "format", "functions", "spark")
 
 __all__ = sorted(_NAMES)
 

@@ -27,6 +27,7 @@ ORDER = (
     ("parsing", "read_methods"),
     ("storage", "protocol"),
     ("records",),
+    ("codec",),
     ("state", "interchange"),
     ("indexes",),
     ("log",),

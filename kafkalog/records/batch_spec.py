@@ -60,7 +60,8 @@ class BatchSpec:
     """Whether header keys may be other than UTF-8, as some clients write them; for records read from a log."""
 
     def __post_init__(self) -> None:
-        if not np.isin(self.timestamp_type, (0, 1)).all():
+        kinds = (self.timestamp_type,) if isinstance(self.timestamp_type, int) else np.unique(self.timestamp_type)
+        if not {0, 1}.issuperset(kinds):
             raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
         if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
             raise ValueError("batches of LogAppendTime need log_append_time")
@@ -82,7 +83,7 @@ class BatchSpec:
 
 def _scalar(value: Any) -> int | None:
     """The number for all batches; None if each has its own."""
-    return int(value) if np.ndim(value) == 0 else None
+    return int(value) if isinstance(value, int) or np.ndim(value) == 0 else None
 
 
 def offset_bounds(offset: Int64s, boundaries: Int64s, is_empty: Bools, spec: BatchSpec) -> tuple[Int64s, Int64s]:
@@ -146,6 +147,8 @@ def base_sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: In
 
 def spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Convert one number, or one per batch, to an array of the header field's dtype."""
+    if isinstance(value, int) and -(2**7) <= value < 2**7:  # fits every field; the checks take longer
+        return np.full(n, value, dtype)
     array = np.asarray(value)
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")

@@ -12,6 +12,7 @@ from conformance.kafka import jvm
 from effort import examples
 from encoding import Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
 
+from kafkalog import codec
 from kafkalog.format import Codec
 from kafkalog.records.codecs import LEVELS, Compression
 from kafkalog.records.encode import cut_batches, encode_marker
@@ -243,3 +244,36 @@ def test_batches_end_where_a_producers_do(kafka, tmp_path):
     assert ours == theirs
     assert any(len(boundaries) > 10 for boundaries in ours)
     assert any(len(boundaries) == 2 for boundaries in ours)
+
+
+@pytest.mark.slow
+def test_the_public_codec_agrees_with_kafkas_classes(kafka, tmp_path):
+    """Random batches of all codecs: those of Kafka's builder are decoded, and Kafka reads those that are encoded."""
+    source = random.Random(55)
+    kinds = [Compression(kind) for kind in Codec]
+    n = 2000 // len(kinds)
+    for compression in kinds:
+        batches = some_batches(source, n, compression=compression)
+        theirs = built(kafka, tmp_path, [json_of(batch) for batch in batches])
+        assert len(theirs) == n
+        for batch, bytes_ in zip(batches, theirs, strict=True):
+            found = codec.decode(bytes_, include_control=True)
+            time = batch.log_append_time
+            rows = [row if time is None else (row[0], time, *row[2:]) for row in batch.rows]
+            assert (found.offset.tolist(), found.timestamp.tolist()) == (
+                [row[0] for row in rows],
+                [row[1] for row in rows],
+            )
+            assert found.key.to_pylist() == [row[2] for row in rows]
+            assert found.value.to_pylist() == [row[3] for row in rows]
+            assert found.headers.to_pylist() == [row[4] for row in rows]
+            headers = codec.decode_headers(bytes_)
+            assert (headers.base_offset[0], headers.last_offset[0]) == (batch.base_offset, batch.last_offset)
+        logs, offset = [], 0
+        for _ in range(n):
+            rows = some_rows(source, offset, source.choice((1, 3, 20)))
+            logs.append(rows)
+            offset = rows[-1][0] + 1
+        data = b"".join(codec.encode(columns_of(rows), compression=compression) for rows in logs)
+        name = compression.codec.name.lower()
+        assert read_back(kafka, tmp_path, data) == as_read([row for rows in logs for row in rows], name)

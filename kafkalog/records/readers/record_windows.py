@@ -82,10 +82,11 @@ class WindowOptions:
         data = NO_BYTES if found.data is None else _bytes(found.data)[: found.end_position - start]
         valid = all_valid(found.n_batches) if self.check_crcs else None
         batches = ReadTable(found.rows)
-        records = RecordColumns.empty(self.names)
         if found.columns is not None:
             filled = Filled(found.n_batches, found.n_records, _columns(found, data))
             records = self._with_batch_columns(filled, batches, found.rows)
+        else:
+            records = RecordColumns.empty(self.names)
         return Window(data, start, batches, valid, records, found.next_offset)
 
     def _with_batch_columns(self, filled: Filled, batches: BatchTable, rows: HeaderRows) -> RecordColumns:

@@ -1,0 +1,302 @@
+"""Record batches in memory: bytes to columns, and columns to bytes, for clients and tools.
+
+`decode` takes the `records` of a fetch response, and `encode` returns those of a produce request. Bytes are checked as
+those of files are: wrong ones raise a `KafkalogError` with the position.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog._kernels.record_windows import RecordWindows
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
+from kafkalog.records.batch_spec import BatchSpec
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.codecs import Compression
+from kafkalog.records.columns import ALL_COLUMNS, DEFAULT_COLUMNS, RecordColumns
+from kafkalog.records.decode import decode_all
+from kafkalog.records.encode import cut_batches, encode_batches
+from kafkalog.records.gathering import GatheredRecords
+from kafkalog.records.header_walk import walk
+from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
+from kafkalog.records.selection import Selection
+from kafkalog.records.spans import thread_codecs, uses_kernels
+from kafkalog.storage.source import BufferSource
+
+__all__ = ["crc32c", "decode", "decode_headers", "decode_varints", "encode", "encode_varints"]
+
+_WINDOW_BYTES: Final = 2**22
+_MOST_VARINT_BYTES: Final = 10
+
+
+def decode(
+    buffer: Any,
+    *,
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    check_crcs: bool = True,
+    include_control: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> RecordColumns:
+    """Decode the batches of a buffer, such as the records of a fetch response, of any format and codec.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+        Batches one after another, with offsets that increase. A partial last batch is left out: brokers cut responses.
+    columns : sequence of str
+        Default: offset, timestamp, timestamp_type, key, value, headers. On request also leader_epoch, producer_id,
+        producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset and batch_position.
+    check_crcs : bool
+        Verify the checksum of every batch.
+    include_control : bool
+        Also return control records.
+    limits : Limits
+
+    Returns
+    -------
+    RecordColumns
+        They own their memory.
+
+    Raises
+    ------
+    CorruptionError
+        A batch is damaged. Its position is that in the buffer.
+    LimitExceededError
+        A batch is above a limit.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> from pathlib import Path
+    >>> data = Path("tests/golden/log_dir/p-multi-0/00000000000000000000.log").read_bytes()
+    >>> codec.decode(data).offset[:3].tolist()
+    [0, 1, 2]
+    """
+    source, names = BufferSource(buffer), tuple(columns)
+    for name in names:
+        if name not in ALL_COLUMNS:
+            raise ValueError(f"no column {name!r}: there are {', '.join(ALL_COLUMNS)}")
+    # a window has all that a small buffer holds, in one call
+    if not include_control and uses_kernels() and source.size:
+        options, memory = _memory(names, check_crcs, limits)
+        data = source.window(0, source.size)
+        found = memory.next(thread_codecs(), -1, 0, source.size, source.size, -1, data)
+        if found is not None and found.end_position == source.size:
+            return options.window(found, 0).records or RecordColumns.empty(names)
+    gathered = GatheredRecords(names)
+    selection = Selection(include_control=include_control)
+    for window in _windows(source, limits):
+        for done in decode_all(window, names, selection=selection, check_crcs=check_crcs, limits=limits):
+            if done.error is not None:
+                raise done.error
+            if done.columns is not None:
+                gathered.add(done.columns)
+    return gathered.finish()
+
+
+def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTable:
+    """Decode the headers of the batches of a buffer; a partial last batch is left out.
+
+    Returns
+    -------
+    BatchTable
+        A row per batch. Checksums are not compared.
+
+    Raises
+    ------
+    CorruptionError, LimitExceededError
+        See `decode`.
+    """
+    tables = [window.batches for window in _windows(BufferSource(buffer), limits)]
+    return BatchTable.concatenate(tables) if tables else BatchTable.empty()
+
+
+def encode(
+    columns: RecordColumns,
+    *,
+    compression: str | Compression | None = None,
+    compression_level: int | None = None,
+    batch_size: int | None = None,
+    **header: Any,
+) -> bytes:
+    """Encode records as batches of format v2, such as the records of a produce request.
+
+    Parameters
+    ----------
+    columns : RecordColumns
+        Any of offset, timestamp, key, value and headers; others are ignored. Without offsets, these are 0, 1, 2 ...,
+        as in a produce request.
+    compression : {"none", "gzip", "snappy", "lz4", "zstd"}, optional
+    compression_level : int, optional
+    batch_size : int, optional
+        Bytes before compression at which a producer begins another batch; default: all records in one batch.
+    **header
+        Fields of the batch headers: leader_epoch, producer_id, producer_epoch, base_sequence, is_transactional,
+        timestamp_type, log_append_time.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    UnwritableError
+        Kafka's format cannot represent a record. The message has its row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kafkalog import RecordColumns, codec
+    >>> from kafkalog.records.columns import BinaryColumn
+    >>> records = RecordColumns(2, {"timestamp": np.array([5, 6]), "value": BinaryColumn.of([b"a", None])})
+    >>> codec.decode(codec.encode(records, compression="lz4")).value.to_pylist()
+    [b'a', None]
+    """
+    spec = BatchSpec(compression=Compression.parse(compression, level=compression_level), **header)
+    n = columns.n_records
+    if not n:
+        return b""
+    names = ("offset", "timestamp", "key", "value", "headers")
+    written = {name: columns[name] for name in names if name in columns}
+    written.setdefault("offset", np.arange(n, dtype=np.int64))
+    records = RecordColumns(n, written)
+    boundaries = np.array([0, n]) if batch_size is None else cut_batches(records, batch_size=batch_size)
+    return encode_batches(records, boundaries, spec).data.tobytes()
+
+
+def crc32c(buffer: Any) -> int:
+    """Return the CRC-32C of a buffer, as in batches of format v2 from their attributes on.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> hex(codec.crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    return int(checksum_crc32c(memoryview(buffer).cast("B")))
+
+
+def encode_varints(values: npt.ArrayLike, *, zigzag: bool = True) -> bytes:
+    """Encode integers as varints one after another.
+
+    Parameters
+    ----------
+    values : array_like of int
+    zigzag : bool
+        Signed numbers, as in records. False: unsigned ones, as in Kafka's protocol.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> codec.encode_varints([0, -1, 64]).hex()
+    '00018001'
+    """
+    numbers = np.asarray(values)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise TypeError(f"varints are integers, not {numbers.dtype}")
+    if numbers.ndim != 1:
+        raise ValueError(f"varints have one dimension, not {numbers.ndim}")
+    if zigzag:
+        if numbers.dtype.kind == "u" and numbers.size and int(numbers.max()) > 2**63 - 1:
+            raise ValueError(f"{int(numbers.max())} has more than 64 bits as a signed varint")
+        signed = numbers.astype(np.int64)
+        raw = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    else:
+        if numbers.dtype.kind == "i" and numbers.size and int(numbers.min()) < 0:
+            raise ValueError(f"{int(numbers.min())} is negative: use zigzag=True")
+        raw = numbers.astype(np.uint64)
+    sizes = np.ones(raw.size, np.int64)
+    for n in range(1, _MOST_VARINT_BYTES):
+        sizes += raw >= np.uint64(1 << 7 * n)
+    ends = np.cumsum(sizes)
+    out = np.empty(int(ends[-1]) if raw.size else 0, np.uint8)
+    starts = ends - sizes
+    for n in range(int(sizes.max()) if raw.size else 0):
+        rows = np.flatnonzero(sizes > n)
+        more = (sizes[rows] > n + 1).astype(np.uint8) << 7
+        out[starts[rows] + n] = (raw[rows] >> np.uint64(7 * n)).astype(np.uint8) & 0x7F | more
+    return out.tobytes()
+
+
+def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
+    """Decode a buffer of varints; see `encode_varints`.
+
+    Returns
+    -------
+    int64[...] or uint64[...]
+
+    Raises
+    ------
+    CorruptionError
+        The last varint is incomplete, or one has more than 64 bits.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> codec.decode_varints(bytes.fromhex("00018001")).tolist()
+    [0, -1, 64]
+    """
+    source = BufferSource(buffer)
+    data = source.window(0, source.size)
+    ends = np.flatnonzero(data < 0x80) + 1
+    if (ends[-1] if ends.size else 0) != data.size:
+        _refuse(Reason.VARINT_TRUNCATED, int(ends[-1]) if ends.size else 0, "the buffer ends in a varint")
+    starts = np.concatenate([ends[:0], [0], ends[:-1]]) if ends.size else ends
+    sizes = ends - starts
+    # the tenth byte has the 64th bit
+    wrong = (sizes > _MOST_VARINT_BYTES) | ((sizes == _MOST_VARINT_BYTES) & (data[ends - 1] > 1))
+    if wrong.any():
+        _refuse(Reason.VARINT_OVERLONG, int(starts[wrong.argmax()]), "a varint has more than 64 bits")
+    raw = np.zeros(ends.size, np.uint64)
+    for n in range(int(sizes.max()) if ends.size else 0):
+        rows = np.flatnonzero(sizes > n)
+        raw[rows] |= (data[starts[rows] + n] & 0x7F).astype(np.uint64) << np.uint64(7 * n)
+    if not zigzag:
+        return raw
+    return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+
+
+def _refuse(reason: Reason, position: int, detail: str) -> None:
+    raise CorruptionError(reason, detail, position=position)
+
+
+def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:
+    """Windows of whole batches; a partial last batch ends them."""
+    try:
+        yield from walk(source, limits=limits)
+    except TruncatedTailError as error:
+        if error.reason is not Reason.PARTIAL_TAIL:
+            raise
+
+
+def _new_memory(names: tuple[str, ...], check_crcs: bool, limits: Limits) -> tuple[WindowOptions, RecordWindows]:
+    options = WindowOptions(
+        names=names,
+        form="numpy",
+        check_crcs=check_crcs,
+        limits=limits,
+        window_bytes=_WINDOW_BYTES,
+        offsets=ALL_OFFSETS,
+    )
+    return options, options.windows()
+
+
+class _Memory(threading.local):
+    """What threads decode with: each has its own."""
+
+    def __init__(self) -> None:
+        self.of = lru_cache(maxsize=8)(_new_memory)
+
+
+_thread = _Memory()
+
+
+def _memory(names: tuple[str, ...], check_crcs: bool, limits: Limits) -> tuple[WindowOptions, RecordWindows]:
+    return _thread.of(names, check_crcs, limits)
