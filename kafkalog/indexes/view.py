@@ -28,19 +28,12 @@ from kafkalog._kernels.buffer_pool import populate
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
+from kafkalog.state.entries import entries_of, integers
 from kafkalog.storage.source import Bytes, open_source
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-
-def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Queries as an int64 array. Raises TypeError for floats, and for dates, whose unit is not known."""
-    array = np.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
-    return array.astype(np.int64, copy=False)
 
 
 class IndexEntries(PublicNames):
@@ -101,7 +94,7 @@ class IndexEntries(PublicNames):
         base_offset : int
             Base offset of the segment.
         **columns : array_like of int
-            All columns of the index, of one length.
+            All columns of the index, of one length; `version` may be left out.
 
         Raises
         ------
@@ -116,24 +109,7 @@ class IndexEntries(PublicNames):
         >>> OffsetIndex.from_columns(100, offset=[110, 120], position=[4096, 8200]).lookup([115]).tolist()
         [4096]
         """
-        fields = {name.removeprefix("relative_"): name for name in cls.dtype.names or ()}
-        if columns.keys() != fields.keys():
-            raise TypeError(
-                f"the columns of {cls.__name__} are {', '.join(fields)}, not {', '.join(columns) or 'none'}"
-            )
-        arrays = {name: integers(values) for name, values in columns.items()}
-        sizes = {array.shape for array in arrays.values()}
-        if len(sizes) != 1 or len(shape := sizes.pop()) != 1:
-            raise ValueError(f"the columns have the sizes {', '.join(str(array.size) for array in arrays.values())}")
-        entries = np.zeros(shape, cls.dtype)
-        for name, array in arrays.items():
-            field = fields[name]
-            stored = array - base_offset if field != name else array
-            limits = np.iinfo(cls.dtype[field])
-            if stored.size and not limits.min <= stored.min() <= stored.max() <= limits.max:
-                raise ValueError(f"{name} does not fit the {cls.dtype[field].itemsize} bytes of its field")
-            entries[field] = stored
-        return cls(entries, base_offset)
+        return cls(entries_of(cls.__name__, cls.dtype, columns, base_offset), base_offset)
 
     def tobytes(self) -> bytes:
         """The entries as they are in a file, without padding."""
@@ -215,6 +191,10 @@ class IndexEntries(PublicNames):
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The entries as contiguous native columns, offsets absolute."""
         raise NotImplementedError
+
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """The entries as a structured array in the machine's byte order, which numba takes; offsets as in the file."""
+        return self.entries.astype(self.dtype.newbyteorder("="))
 
     def to_arrow(self) -> pa.Table:
         """A `pyarrow.Table` of `columns`."""

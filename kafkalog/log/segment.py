@@ -28,7 +28,6 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
 from kafkalog.indexes.statistics import SegmentMeter
-from kafkalog.indexes.view import integers
 from kafkalog.log.directory import Directory
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.searching.odd_offsets import Witnesses
@@ -37,6 +36,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.state.entries import integers
 from kafkalog.storage.location import Location, as_path, exists
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of

@@ -4,6 +4,7 @@
     `outcomes`              the outcomes of the transactions of a partition, as far as known
     `transaction_outcomes`  finds them in batch headers
     `read_committed`        the batches that a `read_committed` consumer gets
+    `entries`               columns of numbers as entries of a file
     `producers`             producer state and its snapshot files
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint
     `checkpoints`           the text files of a partition and of a log dir

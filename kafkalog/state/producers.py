@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, Reason, Sidec
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
+from kafkalog.state.entries import entries_of
 from kafkalog.state.transactions import OpenTransaction, TransactionReplay
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import read_file
@@ -42,6 +43,63 @@ class ProducerSnapshot:
 
     def __len__(self) -> int:
         return self.entries.size
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a snapshot file; raises SidecarError for one that a broker does not load."""
+        snapshot = read_snapshot(path, may_go_on=True)
+        return cls(snapshot.end_offset, snapshot.entries, snapshot.path)
+
+    @classmethod
+    def from_columns(cls, end_offset: int, **columns: npt.ArrayLike) -> Self:
+        """Make a snapshot of columns: those that `columns` returns.
+
+        Parameters
+        ----------
+        end_offset : int
+            The state is that after all batches below this offset.
+        **columns : array_like of int
+            All columns, of one length.
+
+        Raises
+        ------
+        TypeError
+            A column is missing, is not of a snapshot, or is not of whole numbers.
+        ValueError
+            Columns have several lengths, or a number does not fit its field.
+
+        Examples
+        --------
+        >>> from kafkalog.state.producers import ProducerSnapshot
+        >>> one = dict.fromkeys(ProducerSnapshot.empty().columns(), [-1]) | {"producer_id": [7], "producer_epoch": [0]}
+        >>> ProducerSnapshot.from_columns(100, **one)
+        ProducerSnapshot(1 producers, end_offset=100)
+        """
+        return cls(end_offset, entries_of(cls.__name__, kf.PRODUCER_SNAPSHOT_DTYPE, columns))
+
+    @classmethod
+    def empty(cls, end_offset: int | None = None) -> Self:
+        """Return the snapshot without producers."""
+        return cls(end_offset, np.empty(0, kf.PRODUCER_SNAPSHOT_DTYPE))
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The entries as contiguous native columns."""
+        return {name: self.to_numpy()[name].copy() for name in self.entries.dtype.names or ()}
+
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """The entries as a structured array in the machine's byte order, which numba takes."""
+        return self.entries.astype(kf.PRODUCER_SNAPSHOT_DTYPE.newbyteorder("="))
+
+    def tobytes(self) -> bytes:
+        """The content of the file, in the order of the entries."""
+        return encode_snapshot(self.entries)
+
+    def tofile(self, path: str | os.PathLike[str]) -> None:
+        """Write a new file; raises OutputExistsError rather than replace one."""
+        from kafkalog.storage.staging import staged_file  # needs locks, which reading does without
+
+        with staged_file(path) as file:
+            file.write(self.tobytes())
 
     def __repr__(self) -> str:
         return f"ProducerSnapshot({len(self)} producers, end_offset={self.end_offset})"

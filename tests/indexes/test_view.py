@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.storage.source import FileSource
 
 pytestmark = pytest.mark.kernels
@@ -145,3 +145,20 @@ def test_an_index_is_written_and_opened(tmp_path):
     assert OffsetIndex.open(path).columns()["offset"].tolist() == [1010, 1020]
     with pytest.raises(FileExistsError):
         index.tofile(path)
+
+
+def test_a_transaction_index_is_written_and_opened(tmp_path):
+    path = tmp_path / "00000000000000001000.txnindex"
+    columns = {"producer_id": [7, 8], "first_offset": [1000, 1003], "last_offset": [1002, 1009]}
+    index = TransactionIndex.from_columns(BASE, **columns, last_stable_offset=[1003, 1010])
+    index.tofile(path)
+    assert path.stat().st_size == 68
+    back = TransactionIndex.open(path)
+    assert back.tobytes() == index.tobytes()
+    assert (back.base_offset, back.columns()["version"].tolist()) == (BASE, [0, 0])
+    for name, column in back.columns().items():
+        assert column.dtype.isnative
+        assert column.flags.c_contiguous
+        assert back.to_numpy()[name].tolist() == column.tolist()
+    assert TransactionIndex.from_columns(BASE, **back.columns()).tobytes() == index.tobytes()
+    assert back.to_numpy().dtype.isnative

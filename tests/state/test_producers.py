@@ -171,3 +171,22 @@ def test_the_hash_map_grows_with_the_entry_that_is_more_than_three_quarters(n, n
     # a broker that loads the snapshot puts them into a map of its own, in the order of the file
     loaded = ProducerState(ProducerSnapshot(n, state.entries()))
     assert loaded.entries()["producer_id"].tolist() == expected
+
+
+def test_a_snapshot_of_columns_is_written_and_opened(tmp_path, log_dir):
+    n = 0
+    for path in sorted(log_dir.glob("*/*.snapshot")):
+        snapshot = ProducerSnapshot.open(path)
+        copy = ProducerSnapshot.from_columns(snapshot.end_offset, **snapshot.columns())
+        copy.tofile(tmp_path / f"{path.parent.name}-{path.name}")
+        assert (tmp_path / f"{path.parent.name}-{path.name}").read_bytes() == path.read_bytes() == copy.tobytes()
+        assert snapshot.to_numpy().dtype.isnative
+        assert snapshot.to_numpy().tolist() == snapshot.entries.tolist()
+        n += len(snapshot)
+    assert n > 0
+    assert len(ProducerSnapshot.empty()) == 0
+    columns = snapshot.columns() | {"producer_epoch": [2**15] * len(snapshot)}
+    with pytest.raises(TypeError, match="the columns of ProducerSnapshot are producer_id, "):
+        ProducerSnapshot.from_columns(5, producer_id=[1])
+    with pytest.raises(ValueError, match="producer_epoch does not fit the 2 bytes of its field"):
+        ProducerSnapshot.from_columns(5, **{name: [2**15] for name in columns})

@@ -1,0 +1,45 @@
+"""Columns of numbers to the entries of a file with a fixed dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Queries as an int64 array. Raises TypeError for floats, and for dates, whose unit is not known."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
+    return array.astype(np.int64, copy=False)
+
+
+def entries_of(
+    owner: str, dtype: np.dtype[np.void], columns: Mapping[str, npt.ArrayLike], base_offset: int = 0
+) -> npt.NDArray[np.void]:
+    """Return entries of `dtype` with these columns; offsets whose field is relative are those above `base_offset`.
+
+    All fields need a column of the same length, except for `version`, which is 0. Raises TypeError or ValueError with
+    `owner`, the class that makes the entries.
+    """
+    fields = {name.removeprefix("relative_"): name for name in dtype.names or ()}
+    if "version" not in columns:
+        fields.pop("version", None)
+    if columns.keys() != fields.keys():
+        raise TypeError(f"the columns of {owner} are {', '.join(fields)}, not {', '.join(columns) or 'none'}")
+    arrays = {name: integers(values) for name, values in columns.items()}
+    sizes = {array.shape for array in arrays.values()}
+    if len(sizes) != 1 or len(shape := sizes.pop()) != 1:
+        raise ValueError(f"the columns have the sizes {', '.join(str(array.size) for array in arrays.values())}")
+    entries: npt.NDArray[Any] = np.zeros(shape, dtype)
+    for name, array in arrays.items():
+        field = fields[name]
+        stored = array - base_offset if field != name else array
+        limits = np.iinfo(dtype[field])
+        if stored.size and not limits.min <= stored.min() <= stored.max() <= limits.max:
+            raise ValueError(f"{name} does not fit the {dtype[field].itemsize} bytes of its field")
+        entries[field] = stored
+    return entries
