@@ -4,6 +4,7 @@ from kafkalog.booting.boot import boot as boot
 from kafkalog.booting.quorum import QuorumRescue as QuorumRescue
 from kafkalog.booting.quorum import rescue_quorum as rescue_quorum
 from kafkalog.booting.report import BootReport as BootReport
+from kafkalog.booting.sample import sample as sample
 from kafkalog.errors import ConfigWarning as ConfigWarning
 from kafkalog.errors import CorruptionError as CorruptionError
 from kafkalog.errors import CorruptionWarning as CorruptionWarning

@@ -11,6 +11,7 @@
     `report`        the result, and the next commands
     `boot`          the public function
     `quorum`        rescues a quorum of controllers of which one survives
+    `sample`        writes a small log dir to try the commands on
 
 This package only reads the sources. `repair.recovering.preflight` checks the staged result before it appears.
 """

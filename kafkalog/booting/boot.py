@@ -80,7 +80,7 @@ _TAKEN_OVER: Final = ("keep", "as-was")
 
 def boot(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     release: str = DEFAULT_RELEASE,
     topics: str | Sequence[str] | None = None,
@@ -215,6 +215,10 @@ def boot(
     paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     if not paths:
         raise ValueError("no source is named")
+    if output is None:
+        if not dry_run:
+            raise ValueError("output names the directory to make; or use dry_run=True")
+        output = "kafkalog-boot"
     check_outside(output, paths, is_new=True)
     commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
     target = Path(os.path.realpath(output))

@@ -26,13 +26,14 @@ from kafkalog.cli.text import escape_line
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
 
 _DESCRIPTION: Final = """\
-kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker.\
+kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log without
+a broker. Nothing to read at hand? 'kafkalog sample DIR' makes a log dir.\
 """
 
 _FIRST_EXAMPLES: Final = """\
   kafkalog ls /var/lib/kafka                     a line per partition
-  kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
-  kafkalog verify /var/lib/kafka                 check checksums, indexes, snapshots and checkpoints"""
+  kafkalog cat /var/lib/kafka -t orders -n 10    ten records of a topic
+  kafkalog verify /var/lib/kafka                 is anything damaged?"""
 
 _EPILOG: Final = f"""\
 examples:
@@ -200,7 +201,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
             args.paths = _places(args)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=getattr(args, "json", False))
-            args.limits = make_limits(args.limits or [])
+            args.limits = make_limits(getattr(args, "limits", None) or [])
             with _reported_warnings(console):
                 command(args, console)
         finally:

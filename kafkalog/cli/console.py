@@ -428,5 +428,5 @@ class Report:
             "findings": self._findings,
             "n_more_findings": self.n_more_findings,
         }
-        with staged_file(self._path, overwrite=True) as file:
+        with staged_file(self._path, overwrite=True, parents=True) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())

@@ -230,9 +230,10 @@ _VALUE: Final = re.compile(r"(?:\{(.+)\}|(.+?))(,\.\.\.)?([*!])?(?: \[(.*)\])?")
 def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any]] | None = None) -> None:
     """Add options from a table: one a line, with its help after two spaces or on lines that are indented further.
 
-    ``title:`` begins a group, ``| `` marks options that exclude each other, and ``@name words`` inserts a block of
-    `_SHARED`. ``--flag:name`` names the attribute. After the metavar or the ``{choices}``, ``,...`` stands for a list,
-    ``*`` for any number of times, ``!`` for required, and ``[default]`` for itself. Others are switches.
+    ``title:`` begins a group, ``| `` marks options that exclude each other (``--dry-run`` goes with each), and ``@name
+    words`` inserts a block of `_SHARED`. ``--flag:name`` names the attribute. After the metavar or the ``{choices}``,
+    ``,...`` stands for a list, ``*`` for any number of times, ``!`` for required, and ``[default]`` for itself.
+    Others are switches.
     """
     group = alternatives = parser
     is_required = False
@@ -246,6 +247,9 @@ def add_options(parser: Any, table: str, types: Mapping[str, Callable[[str], Any
         bar, flags, value, help = found.groups()
         if bar and alternatives is group:
             alternatives = group.add_mutually_exclusive_group(required=is_required)
+        if bar and flags == "--dry-run":  # it shows what the others would do
+            parser.need_one(alternatives)
+            bar = None
         _add_option(alternatives if bar else group, flags, value, re.sub(r" +", " ", help or ""), types or {})
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
+from kafkalog.cli.commands import JOBS
 from kafkalog.cli.exits import Exit
 
 USUAL: Final = (
@@ -55,7 +56,14 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-h", action=_ShortHelp, help="show the purpose, examples and the usual options")
         self.add_argument("--help", action="help", help="show all options")
         # the value of an option may be a time before now, such as -1h, which is no option
+        self._needed: list[list[str]] = []
         self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]{1,3}|\.\d+)?$")
+
+    def need_one(self, alternatives: Any) -> None:
+        """Require one of some options, or ``--dry-run``, if the options are required."""
+        if alternatives.required:
+            alternatives.required = False
+            self._needed.append(["/".join(action.option_strings) for action in alternatives._group_actions])
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
@@ -75,6 +83,10 @@ class Parser(argparse.ArgumentParser):
         if self.short_help[0]:
             args = self._with_whole_options(self._given)
         found, rest = super().parse_known_args(args, namespace)
+        for names in self._needed:
+            dests = [name.rpartition("--")[2].replace("-", "_") for name in names]
+            if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
+                self.error(f"add {', '.join(names)} or --dry-run")
         if rest and self.short_help[0] and self._subparsers is None:
             self.error(f"unexpected argument {rest[0]!r}")
         return found, rest
@@ -119,7 +131,7 @@ class Parser(argparse.ArgumentParser):
         lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
             return self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{lead}")
-        longer = [text for text in known if spelt.startswith("--") and text.startswith(spelt)]
+        longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
         if len(longer) == 1:
             return longer[0]
         close = near(spelt[2:], [text[2:] for text in known])
@@ -143,9 +155,9 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers is not None:
             formatter.add_usage("%(prog)s COMMAND ...", [], [])
             formatter.add_text(description)
+            formatter.add_text("\n".join(["first:", *examples.split("\n")]))
             formatter.add_text("\n".join(["commands:", *self._command_lines()]))
-            formatter.add_text("\n".join(["examples:", *examples.split("\n")]))
-            formatter.add_text(f"'{self.prog} COMMAND -h' describes a command, '{self.prog} --help' shows everything.")
+            formatter.add_text(f"'{self.prog} COMMAND -h' describes a command, '{self.prog} --help' shows all.")
             return formatter.format_help()
         positional = [action for action in self._actions if not action.option_strings]
         shown = sorted(
@@ -163,11 +175,12 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def _command_lines(self) -> list[str]:
-        """Return a line for each command: its name, and its summary up to the first colon or semicolon."""
+        """Return a line for each command, by job: its name, and its summary up to the first colon or semicolon."""
         (action,) = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
         known = [(one.dest, re.split("[:;]", str(one.help))[0]) for one in action._get_subactions()]
         width = max(len(name) for name, _ in known)
-        return [f"  {name:<{width}}  {summary}" for name, summary in known]
+        first = {names[0]: job for job, names in JOBS.items()}
+        return [f"  {first.get(name, ''):<10}  {name:<{width}}  {summary}" for name, summary in known]
 
 
 class _ShortHelp(argparse.Action):

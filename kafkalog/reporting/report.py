@@ -96,7 +96,7 @@ class Report(TablesResult):
         check_output(output, self.paths)
         suffix = Path(output).suffix
         parts: Iterable[str] = self._page() if suffix == ".html" else [self.to_markdown()] if suffix == ".md" else []
-        with staged_file(output, overwrite=overwrite) as file:
+        with staged_file(output, overwrite=overwrite, parents=True) as file:
             for part in parts or [json.dumps(self.as_dict()), "\n"]:
                 file.write(part.encode("utf-8", "backslashreplace"))
 

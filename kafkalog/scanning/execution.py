@@ -265,7 +265,7 @@ class Pass:
                 counts.n_batches_decoded += len(run)
                 del window, run
                 continue
-            selection, batches = by_segment[window.segment], window.batches
+            selection, batches = by_segment[partition.segments[window.number]], window.batches
             records = window.window.records
             # whoever decoded the records compared the checksums, those of control batches included
             check_crcs = query.check_crcs and records is None

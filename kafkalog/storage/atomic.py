@@ -50,6 +50,34 @@ def writing(path: Path) -> Iterator[None]:
         raise failed from error
 
 
+def check_free(path: StrPath) -> None:
+    """Raise OutputExistsError if something is at the path of a new directory, unless it is an empty directory.
+
+    A mount point cannot be replaced by the directory that was staged next to it.
+    """
+    if not os.path.lexists(path):
+        return
+    error = OutputExistsError.at(path)
+    if not os.path.islink(path) and os.path.isdir(path):
+        if os.path.ismount(path):
+            error.advise(f"it is a mount point: name a new directory in it, such as {os.path.join(path, 'kafka')}")
+        else:
+            with writing(Path(path)), os.scandir(path) as entries:
+                if next(entries, None) is None:
+                    return
+    raise error
+
+
+def make_parents(path: Path) -> list[Path]:
+    """Make the missing directories above a path, durably; return them, the highest first."""
+    missing = [parent for parent in path.parents if not os.path.lexists(parent)][::-1]
+    with writing(path):
+        for directory in missing:
+            directory.mkdir(exist_ok=True)
+            fsync_directory(directory.parent)
+    return missing
+
+
 def resolve(path: StrPath) -> Path:
     """The absolute path of an output, with all symbolic links resolved; raises WriteError for a URL."""
     if "://" in os.fspath(path):

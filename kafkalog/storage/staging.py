@@ -38,8 +38,10 @@ from kafkalog.storage.atomic import (
     MAY_NOT_LAST,
     STAGED_SUFFIX,
     StrPath,
+    check_free,
     fsync_directory,
     is_same,
+    make_parents,
     remove_tree,
     resolve,
     swap,
@@ -258,6 +260,7 @@ def staged_file(
     stage_in: StrPath | None = None,
     is_lone: bool = True,
     like: Path | None = None,
+    parents: bool = False,
 ) -> Iterator[StagedFile]:
     """A file that appears under its name when the block ends without an exception, and not before.
 
@@ -267,11 +270,13 @@ def staged_file(
     directory. Each is still complete whenever it is visible; the caller calls `remove_abandoned` before the first and
     `sync_directory` after the last, once for all of them.
 
+    With `parents`, missing directories above it are made.
+
     Raises OutputExistsError if the path exists without `overwrite`, UnsafePathError if it is not a regular file, and
     WriteError if the file could not be written; the destination is unchanged then.
     """
     given: dict[str, Any] = {"overwrite": overwrite, "stage_in": stage_in, "is_lone": is_lone, "like": like}
-    with Stage(target, is_directory=False, **given) as stage:
+    with Stage(target, is_directory=False, parents=parents, **given) as stage:
         with writing(stage.target):
             # an flock belongs to the open file, which both descriptors share: closing the copy does not give it back
             file = StagedFile(os.dup(stage.descriptor), stage.target)
@@ -289,9 +294,10 @@ def staged_directory(
 ) -> Iterator[StagedDirectory]:
     """A directory that appears under its name, with all its content, when the block ends without an exception.
 
-    Parameters and errors are those of `staged_file`; with `overwrite` an existing directory is replaced as a whole.
+    Parameters and errors are those of `staged_file`; with `overwrite` an existing directory is replaced as a whole. An
+    empty directory is replaced in any case, and missing directories above it are made.
     """
-    with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True) as stage:
+    with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=True, parents=True) as stage:
         directory = StagedDirectory(stage.path, stage.target)
         try:
             yield directory
@@ -322,19 +328,24 @@ class Stage:
         is_directory: bool,
         is_lone: bool = True,
         like: Path | None = None,
+        parents: bool = False,
     ) -> None:
         self.target = resolve(target)
+        self._makes_parents = parents
         self._like = like
         self._given, self._overwrite, self._is_directory = os.fspath(target), overwrite, is_directory
         self._is_lone = is_lone
         self._directory = self.target.parent if stage_in is None else resolve(stage_in)
         self._is_published = self._is_final = False
+        self._made: list[Path] = []
         self._process = os.getpid()
         self.descriptor = -1
         self.path = self._directory
 
     def __enter__(self) -> Stage:
         name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
+        if self._makes_parents:
+            self._made = make_parents(self.target)
         if self._is_lone:
             with writing(self._directory):
                 # only who publishes this name again looks for what a killed process has left under it
@@ -371,7 +382,9 @@ class Stage:
                 return None
         is_kind = stat.S_ISDIR if self._is_directory else stat.S_ISREG
         if not self._overwrite:
-            raise OutputExistsError.at(self._given)
+            if not self._is_directory:
+                raise OutputExistsError.at(self._given)
+            check_free(self._given)
         if not is_kind(old.st_mode):
             what = "a directory" if self._is_directory else "a regular file"
             raise UnsafePathError(Reason.UNSAFE_PATH, f"the path exists but is not {what}", path=self._given)
@@ -458,6 +471,9 @@ class Stage:
                     self.move_aside()
                 remove_tree(self.path)
         os.close(self.descriptor)
+        for directory in reversed(self._made):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
 
 
 def _each(sync: Callable[[Any], None], what: list[Any]) -> None:

@@ -475,7 +475,7 @@ def test_small_segments_are_fine_before_4_0(tmp_path):
 
 def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path):
     source = make(tmp_path / "log")
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").mkdir(parents=True)
     with pytest.raises(OutputExistsError):
         kafkalog.boot(source, tmp_path / "out")
     with pytest.raises(UnsafePathError):

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from kafkalog.cli.app import main
-from kafkalog.cli.commands import LOCAL, SUMMARIES
+from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
 from kafkalog.cli.parser import SHELLS
 
 
@@ -18,10 +18,13 @@ def _help(capsys, *arguments):
 def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(capsys):
     lines = _help(capsys, "-h")
     start = lines.index("commands:") + 1
-    assert [line.split()[0] for line in lines[start : start + len(SUMMARIES)]] == list(SUMMARIES)
+    jobs = {names[0]: job for job, names in JOBS.items()}
+    for name, line in zip(SUMMARIES, lines[start:], strict=False):
+        assert line[:28].split() == [*jobs.get(name, "").split(), name]
     assert sum(line.startswith("  kafkalog ") for line in lines) == 3
     assert not any(line.startswith("exit codes") for line in lines)
-    assert max(map(len, lines)) <= 120
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 50
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
@@ -80,7 +83,20 @@ def test_bash_completes(words, expected, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "command",
-    ["recover", "truncate", "trim", "compact", "reindex", "boot", "salvage", "merge", "convert", "export", "load"],
+    [
+        "recover",
+        "truncate",
+        "trim",
+        "compact",
+        "reindex",
+        "boot",
+        "salvage",
+        "merge",
+        "convert",
+        "export",
+        "load",
+        "sample",
+    ],
 )
 def test_the_help_of_each_command_that_writes_says_what_a_crash_leaves(command, capsys):
     assert "crash" in "\n".join(_help(capsys, command, "--help"))

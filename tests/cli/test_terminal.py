@@ -163,6 +163,7 @@ def commands(root, out):
     (out / "rows.jsonl").write_text('{"value": "\\u009b\\u202e", "key": 1, "\\u009b\\u202e": 3}\n')
     yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", f"t{HOSTILE}"]
     yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", "t"]
+    yield ["sample", out / f"sample{HOSTILE}"]
 
 
 class Screen(io.TextIOWrapper):

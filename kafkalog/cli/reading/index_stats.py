@@ -148,7 +148,7 @@ def _write_picture(args: argparse.Namespace, statistics: IndexStatistics, name: 
 
     with usage_errors():
         picture = draw(statistics, escape_line(name), os.path.splitext(args.plot)[1].lower())
-    with staged_file(args.plot, overwrite=args.overwrite) as file:
+    with staged_file(args.plot, overwrite=args.overwrite, parents=True) as file:
         file.write(picture)
 
 

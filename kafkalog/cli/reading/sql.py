@@ -36,6 +36,7 @@ Conditions on topic, partition, offset and timestamp, and the options below, ski
   kafkalog sql 'select o."offset", c.value.name from orders o join customers c on o.key = c.key' /backup/kafka --json
   kafkalog sql 'select * from orders' /backup/kafka -o orders.parquet""",
     options="""
+  -c --command:command_text QUERY    the query, instead of the first argument
 output:
   | --json              an object per row
   | --csv               CSV with a header line
@@ -49,18 +50,16 @@ output:
     paths=(
         "QUERY PATH",
         "an SQL query; log dirs or partition directories",
-        "The first argument is the query. The others are one or more log dirs. The command never changes them.",
+        "The query comes before or after one or more log dirs. The command never changes them.",
     ),
 )
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Run the query, and print or write its rows."""
-    query, *args.paths = args.paths
+    query = args.command_text if args.command_text is not None else _query_of(args)
     if not args.paths:
         raise UsageError("expected a query and at least one PATH")
-    if os.path.exists(query):
-        raise UsageError(f"{query} is a path: the query comes first, then PATH")
     if args.topics:
         raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.errors import CorruptionWarning
@@ -83,6 +82,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note(text)
     console.findings(querying.findings)
     console.undecoded(querying.n_undecoded, args.on_decode_error)
+
+
+def _query_of(args: argparse.Namespace) -> str:
+    """Take the query out of the paths: the first argument, or the last one if that is no path, as in other tools."""
+    last = str(args.paths[-1])
+    is_last = len(args.paths) > 1 and os.path.exists(args.paths[0]) and " " in last and not os.path.exists(last)
+    query = str(args.paths.pop(-1 if is_last else 0))
+    if os.path.exists(query):
+        raise UsageError(f"{query} is a path: expected a query, such as 'select * from orders'")
+    return query
 
 
 def _print_rows(
@@ -146,7 +155,7 @@ def _write(batches: Iterator[pa.RecordBatch], output: str, encoding: str, consol
     how = OutputFormat(format, packed, encoding=encoding) if format in TEXT_FORMATS else OutputFormat(format)
     if format == "csv":
         first, batches = text_of_bytes(first, encoding), (text_of_bytes(batch, encoding) for batch in batches)
-    with staged_file(output) as file:
+    with staged_file(output, parents=True) as file:
         sink = how.open(file, first.schema)
         try:
             for batch in batches:

@@ -60,7 +60,11 @@ A crash leaves DIR absent or complete.""",
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
-        "tiered", help=SUMMARIES["tiered"], description=SUMMARIES["tiered"], allow_abbrev=False
+        "tiered",
+        help=SUMMARIES["tiered"],
+        description=f"{SUMMARIES['tiered']}\n\nexamples:\n{_VERIFY.examples}\n{_RESTORE.examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
     add_command(jobs, "verify", _VERIFY, _run_verify)

@@ -114,8 +114,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         report = boot(
             args.paths,
-            # a dry run writes nothing, and needs a name only for what would be written
-            options.pop("output", "kafkalog-boot"),
             on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
             progress=lambda n_bytes: console.progress.advance(n_bytes),
             **options,

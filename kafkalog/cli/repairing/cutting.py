@@ -25,7 +25,7 @@ PATH: Final = (
 
 def output_options(args: argparse.Namespace, *, needs_backup: bool = True) -> dict[str, Any]:
     """The keyword arguments for these options; raises UsageError if they contradict one another."""
-    if needs_backup and args.in_place and args.backup is None:
+    if needs_backup and args.in_place and args.backup is None and not args.dry_run:
         raise UsageError("--in-place needs --backup DIR, a new directory for the replaced files")
     for name in ("backup", "stage_in"):
         if getattr(args, name) is not None and not args.in_place:

@@ -89,7 +89,7 @@ def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
 
     check_outside(args.output, args.paths, is_new=True)
     commits = commits_of(found)
-    with staged_file(args.output) as file:
+    with staged_file(args.output, parents=True) as file:
         file.write(encode_commits(commits, as_csv=is_csv(args.output)))
     n_groups = len({one.group for one in commits})
     console.note(f"{counted(len(commits), 'committed offset')} of {counted(n_groups, 'group')} in {args.output}")

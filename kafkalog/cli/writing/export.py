@@ -71,8 +71,9 @@ Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formul
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
     options="""
-where to:
-  -o --output TO!       new file or directory, or a URL; - for stdout
+where to (one is required):
+  | -o --output TO      new file or directory, or a URL; - for stdout
+  | --dry-run           count the records and write nothing
   --overwrite           replace an existing file, or a directory from an earlier export
   --resume              add the new records of each partition since the last export with --resume, exactly once
   --format {parquet,arrow,arrows,csv,jsonl,delta,iceberg}    default: from the file name; parquet for a directory;
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     from kafkalog.operations.exporting.export import Exporter, OutputOptions
 
-    to = _stdout(args, console) if args.output == "-" else args.output
+    to = _stdout(args, console) if args.output == "-" and not args.dry_run else args.output
     with usage_errors():
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if args.storage_options:
             options["storage_options"] = dict(args.storage_options)
         args.partition_by = args.partition_by or ()
-        exporter = Exporter(path_of(args), to, **chosen(args, OutputOptions), **options)
+        exporter = Exporter(path_of(args), to, dry_run=args.dry_run, **chosen(args, OutputOptions), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
@@ -129,6 +130,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
             raise UsageError(str(error)) from error
     console.undecoded(result.n_undecoded, args.on_decode_error)
     if args.output != "-":
+        if args.dry_run:
+            console.note(f"{counted(result.n_records, 'record')} would be written")
+            return
         wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
 

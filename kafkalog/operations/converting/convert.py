@@ -44,7 +44,8 @@ from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.output_paths import check_outside, named_partition, refuse_existing
+from kafkalog.storage.atomic import check_free
+from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
@@ -138,7 +139,7 @@ def convert(
 
     Raises
     ------
-    OutputExistsError, UnsafePathError
+    UnsafePathError
         The destination exists, or overlaps the source or a log dir.
     WriteError
         The destination could not be written; it does not appear.
@@ -197,7 +198,7 @@ def convert(
     # checked before anything is read: a conversion may take hours
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
     if not dry_run:
-        refuse_existing(target)
+        check_free(target)
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic

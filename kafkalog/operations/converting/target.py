@@ -24,8 +24,8 @@ from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
+from kafkalog.storage.atomic import check_free, make_parents
 from kafkalog.storage.location import parent_of
-from kafkalog.storage.output_paths import refuse_existing
 from kafkalog.storage.source import file_status
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -52,7 +52,8 @@ class ConvertedPartitions:
         topic_id: str | None = None,
     ) -> PartitionSink:
         """Open the writer of a new partition; `leader_epochs` and `topic_id` are those of the source unless given."""
-        refuse_existing(directory)
+        check_free(directory)
+        make_parents(directory)
         name = kf.parse_partition_directory(directory.name)
         is_same_topic = name is not None and name.topic_partition == partition.topic_partition
         writer = PartitionWriter(

@@ -79,6 +79,8 @@ class OutputOptions(TypedDict, total=False):
 class ExportOptions(OutputOptions, ScanOptions, total=False):
     """The keyword arguments of `export`."""
 
+    dry_run: bool
+
 
 class Exporter:
     """An export of `scan` that has not run yet; takes the parameters of `kafkalog.export`.
@@ -89,7 +91,7 @@ class Exporter:
     def __init__(
         self,
         path: Any,
-        output: str | os.PathLike[str] | BinaryIO,
+        output: str | os.PathLike[str] | BinaryIO | None,
         **options: Unpack[ExportOptions],
     ) -> None:
         if unknown := sorted(set(options) - set(ExportOptions.__annotations__)):
@@ -100,7 +102,10 @@ class Exporter:
         if decode := with_formats(scan.get("decode"), options):
             scan["decode"] = decode
         given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
-        to: Any = output
+        self._is_dry = scan.pop("dry_run", False)
+        if output is None and not self._is_dry:
+            raise ValueError("output names the file or directory to write; or use dry_run=True")
+        to: Any = "export.parquet" if output is None else output
         if isinstance(to, (str, os.PathLike)) and given.get("format") not in TABLE_FORMATS:
             to = located(to, scan.get("storage_options"))
         self._to = to
@@ -130,7 +135,7 @@ class Exporter:
             raise ValueError("partition_by names all columns, so the files would have none")
         if "topic" in self._keys and format not in TABLE_FORMATS:
             check_topics({key.topic for key, _ in self.scan.partitions() if key is not None})
-        if is_resumed:
+        if is_resumed and not self._is_dry:
             self._resume(path, scan, format)
         if on_decode_error == "skip":
             self.scan = self.scan.without_undecoded()
@@ -201,6 +206,8 @@ class Exporter:
 
     def _run(self) -> ExportResult:
         to = self._to
+        if self._is_dry:
+            return ExportResult(self.scan.count_rows(), 0, 0, list(self.scan.findings), self.scan.n_undecoded)
         if isinstance(self._resumed, ResumedTable):
             return self._append(self._resumed)
         if not isinstance(to, (str, os.PathLike)):
@@ -211,7 +218,7 @@ class Exporter:
         if isinstance(to, Location):
             return self._upload(to)
         if not self._keys:
-            with staged_file(to, overwrite=self._overwrite) as file:
+            with staged_file(to, overwrite=self._overwrite, parents=True) as file:
                 return self._write(file)
         if self._overwrite:
             check_replaceable(Path(to))
@@ -381,7 +388,7 @@ def check_replaceable(path: Path) -> None:
 
 def export(
     path: Paths | Target | Scan,
-    output: str | os.PathLike[str] | BinaryIO,
+    output: str | os.PathLike[str] | BinaryIO | None = None,
     **options: Unpack[ExportOptions],
 ) -> ExportResult:
     """Write records to a file or a directory, all of them or nothing, in bounded memory.
@@ -413,6 +420,8 @@ def export(
     escape_formulas : bool
         In CSV, put ``'`` before keys, values and names that a spreadsheet treats as a formula (``= + - @``, a tab or a
         carriage return in front). Such values are changed.
+    dry_run : bool
+        Check the options and count the records; write nothing. No output has to be named.
     overwrite : bool
         Replace a file, or a directory that an export made.
     resume : bool

@@ -41,9 +41,10 @@ from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedR
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
 from kafkalog.repair.salvaging.salvage import write_origin, write_report
 from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.storage.atomic import check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import parent_of, refuse_url
-from kafkalog.storage.output_paths import named_partition, refuse_existing
+from kafkalog.storage.output_paths import named_partition
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
@@ -150,7 +151,7 @@ def merge(
         )
     target = Path("" if output is None else output)
     if not dry_run:
-        refuse_existing(target)
+        check_free(target)
     if not groups:
         return report
     lone = None if output is None else named_partition(output, is_one=are_partitions)

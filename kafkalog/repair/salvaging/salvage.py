@@ -25,8 +25,8 @@ from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.storage.atomic import check_free
 from kafkalog.storage.location import AnyPath, is_url, parent_of
-from kafkalog.storage.output_paths import refuse_existing
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
@@ -129,7 +129,7 @@ def salvage(
     check_paths(opened, chosen, output=output, dry_run=dry_run)
     target = Path() if output is None else Path(output)
     if not dry_run:
-        refuse_existing(target)
+        check_free(target)
     lone = lone_output(opened, chosen, output)
     starts: dict[kf.TopicPartition, int] = {}
     note = report.findings.add if isinstance(opened, LogDir) else lambda finding: None

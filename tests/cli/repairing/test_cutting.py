@@ -139,7 +139,7 @@ def test_damage_is_said_and_counted(log_dir, tmp_path, capsys):
 
 
 def test_wrong_usage_in_recover(log_dir, tmp_path, capsys):
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "old").mkdir(parents=True)
     for arguments, code in (
         ([log_dir], 2),
         ([log_dir, "--in-place"], 2),

@@ -73,7 +73,7 @@ def test_output_into_the_log_dir_is_refused(partition, tmp_path):
     for out in (partition / "new", partition.parent / "new"):
         with pytest.raises(UnsafePathError):
             kafkalog.reindex(partition, output=out)
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "old").mkdir(parents=True)
     with pytest.raises(OutputExistsError):
         kafkalog.reindex(partition, output=tmp_path / "there")
 
