@@ -29,28 +29,31 @@ _NOT_OF_SCAN: Final = frozenset(
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `kafkalog.scan` about decoding."""
-    from kafkalog.values.options import WITH_BRANCHES, WITH_SCHEMAS
-
     decode: dict[str, Any] = {}
     for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
+        own = {"message": args.message, "reader_schema": args.reader_schema} if column == "value" else {}
+        given = {"schema": schema, **own, **_attributes(args, name)}
+        given = {option: value for option, value in given.items() if value is not None}
         if name is not None:
-            message = args.message if column == "value" else None
-            given = {"schema": schema, "message": message}
-            if column == "value":
-                given["reader_schema"] = args.reader_schema
-            if name in WITH_SCHEMAS:
-                given["framed"] = False if args.no_frame else None
-                given["id_size"] = None if args.id_size is None else int(args.id_size)
-            if name in WITH_BRANCHES:
-                given["branches"] = args.branches or None
-            given = {option: value for option, value in given.items() if value is not None}
             decode[column] = {"format": name, **given} if given else name
-        elif schema is not None:
+        elif given.keys() & {"schema", "reader_schema"}:
             raise UsageError(f"a schema needs a format: add --{column}-format")
     if not decode:
         return {}
     sources = {"schemas": args.schemas or args.schema_registry, "schema_context": args.schema_context}
     return {"decode": decode, **sources}
+
+
+def _attributes(args: argparse.Namespace, name: str | None) -> dict[str, Any]:
+    """The options for keys and values that their format has."""
+    from kafkalog.values.options import WITH_BRANCHES, WITH_SCHEMAS
+
+    found: dict[str, Any] = {}
+    if name in WITH_SCHEMAS:
+        found = {"framed": False if args.no_frame else None, "id_size": args.id_size and int(args.id_size)}
+    if name in WITH_BRANCHES:
+        found["branches"] = args.branches or None
+    return found
 
 
 def record_columns_of(args: argparse.Namespace) -> list[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -302,30 +302,30 @@ class SchemaColumn(ColumnDecoder):
             self._refer(schema, referred)
             text = schema.schema
         if not self._has_messages:
-            is_framed = self._how.has_frames
-            if self._resolved is not None:
-                return ResolvedValues(text, referred.values(), self._resolved, self._paths, is_framed=is_framed)
-            return AvroValues(
-                text,
-                referred.values(),
-                self._paths,
-                unions=self._unions,
-                is_framed=is_framed,
-                branches=self._how.branches,
-            )
+            return self._avro(text, [*referred.values()])
         if (group.key, topic) not in self._protos:
-            by_name = {name: other for (name, _, _), other in referred.items()}
-            named = getattr(self._source, "named", None)  # a directory finds imports by name
-
-            def find(name: str) -> str | None:
-                other = by_name.get(name) or (None if named is None else named(name))
-                return other if other is None or isinstance(other, str) else other.schema
-
-            self._protos[group.key, topic] = ProtoSchema(text, find)
+            self._protos[group.key, topic] = self._proto(text, referred)
         proto = self._protos[group.key, topic]
         message = self._how.message
         chosen = proto.message_of(group.selector) if message is None else proto.message_named(message)
         return ProtobufValues(chosen, self._paths, branches=self._how.branches)
+
+    def _avro(self, text: str, referred: Sequence[str]) -> _Values:
+        how = self._how
+        if self._resolved is not None:
+            return ResolvedValues(text, referred, self._resolved, self._paths, is_framed=how.has_frames)
+        options: dict[str, Any] = {"unions": self._unions, "is_framed": how.has_frames, "branches": how.branches}
+        return AvroValues(text, referred, self._paths, **options)
+
+    def _proto(self, text: str, referred: Mapping[tuple[str, str, int], str]) -> ProtoSchema:
+        by_name = {name: other for (name, _, _), other in referred.items()}
+        named = getattr(self._source, "named", None)  # a directory finds imports by name
+
+        def find(name: str) -> str | None:
+            other = by_name.get(name) or (None if named is None else named(name))
+            return other if other is None or isinstance(other, str) else other.schema
+
+        return ProtoSchema(text, find)
 
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, dependencies first."""

@@ -364,17 +364,10 @@ def _message(kind: Descriptor, value: Any) -> bytes:
 def _fill(message: Any, value: Any, where: str) -> None:
     """Set the fields of a message of Google's library."""
     kind = message.DESCRIPTOR
-    if kind.full_name == TIMESTAMP and isinstance(value, str):
-        nanos = _number_of(value, "ns", where, value)
-        value = {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
-    value = _parsed(value)
-    if kind.full_name == ANY and isinstance(value, dict):
-        value = {name: inner for name, inner in value.items() if name != "content"}  # it is in the bytes, too
+    value = _fields_of(kind, value, where)
     if kind.full_name in DYNAMIC:
         _fill_dynamic(message, value, where)
         return
-    if kind.full_name in WRAPPERS and len(kind.fields) == 1 and not isinstance(value, dict):
-        value = {kind.fields[0].name: value}
     if not isinstance(value, dict):
         raise _wrong(where, value, f"the message {kind.full_name}")
     members: dict[str, str] = {}
@@ -408,6 +401,19 @@ def _fill(message: Any, value: Any, where: str) -> None:
             _fill(target, inner, inside)
         else:
             setattr(message, name, _scalar(one, inner, inside))
+
+
+def _fields_of(kind: Descriptor, given: Any, where: str) -> Any:
+    """The fields of a message, also of those that columns show in another form."""
+    if kind.full_name == TIMESTAMP and isinstance(given, str):
+        nanos = _number_of(given, "ns", where, given)
+        return {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
+    value = _parsed(given)
+    if kind.full_name == ANY and isinstance(value, dict):
+        return {name: inner for name, inner in value.items() if name != "content"}  # it is in the bytes, too
+    if kind.full_name in WRAPPERS and len(kind.fields) == 1 and not isinstance(value, dict):
+        return {kind.fields[0].name: value}
+    return value
 
 
 def _fill_dynamic(message: Any, value: Any, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,13 @@ WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats whose values have frames of schema registries."""
 WITH_BRANCHES: Final = ("avro", "protobuf")
 """Formats with unions."""
+_OF_FORMATS: Final = {
+    **dict.fromkeys(("schema", "framed", "id_size"), (WITH_SCHEMAS, "schema")),
+    "message": (("protobuf",), "message"),
+    "reader_schema": (("avro",), "reader's schema"),
+    "branches": (WITH_BRANCHES, "branches"),
+}
+"""The formats that have an attribute, and what it is."""
 COLUMNS: Final = ("key", "value")
 
 Decode = str | Mapping[str, Any]
@@ -81,27 +88,27 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     name = given.get("format")
     if name not in FORMATS:
         raise ValueError(f"no format {name!r} to decode the {column} by; there are {', '.join(FORMATS)}")
-    schema = given.get("schema")
-    if name not in WITH_SCHEMAS and (schema is not None or "framed" in given or "id_size" in given):
-        raise ValueError(f"{name} has no schema; formats with one are {', '.join(WITH_SCHEMAS)}")
-    message = given.get("message")
-    if message is not None and name != "protobuf":
-        raise ValueError(f"{name} has no messages; give the message of protobuf")
-    text = None if schema is None else schema_text(schema)
-    reader_schema = given.get("reader_schema")
-    if reader_schema is not None and name != "avro":
-        raise ValueError(f"{name} has no reader's schema; formats with one are avro")
-    id_size = given.get("id_size")
-    if id_size not in (None, 4, 8):
-        raise ValueError(f"id_size is 4 or 8, not {id_size!r}")
-    one = ColumnFormat(name, text, bool(given.get("framed", True)), message, id_size)
-    if given.get("branches") and name not in WITH_BRANCHES:
-        raise ValueError(f"{name} has no branches; formats with them are {', '.join(WITH_BRANCHES)}")
-    more = None if reader_schema is None else schema_text(reader_schema)
-    one = replace(one, reader_schema=more, branches=bool(given.get("branches")))
+    for attribute, (formats, what) in _OF_FORMATS.items():
+        if given.get(attribute) not in (None, "") and name not in formats:
+            raise ValueError(f"{name} has no {what}; formats with {what} are {', '.join(formats)}")
+    if given.get("id_size") not in (None, 4, 8):
+        raise ValueError(f"id_size is 4 or 8, not {given['id_size']!r}")
+    one = ColumnFormat(
+        name,
+        schema=_text_of(given.get("schema")),
+        framed=bool(given.get("framed", True)),
+        message=given.get("message"),
+        id_size=given.get("id_size"),
+        reader_schema=_text_of(given.get("reader_schema")),
+        branches=bool(given.get("branches")),
+    )
     if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one
+
+
+def _text_of(schema: Any) -> str | None:
+    return None if schema is None else schema_text(schema)
 
 
 def schema_text(schema: str | os.PathLike[str]) -> str:

@@ -9,7 +9,7 @@ Source: Schema Resolution in the Avro specification 1.12; Resolver, Avro 1.12.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -197,18 +197,20 @@ def _with_logical_types(writer: AvroType, reader: AvroType | None) -> AvroType:
     if other is not None and other.kind != writer.kind:
         other = None
     if writer.kind == "record":
-        by_name = {}
-        for name, inner in [] if other is None else other.fields:
-            number = None if other is None else _field_of(writer, other, name)
-            if number is not None:
-                by_name[number] = inner
-        fields = [(name, _with_logical_types(one, by_name.get(i))) for i, (name, one) in enumerate(writer.fields)]
+        inner = {} if other is None else _fields_by_number(writer, other)
+        fields = [(name, _with_logical_types(one, inner.get(i))) for i, (name, one) in enumerate(writer.fields)]
         return replace(writer, fields=fields)
     if writer.kind in ("array", "map"):
         return replace(writer, inner=[_with_logical_types(writer.inner[0], other.inner[0] if other else None)])
     if other is None:
         return replace(writer, logical=None)
     return replace(writer, logical=other.logical, precision=other.precision, scale=other.scale)
+
+
+def _fields_by_number(writer: AvroType, reader: AvroType) -> dict[int, AvroType]:
+    """The types of the reader's fields, by the number of the writer's field."""
+    numbers = {name: _field_of(writer, reader, name) for name, _ in reader.fields}
+    return {number: inner for name, inner in reader.fields if (number := numbers[name]) is not None}
 
 
 class _Resolution:
@@ -406,7 +408,7 @@ def _default(kind: AvroType, decoder: AvroValues, value: Any, where: str) -> pa.
     """The default of a field, decoded from its bytes so that it has the form of other values."""
     try:
         data = _default_bytes(kind, value)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, struct.error):
+    except _NOT_OF_TYPE:
         raise SchemaError(f"the default of {where} is not of its type") from None
     decoded = decoder.decode(Payloads.of(pa.array([data], pa.binary())))
     if decoded.failures or decoded.faults:
@@ -414,38 +416,59 @@ def _default(kind: AvroType, decoder: AvroValues, value: Any, where: str) -> pa.
     return decoded.array
 
 
+_NOT_OF_TYPE: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError, struct.error)
+
+
 def _default_bytes(kind: AvroType, value: Any) -> bytes:
-    """The bytes of a default; raises an error of Python if it is not of its type."""
+    """The bytes of a default; raises one of `_NOT_OF_TYPE` if it is not of its type."""
     if kind.kind == "union":
         for at, one in enumerate(kind.inner):
             try:
                 return uvarint(2 * at) + _default_bytes(one, value)
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, struct.error):
+            except _NOT_OF_TYPE:
                 continue
         raise ValueError
-    if kind.kind == "null" and value is None:
-        return b""
-    if kind.kind == "boolean" and isinstance(value, bool):
-        return b"\1" if value else b"\0"
-    if kind.kind in ("int", "long") and isinstance(value, int) and not isinstance(value, bool):
-        return uvarint(((value << 1) ^ (value >> 63)) & (2**64 - 1))
-    if kind.kind in ("float", "double") and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        return struct.pack("<f" if kind.kind == "float" else "<d", float(value))
-    if kind.kind in ("bytes", "string", "fixed") and isinstance(value, str):
-        data = value.encode("utf-8" if kind.kind == "string" else "latin-1")
-        return data if kind.kind == "fixed" else uvarint(2 * len(data)) + data
     if kind.kind == "enum":
         return uvarint(2 * kind.symbols.index(value))
-    if kind.kind == "record" and isinstance(value, dict):
-        parts = [_default_bytes(one, value.get(name, kind.defaults.get(name))) for name, one in kind.fields]
-        return b"".join(parts)
-    if kind.kind == "array" and isinstance(value, list):
-        items = [_default_bytes(kind.inner[0], one) for one in value]
-    elif kind.kind == "map" and isinstance(value, dict):
-        items = [_default_bytes(_KEY, name) + _default_bytes(kind.inner[0], one) for name, one in value.items()]
-    else:
+    expected, encode = _DEFAULTS[kind.kind]
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind.kind != "boolean"):
         raise TypeError
+    return encode(kind, value)
+
+
+def _record_default(kind: AvroType, value: dict[str, Any]) -> bytes:
+    return b"".join(_default_bytes(one, value.get(name, kind.defaults.get(name))) for name, one in kind.fields)
+
+
+def _blocks(items: list[bytes]) -> bytes:
     return (uvarint(2 * len(items)) if items else b"") + b"".join(items) + b"\0"
 
 
-_KEY: Final = AvroType("string")
+def _sized(data: bytes) -> bytes:
+    return uvarint(2 * len(data)) + data
+
+
+def _zigzag(value: int) -> bytes:
+    return uvarint(((value << 1) ^ (value >> 63)) & (2**64 - 1))
+
+
+_DEFAULTS: Final[dict[str, tuple[Any, Callable[[AvroType, Any], bytes]]]] = {
+    "null": (type(None), lambda kind, value: b""),
+    "boolean": (bool, lambda kind, value: b"\1" if value else b"\0"),
+    "int": (int, lambda kind, value: _zigzag(value)),
+    "long": (int, lambda kind, value: _zigzag(value)),
+    "float": ((int, float, str), lambda kind, value: struct.pack("<f", float(value))),
+    "double": ((int, float, str), lambda kind, value: struct.pack("<d", float(value))),
+    "string": (str, lambda kind, value: _sized(value.encode())),
+    "bytes": (str, lambda kind, value: _sized(value.encode("latin-1"))),
+    "fixed": (str, lambda kind, value: value.encode("latin-1")),
+    "record": (dict, _record_default),
+    "array": (list, lambda kind, value: _blocks([_default_bytes(kind.inner[0], one) for one in value])),
+    "map": (
+        dict,
+        lambda kind, value: _blocks(
+            [_sized(name.encode()) + _default_bytes(kind.inner[0], one) for name, one in value.items()]
+        ),
+    ),
+}
+"""The types of JSON of defaults, and their bytes."""

@@ -125,20 +125,7 @@ class _Parser:
         # register it before its fields, which may name it
         found = self._names[full] = AvroType(kind, full, aliases=_names(schema))
         if kind == "record":
-            fields = schema.get("fields")
-            if not isinstance(fields, list):
-                raise SchemaError(f"{full} has no list of fields")
-            for one in fields:
-                if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-                    raise SchemaError(f"a field of {full} has no name")
-                found.fields.append((one["name"], self._type(one.get("type"), namespace, depth + 1)))
-                found.field_aliases[one["name"]] = _names(one)
-                if "default" in one:
-                    found.defaults[one["name"]] = one["default"]
-            if len({field_name for field_name, _ in found.fields}) < len(found.fields):
-                raise SchemaError(f"{full} has a field twice")
-            if full == VARIABLE_SCALE and [(name, one.kind) for name, one in found.fields] == _SCALE_AND_VALUE:
-                found.logical = VARIABLE_SCALE
+            self._take_fields(found, schema.get("fields"), namespace, depth)
         elif kind == "enum":
             symbols = schema.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
@@ -152,6 +139,22 @@ class _Parser:
             found.size = size
             _take_logical_type(found, schema)
         return found
+
+    def _take_fields(self, found: AvroType, fields: Any, namespace: str, depth: int) -> None:
+        if not isinstance(fields, list):
+            raise SchemaError(f"{found.name} has no list of fields")
+        for one in fields:
+            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+                raise SchemaError(f"a field of {found.name} has no name")
+            name = one["name"]
+            found.fields.append((name, self._type(one.get("type"), namespace, depth + 1)))
+            found.field_aliases[name] = _names(one)
+            if "default" in one:
+                found.defaults[name] = one["default"]
+        if len({name for name, _ in found.fields}) < len(found.fields):
+            raise SchemaError(f"{found.name} has a field twice")
+        if found.name == VARIABLE_SCALE and [(name, one.kind) for name, one in found.fields] == _SCALE_AND_VALUE:
+            found.logical = VARIABLE_SCALE
 
 
 def _names(schema: dict[str, Any]) -> list[str]:

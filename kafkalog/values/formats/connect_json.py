@@ -25,7 +25,9 @@ from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.payloads import Faults
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 
-_Read = Callable[[Any, Path, Faults], Any]
+_Json = Any
+"""A parsed value of JSON."""
+_Read = Callable[[_Json, Path, Faults], _Json]
 """Converts a parsed value for Arrow; what does not fit is null, and `Faults` receives it."""
 
 _BEGIN, _BETWEEN = b'{"schema":', b',"payload":'
@@ -58,7 +60,7 @@ class ConnectValues:
         self._by_start: dict[bytes, ConnectSchema] = {}
         self._by_text: dict[str, ConnectSchema | str] = {}
 
-    def parse(self, data: bytes) -> tuple[ConnectSchema | None, Any] | str:
+    def parse(self, data: bytes) -> tuple[ConnectSchema | None, _Json] | str:
         """The schema of a value, and its payload as parsed JSON; None for a null without schema; or a reason."""
         # writers put the same schema in front of each value
         start = data[: data.find(_BETWEEN) + len(_BETWEEN)]
@@ -81,7 +83,7 @@ class ConnectValues:
             self._by_start[start] = schema
         return schema, value["payload"]
 
-    def _compiled(self, schema: Any) -> ConnectSchema | str:
+    def _compiled(self, schema: _Json) -> ConnectSchema | str:
         text = json_text(schema)
         if text not in self._by_text:
             if len(self._by_text) >= _MOST_SCHEMAS:
@@ -93,11 +95,11 @@ class ConnectValues:
         return self._by_text[text]
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes) -> _Json:
     return parse(data)
 
 
-def _is_schema(start: bytes, schema: Any) -> bool:
+def _is_schema(start: bytes, schema: _Json) -> bool:
     """Whether the first bytes of a value are those of a schema, and not of a name in it."""
     found = parse(start[len(_BEGIN) : -len(_BETWEEN)])
     return not isinstance(found, NotJson) and bool(json_text(found) == json_text(schema))
@@ -107,7 +109,7 @@ class _Compiler:
     def __init__(self) -> None:
         self._n_types = 0
 
-    def compile(self, schema: Any, depth: int) -> ConnectSchema:
+    def compile(self, schema: _Json, depth: int) -> ConnectSchema:
         self._n_types += 1
         if depth > MOST_DEPTH or self._n_types > MOST_FIELDS:
             raise SchemaError("it has too many fields, or is nested too deeply")
@@ -118,7 +120,7 @@ class _Compiler:
         is_optional = schema.get("optional", False) is not False or schema.get("default") is not None
         return ConnectSchema(found.type, partial(_or_null, found.read, is_optional))
 
-    def _plain(self, kind: str, name: Any, schema: dict[str, Any]) -> ConnectSchema | None:
+    def _plain(self, kind: str, name: _Json, schema: dict[str, _Json]) -> ConnectSchema | None:
         if kind in _INTEGERS:
             bits = _INTEGERS[kind].bit_width
             limits = (0, _DAY_MS - 1) if name == f"{_CONNECT}Time" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -133,7 +135,7 @@ class _Compiler:
             return _decimal(schema) if name == f"{_CONNECT}Decimal" else ConnectSchema(pa.binary(), _bytes)
         return None
 
-    def _nested(self, kind: str, name: Any, schema: dict[str, Any], depth: int) -> ConnectSchema:
+    def _nested(self, kind: str, name: _Json, schema: dict[str, _Json], depth: int) -> ConnectSchema:
         if kind == "array":
             items = self.compile(schema.get("items"), depth + 1)
             return ConnectSchema(pa.list_(items.type), partial(_list, items.read))
@@ -141,27 +143,32 @@ class _Compiler:
             keys, values = (self.compile(schema.get(part), depth + 1) for part in ("keys", "values"))
             # objects have text for keys; other keys are written as pairs
             return ConnectSchema(pa.map_(keys.type, values.type), partial(_map, keys.read, values.read))
-        fields = schema.get("fields")
-        if kind != "struct" or not isinstance(fields, list):
-            raise SchemaError(f"there is no type {kind!r}" if kind != "struct" else "a struct has no list of fields")
+        if kind != "struct":
+            raise SchemaError(f"there is no type {kind!r}")
+        inner = self._fields(schema.get("fields"), depth)
+        types = {own: one.type for own, one in inner.items()}
+        if name == VARIABLE_SCALE and types == _SCALE_AND_VALUE:
+            return ConnectSchema(pa.string(), _variable_scale)
+        return ConnectSchema(
+            pa.struct([*types.items()]), partial(_struct, {own: one.read for own, one in inner.items()})
+        )
+
+    def _fields(self, fields: _Json, depth: int) -> dict[str, ConnectSchema]:
+        if not isinstance(fields, list):
+            raise SchemaError("a struct has no list of fields")
         inner: dict[str, ConnectSchema] = {}
         for field in fields:
             own = field.get("field") if isinstance(field, dict) else None
             if not isinstance(own, str) or own in inner:
                 raise SchemaError("a field has no name, or a struct has a field twice")
             inner[own] = self.compile(field, depth + 1)
-        if name == VARIABLE_SCALE and {own: one.type for own, one in inner.items()} == _SCALE_AND_VALUE:
-            return ConnectSchema(pa.string(), _variable_scale)
-        return ConnectSchema(
-            pa.struct([(own, one.type) for own, one in inner.items()]),
-            partial(_struct, {own: one.read for own, one in inner.items()}),
-        )
+        return inner
 
 
 _SCALE_AND_VALUE: Final = {"scale": pa.int32(), "value": pa.binary()}
 
 
-def _decimal(schema: dict[str, Any]) -> ConnectSchema:
+def _decimal(schema: dict[str, _Json]) -> ConnectSchema:
     """A decimal. Its schema has the scale, and Debezium adds the precision."""
     parameters = schema.get("parameters")
     parameters = parameters if isinstance(parameters, dict) else {}
@@ -186,7 +193,7 @@ def _not(kind: str, path: Path, faults: Faults) -> None:
     _fault(f"does not match its schema: {{}} is not of type {kind}", path, faults)
 
 
-def _or_null(read: _Read, is_optional: bool, value: Any, path: Path, faults: Faults) -> Any:
+def _or_null(read: _Read, is_optional: bool, value: _Json, path: Path, faults: Faults) -> _Json:
     if value is not None:
         return read(value, path, faults)
     if not is_optional:
@@ -194,14 +201,14 @@ def _or_null(read: _Read, is_optional: bool, value: Any, path: Path, faults: Fau
     return None
 
 
-def _whole(kind: str, limits: tuple[int, int], value: Any, path: Path, faults: Faults) -> int | None:
+def _whole(kind: str, limits: tuple[int, int], value: _Json, path: Path, faults: Faults) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and limits[0] <= value <= limits[1]:
         return value
     _not(kind, path, faults)
     return None
 
 
-def _real(kind: str, value: Any, path: Path, faults: Faults) -> float | None:
+def _real(kind: str, value: _Json, path: Path, faults: Faults) -> float | None:
     if isinstance(value, Digits):
         return float(value.text)
     if (isinstance(value, (int, float)) and not isinstance(value, bool)) or value in ("NaN", "Infinity", "-Infinity"):
@@ -210,14 +217,14 @@ def _real(kind: str, value: Any, path: Path, faults: Faults) -> float | None:
     return None
 
 
-def _instance(expected: type, kind: str, value: Any, path: Path, faults: Faults) -> Any:
+def _instance(expected: type, kind: str, value: _Json, path: Path, faults: Faults) -> _Json:
     if isinstance(value, expected):
         return value
     _not(kind, path, faults)
     return None
 
 
-def _bytes(value: Any, path: Path, faults: Faults) -> bytes | None:
+def _bytes(value: _Json, path: Path, faults: Faults) -> bytes | None:
     if isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
@@ -227,7 +234,7 @@ def _bytes(value: Any, path: Path, faults: Faults) -> bytes | None:
     return None
 
 
-def _scaled(scale: int, precision: int | None, value: Any, path: Path, faults: Faults) -> Decimal | str | None:
+def _scaled(scale: int, precision: int | None, value: _Json, path: Path, faults: Faults) -> Decimal | str | None:
     """A decimal from base64 of its unscaled number, or from a number; as text without a precision."""
     if isinstance(value, str):
         data = _bytes(value, path, faults)
@@ -255,7 +262,7 @@ def _scaled(scale: int, precision: int | None, value: Any, path: Path, faults: F
     return Decimal((sign, digits[: len(digits) + min(shift, 0)] + (0,) * max(shift, 0), -scale))
 
 
-def _variable_scale(value: Any, path: Path, faults: Faults) -> str | None:
+def _variable_scale(value: _Json, path: Path, faults: Faults) -> str | None:
     inside = Faults()
     if isinstance(value, dict):
         scale = _whole("int32", (-(2**31), 2**31 - 1), value.get("scale"), path, inside)
@@ -266,14 +273,14 @@ def _variable_scale(value: Any, path: Path, faults: Faults) -> str | None:
     return None
 
 
-def _list(read: _Read, value: Any, path: Path, faults: Faults) -> list[Any] | None:
+def _list(read: _Read, value: _Json, path: Path, faults: Faults) -> list[_Json] | None:
     if isinstance(value, list):
         return [read(item, (*path, "[]"), faults) for item in value]
     _not("array", path, faults)
     return None
 
 
-def _map(read_key: _Read, read: _Read, value: Any, path: Path, faults: Faults) -> list[tuple[Any, Any]] | None:
+def _map(read_key: _Read, read: _Read, value: _Json, path: Path, faults: Faults) -> list[tuple[_Json, _Json]] | None:
     pairs = [*value.items()] if isinstance(value, dict) else value
     if not isinstance(pairs, list) or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
         _not("map", path, faults)
@@ -286,7 +293,7 @@ def _map(read_key: _Read, read: _Read, value: Any, path: Path, faults: Faults) -
     return found
 
 
-def _struct(inner: dict[str, _Read], value: Any, path: Path, faults: Faults) -> dict[str, Any] | None:
+def _struct(inner: dict[str, _Read], value: _Json, path: Path, faults: Faults) -> dict[str, _Json] | None:
     if isinstance(value, dict):
         return {name: read(value.get(name), (*path, name), faults) for name, read in inner.items()}
     _not("struct", path, faults)
