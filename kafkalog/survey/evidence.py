@@ -112,6 +112,12 @@ class SegmentContents:
         return max([self.last_offset + 1, self.claimed_end, *(last + 1 for last in lost if last is not None)])
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether nothing of it could be read, as without permission or key: then no gap there is a loss."""
+        # an object in remote storage has another path
+        return self.last_offset < self.base_offset and any(one.is_unreadable for one in self.findings)
+
+    @property
     def hides_end(self) -> bool:
         """Whether damage may have held offsets after the last batch; it has a finding already."""
         of_log = [one for one in self.findings if one.damage and one.path == self.path and one.n_records != 0]

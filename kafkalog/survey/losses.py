@@ -204,7 +204,10 @@ def survey(
     # a gap after a segment whose end is damaged is that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if one.hides_end}
     bases = {segment.base_offset for segment in segments}
+    unread = {one.base_offset for one in segments if one.is_unreadable}
     for gap in found.gaps:
+        if gap.start in unread:
+            continue
         found._take(_about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged))
     if not (state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments)):
         if segments:

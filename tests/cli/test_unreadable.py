@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 from conftest import GOLDEN
+from Crypto.PublicKey import RSA
+from tiered_sets import TieredSet
 
 from kafkalog.cli import main
 
@@ -84,3 +86,27 @@ def test_damage_next_to_an_unreadable_file_is_damage(log_dir, capsys):
     assert "1 finding of damage in 1 partition; 2 unreadable in 1 partition" in out
     assert "lost: " in err
     assert "p-txn-0: " not in err.partition("lost: ")[2]
+
+
+def test_without_its_key_remote_storage_is_unreadable(tmp_path, capsys):
+    shutil.copytree(GOLDEN / "log_dir", tmp_path / "data")
+    stored = TieredSet(tmp_path / "data", tmp_path / "remote", {"key": ("key1", RSA.generate(2048)), "chunk": 4096})
+    for partition in ("p-txn-0", "p-headers-0"):
+        stored.move(partition)
+    stored.finish()
+    # as a broker keeps it of a segment that is in remote storage alone
+    shutil.copy(
+        GOLDEN / "log_dir" / "p-txn-0" / f"{164:020d}.snapshot", stored.log_dir / "p-txn-0" / f"{20:020d}.snapshot"
+    )
+    for command in ("verify", "ls"):
+        assert (
+            main([command, str(stored.log_dir), "-t", "p-txn", "-t", "p-headers", "--tiered", str(stored.remote)]) == 3
+        )
+        out, err = capsys.readouterr()
+        assert "unreadable: p-headers-0, p-txn-0" in out
+        assert "add its private key" in out + err
+        assert not any(words in out + err for words in ("of damage", "with damage", "damaged:", "lost: "))
+    assert main(["tiered", "verify", str(stored.remote), "--log-dir", str(stored.log_dir)]) == 1
+    out = capsys.readouterr().out
+    assert "unreadable" in out.splitlines()[-1]
+    assert "lose records" not in out

@@ -86,7 +86,9 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         console.lines(f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
         wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
         skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
-        n_unreadable = sum(fault.damage and fault.kind == "unreadable" for fault in report.faults)
+        # with a position, it is a damaged chunk
+        whole = f"{Reason.FILE_UNREADABLE.value}: "
+        n_unreadable = sum(fault.damage and fault.detail.startswith(whole) for fault in report.faults)
         n_lost = sum(fault.damage for fault in report.faults) - n_unreadable
         lost = f"{n_lost} faults that lose records" if n_lost else ""
         state = ", ".join(filter(None, [lost, f"{n_unreadable} unreadable" if n_unreadable else ""])) or "all OK"
