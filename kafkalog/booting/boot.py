@@ -68,7 +68,8 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.log_config import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
-from kafkalog.survey.origins import known_losses
+from kafkalog.survey.losses import Lost
+from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.text import counted
 
@@ -603,6 +604,7 @@ class _Boot:
             write_commits(data, by_partition(kept, plan.n_partitions), plan.topic_id, self._now)
         voters = [node.voter() for node in self._nodes]
         snapshot = encode_snapshot(self._records, self._now, voters)
+        origin = self._origin()
         levels = encode_snapshot(self._cluster.level_records(), 0, (), epoch=0)
         for node in self._nodes:
             data_name = f"{node.folder}data/"
@@ -610,6 +612,7 @@ class _Boot:
             _put(staged, log + snapshot_name(len(self._records)), snapshot)
             _put(staged, log + "quorum-state", quorum_state())
             _put(staged, data_name + "bootstrap.checkpoint", levels)
+            _put(staged, data_name + ORIGIN_NAME, origin)
             identity: dict[str, object] = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
             identity["directory.id"] = node.directory_id
             _put(staged, data_name + kf.META_PROPERTIES, encode_properties(identity))
@@ -627,6 +630,19 @@ class _Boot:
                 data = staged.path / f"{self._by_id[leader.node_id].folder}data"
                 leader.log_end_offset = append_commits(data / str(leader.copy.key), commits, self._now)
         self._report.partitions = [self._row(one) for one in self.placed]
+
+    def _origin(self) -> bytes:
+        """Where the partitions come from, and what they lack, so that later commands know these losses."""
+        keys = {str(one.path): str(key) for key, some in self._copies.items() for one in some}
+        losses: dict[str, list[Lost]] = {}
+        for finding in self._report.findings.rows:
+            path = finding.path or ""
+            name = keys.get(path) or keys.get(str(Path(path).parent))
+            lost = Lost.of(finding)
+            if name is not None and lost is not None and lost.first_offset is not None:
+                losses.setdefault(name, []).append(lost)
+        roots = [root.path for root in self._sources.roots]
+        return encode_origin("boot", roots, losses=losses)
 
     def _write_missing(self, staged: StagedDirectory) -> None:
         """Begin missing partitions at the offsets where they continue: an empty segment there, and an epoch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from kafkalog.booting.targets import TARGETS
 from kafkalog.booting.topics import KEPT, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
+from kafkalog.survey.next_steps import NextStep
 from kafkalog.text import counted
 
 
@@ -112,6 +112,7 @@ class BootReport(HtmlReport):
             "findings": [finding.as_dict() for finding in self.findings.rows],
             "n_more_findings": self.findings.n_more,
             "next_commands": self.next_commands(),
+            "next": [step.as_dict() for step in self.next],
         }
 
     def __repr__(self) -> str:
@@ -119,19 +120,22 @@ class BootReport(HtmlReport):
         parts = [counted(n_topics, "topic"), counted(len(self.leaders), "partition"), counted(len(self.nodes), "node")]
         return f"BootReport({', '.join(parts)}, {'nothing lost' if self.ok else 'with losses'})"
 
-    def next_commands(self) -> list[str]:
-        """The commands to run next, in order.
+    @property
+    def next(self) -> list[NextStep]:
+        """The commands to run next, in order, each with its reason."""
+        at = f"--bootstrap-server {self.nodes[0].listener}"
+        files = [str(Path(node.directory) / "server.properties") for node in self.nodes]
+        steps = [NextStep(("kafka-server-start.sh", file), "starts the broker") for file in files]
 
-        None deletes a record: those that restore a retention by which a broker would delete are comments of a shell.
-        """
-        server = self.nodes[0].listener
-        at = f"--bootstrap-server {server}"
-        files = [shlex.quote(str(Path(node.directory) / "server.properties")) for node in self.nodes]
-        commands = [f"kafka-server-start.sh {file}" for file in files]
-        commands.append(f"kafka-topics.sh {at} --describe --unavailable-partitions")
-        commands += [one.command for one in self.open_transactions if not one.ends_by_itself]
+        def add(command: str, why: str, after: str = "") -> None:
+            steps.append(NextStep(tuple(command.split()), why, after))
+
+        add(f"kafka-topics.sh {at} --describe --unavailable-partitions", "prints nothing if all partitions are served")
+        for open_one in self.open_transactions:
+            if not open_one.ends_by_itself:
+                add(open_one.command, "ends a transaction for which read_committed consumers wait")
         if TARGETS[self.release].is_below_release:
-            commands.append(f"kafka-features.sh {at} upgrade --release-version {self.release}")
+            add(f"kafka-features.sh {at} upgrade --release-version {self.release}", "raises the levels of features")
         for topic in self.topics:
             # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
             changed = [name for name in KEPT if topic.origins.get(name) == _OFF]
@@ -139,9 +143,18 @@ class BootReport(HtmlReport):
             new = [name for name in changed if name not in old]
             change = [f"--delete-config {','.join(new)}"] if new else []
             change += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
-            first = _DELETES if _deletes(topic, new, old) else ""
-            commands += [f"{first}kafka-configs.sh {at} --alter --topic {topic.name} {one}" for one in change]
-        return commands
+            for one in change:
+                why = "turns retention on again, once you have checked the topic: the broker deletes old records then"
+                after = _DELETES if _deletes(topic, new, old) else ""
+                add(f"kafka-configs.sh {at} --alter --topic {topic.name} {one}", why, after)
+        return steps
+
+    def next_commands(self) -> list[str]:
+        """The command lines to run next, in order; see `next`.
+
+        None deletes a record: those that restore a retention by which a broker would delete are comments of a shell.
+        """
+        return [str(step) for step in self.next]
 
     def text(self) -> str:
         """The report for people; it ends with the commands to run next."""
@@ -208,7 +221,7 @@ def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
     return "retention.ms" in new or any(value != "-1" for value in old.values())
 
 
-_DELETES = "# when records past the retention may go: "
+_DELETES = "when records past the retention may go"
 _OFF = "off until you decide"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),

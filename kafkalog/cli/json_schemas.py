@@ -101,7 +101,7 @@ verified_partition: kind =partition, path text, +place, ok bool, unreadable bool
     findings [finding]
 verified_values: kind =values, ok bool, topic text?, column text, n_records int, n_undecoded int,
     first_partition int?, first_offset int?, first_reason text?, reasons {int}, path text?
-verified: kind =total, path any, ok bool, damaged [text], unreadable [text], findings [finding]
+verified: kind =total, path any, ok bool, damaged [text], unreadable [text], findings [finding], next [next_step]
 problem: reason text, path text, detail text, position int?, effect text
 segment_plan: name text, base_offset int, action text, n_bytes_before int, n_bytes int, finding finding?,
     expires text?, is_expired_early bool
@@ -116,7 +116,8 @@ compacted_partition: path text, +place, verdict text, error text?, log_start_off
     removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file],
     cleaned_to int?, n_records_before int, n_records int
 preflight: is_clean bool, is_kraft bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int,
-    problems [problem], partitions [partition_plan], findings [finding], n_more_findings int
+    next [next_step], problems [problem], partitions [partition_plan], findings [finding], n_more_findings int
+next_step: command [text], why text, after text
 salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
 salvaged_partition: path text, output text?, quarantine text?,
     start_offset int?, end_offset int?, segments [salvaged_segment], lost [hole], n_more_lost int, losses [lost],
@@ -135,10 +136,10 @@ merged_copy: path text, last_epoch int?, start_offset int, end_offset int, n_bat
 merged_range: start_offset int, end_offset int?, source text?, n_batches int, size_in_bytes int, leader_epochs [int]?
 diff: ok bool, equal_to int, a text, b text, start_offset int, end_offset_a int, end_offset_b int, n_batches int,
     offset int?, batch_a any, batch_b any, leader text?, truncate_to int?, is_kept bool?
-boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, carried {int},
-    next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
+boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, metadata_doubt text,
+    carried {int}, next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
     partitions [boot_partition], open_transactions [boot_transaction], findings [finding], n_more_findings int,
-    next_commands [text]
+    next_commands [text], next [next_step]
 boot_node: node_id int, directory text, directory_id text, listener text, controller text
 boot_topic: topic text, topic_id text, topic_id_from text, partitions int, partitions_from text,
     settings {boot_setting}, replaced_settings {text}, missing [boot_missing]

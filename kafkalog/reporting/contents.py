@@ -35,6 +35,7 @@ from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.storage.location import parent_of
+from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.startup import VERDICTS, Verdict
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.groups import GroupOffset, Groups
@@ -90,6 +91,8 @@ indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of 
     topic, n_segments number, n_unindexed number, n_entries number?, entries_per_mib decimal?, mean_gap_bytes decimal?,
     p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
 {SPACE_TABLES.strip()}
+next: Next steps. The shortest way to a running broker.
+    line, why, command list
 """
 """Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
 
@@ -159,6 +162,10 @@ class Contents:
             "n_unknown_losses": n_unknown,
             "losses": " and ".join(filter(None, [text, more])) + where,
         }
+
+    def add_next(self, step: NextStep) -> None:
+        """Add a command to run next."""
+        self.row("next", line=str(step), why=step.why, command=list(step.command))
 
     def add_start(self, plans: Preflight) -> None:
         """Add what a broker's start does."""

@@ -22,6 +22,7 @@ from kafkalog.reporting.tables import NUMERIC, Table, TablesResult, column_title
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
+from kafkalog.survey.next_steps import boot_step, log_dirs_of
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
@@ -215,11 +216,13 @@ def report(
     start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}
     of_start: list[Finding] = []
     is_local = not any(map(is_url, names))
+    is_harmless = True
     if is_local:
         plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
         contents.add_start(plans)
         start = {name: getattr(plans, name) for name in start}
         # of 10,000 partitions the plans take 40 MB
+        is_harmless = plans.ok
         of_start, plans = plans.findings.rows, None  # type: ignore[assignment]
     known = groups(log_dir)
     contents.add_groups(known, wanted)
@@ -239,6 +242,8 @@ def report(
         options = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
+    if is_local and (contents.findings.n_damage or not is_harmless):
+        contents.add_next(boot_step(log_dirs_of(map(str, names))))
     totals = {name: sum(one[name] for one in contents.tables["partitions"].objects()) for name in _TOTALS}
     summary = {
         **start,

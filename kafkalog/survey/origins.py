@@ -11,7 +11,7 @@ import functools
 import json
 import os
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from kafkalog.storage.source import read_file
 from kafkalog.survey.losses import Lost
 
 ORIGIN_NAME: Final = "origin.json"
-_REPORTS: Final = ("salvage.json", "merge.json")
+_REPORTS: Final = ("salvage.json", "merge.json", ORIGIN_NAME)
 _GAPS: Final = (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)
 _KNOWN: Final = "This loss is known: the command that made this output has reported it"
 _MAX_BYTES: Final = 2**28
@@ -40,10 +40,19 @@ class Origin(NamedTuple):
     """Whether all of their partitions were asked for."""
 
 
-def encode_origin(command: str, log_dirs: Iterable[str | os.PathLike[str]], *, is_whole: bool = False) -> bytes:
-    """The content of `origin.json`; see `Origin`."""
+def encode_origin(
+    command: str,
+    log_dirs: Iterable[str | os.PathLike[str]],
+    *,
+    is_whole: bool = False,
+    losses: Mapping[str, Sequence[Lost]] | None = None,
+) -> bytes:
+    """The content of `origin.json`; see `Origin`. `losses` are those of output partitions without another report."""
     paths = list(dict.fromkeys(str(path) if is_url(path) else os.path.realpath(path) for path in log_dirs))
-    fields = {"version": 1, "command": command, "log_dirs": paths, "is_whole": is_whole}
+    fields: dict[str, Any] = {"version": 1, "command": command, "log_dirs": paths, "is_whole": is_whole}
+    if losses:
+        rows = [{"output": name, "losses": [one.as_dict() for one in some]} for name, some in losses.items()]
+        fields["partitions"] = rows
     return (json.dumps(fields, indent=1) + "\n").encode()
 
 

@@ -70,6 +70,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.open import partitions_of
     from kafkalog.operations.verifying.report import Verification
     from kafkalog.operations.verifying.verify import iter_verify
+    from kafkalog.storage.location import is_url
+    from kafkalog.survey.next_steps import boot_step, log_dirs_of
 
     # opened here and not by `iter_verify`: the progress bar needs the total
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
@@ -101,7 +103,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     undecoded = [one.to_finding() for one in result.values if not one.ok]
     n_unreadable = sum(finding.is_unreadable for finding in result.findings)
     totals.n_unreadable += n_unreadable
-    totals.n_damage += sum(finding.damage for finding in result.findings) - n_unreadable + len(undecoded)
+    totals.n_damage += sum(finding.damage for finding in result.findings) - n_unreadable
+    # a boot does not help with values that do not decode
+    steps = [] if not totals.n_damage or any(map(is_url, log_dir.paths)) else [boot_step(log_dirs_of(log_dir.paths))]
+    totals.n_damage += len(undecoded)
     console.count_findings([*result.findings, *undecoded])
     console.progress.close()
     # a job of cron mails whatever is printed
@@ -109,7 +114,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return
     not_checked = _what_was_not_checked(args)
     lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
-    console.rows([_total(result, log_dir, totals)], lines, as_json=args.json)
+    total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
+    console.rows([total], lines, as_json=args.json)
+    for step in steps if not args.json else ():
+        console.note(f"next: {step} ({step.why})")
 
 
 def _verify_values(

@@ -29,6 +29,7 @@ from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metad
 from kafkalog.state.transactions import is_in_order
 from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import remains, survey
+from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, end_before_start
 from kafkalog.survey.startup_files import known_epochs, topic_id_problem
@@ -471,7 +472,7 @@ def missing(plan: LoadPlan, contents: list[SegmentContents], state: LogDirState)
     names = [] if plan.files.renamed else plan.files.names
     reasons = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
     found = [one for one in survey(plan.partition, contents, state, names).findings if one.reason in reasons]
-    return [one for one in found if one.damage or one.reason is Reason.OFFSET_GAP]
+    return [one for one in as_known(plan.path, found) if one.damage or one.reason is Reason.OFFSET_GAP]
 
 
 def final_name(name: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
+from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -78,7 +80,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
 class Preflight(PartitionsReport, JsonFields):
     """The result of `preflight`."""
 
-    _json_properties = ("verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed")
+    _json_properties = ("verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed", "next")
 
     is_clean: bool = False
     """Whether the broker takes all log dirs for cleanly shut down."""
@@ -102,6 +104,12 @@ class Preflight(PartitionsReport, JsonFields):
         self.partitions.append(partition)
         for finding in partition.lost:
             self.findings.add(finding)
+
+    @property
+    def next(self) -> list[NextStep]:
+        """What to do instead of a start that loses something or fails; empty if the broker may start."""
+        paths = [one.path for one in self.partitions] or [os.path.dirname(one.path) for one in self.problems]
+        return [] if self.ok or not paths else [boot_step(log_dirs_of(paths))]
 
     @property
     def n_bytes_read(self) -> int:

@@ -1,0 +1,55 @@
+"""What to do next: commands as argument vectors, each with the reason. Text, JSON and pages show the same."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog import format as kf
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command to run next."""
+
+    command: tuple[str, ...]
+    """The program and its arguments."""
+    why: str
+    """A sentence for people."""
+    after: str = ""
+    """What has to be so before; empty if the command may run at once."""
+
+    def __str__(self) -> str:
+        """The command line, as a shell takes it; a comment if something has to be so before."""
+        line = shlex.join(self.command)
+        return f"# {self.after}: {line}" if self.after else line
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"command": list(self.command), "why": self.why, "after": self.after}
+
+
+def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The log dirs of partition directories, of `.log` files in them, and log dirs themselves, in order."""
+    found: dict[str, None] = {}
+    for path in map(os.path.abspath, paths):
+        if path.endswith(kf.LOG_SUFFIX):
+            path = os.path.dirname(path)
+        # only the last name counts: a directory above may have a name like that of a partition
+        if kf.parse_partition_directory(os.path.basename(path)) is not None:
+            path = os.path.dirname(path)
+        found[path] = None
+    return list(found)
+
+
+def boot_step(log_dirs: Iterable[str]) -> NextStep:
+    """Serve what is intact on damaged log dirs from a new directory."""
+    paths = list(log_dirs)
+    why = (
+        "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
+        " add the log dirs of the others: what one lost comes from them"
+    )
+    return NextStep(("kafkalog", "boot", *paths, "-o", f"{paths[0].rstrip('/')}-booted"), why)

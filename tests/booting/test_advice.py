@@ -1,0 +1,85 @@
+"""The advice of verify, preflight and report is executed until there is none left: no advice loses a record."""
+
+import json
+
+import builder
+import pytest
+from merges import batch, replica
+from salvages import output_of
+
+import kafkalog
+from kafkalog.cli.app import main
+
+LOG = [(1, offset) for offset in range(24)]
+
+
+def nothing(partition):
+    pass
+
+
+def flip(partition):
+    path = partition / f"{6:020}.log"
+    data = bytearray(path.read_bytes())
+    start, _ = builder.batch_positions(bytes(data))[1]
+    data[start + 30] ^= 1
+    path.write_bytes(data)
+
+
+def lose_a_segment(partition):
+    (partition / f"{6:020}.log").unlink()
+
+
+def cut(partition):
+    path = partition / f"{12:020}.log"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def advice(command, capsys):
+    """The commands of kafkalog that one of its commands advises, from its JSON."""
+    main([*command[1:], "--json"])
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    steps = [step for one in objects for step in one.get("next", ())]
+    assert all(step["why"] for step in steps)
+    return [step["command"] for step in steps]
+
+
+@pytest.mark.parametrize("first", ["verify", "preflight", "report"])
+@pytest.mark.parametrize("damage", [nothing, flip, lose_a_segment, cut])
+def test_advice_leads_to_all_that_is_intact(tmp_path, capsys, first, damage):
+    disk = tmp_path / "disk"
+    partition = replica(disk, LOG, bases=(0, 6, 12, 18))
+    damage(partition)
+    data = b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))
+    intact = [batch(offset, LOG[offset]) for offset in range(24) if batch(offset, LOG[offset]) in data]
+    waiting, done = [["kafkalog", first, str(disk)]], []
+    while waiting:
+        command = waiting.pop(0)
+        assert command not in done, "advice leads in a circle"
+        done.append(command)
+        if command[0] == "kafkalog":
+            waiting += advice(command, capsys)
+    if damage is nothing:
+        assert len(done) == 1
+        return
+    assert done[1][:2] == ["kafkalog", "boot"]
+    assert done[2] == ["kafka-server-start.sh", f"{disk}-booted/server.properties"]
+    booted = tmp_path / "disk-booted" / "data"
+    assert output_of(booted / "t-0") == intact
+    assert kafkalog.preflight(booted).next == []
+
+
+def test_advice_is_the_same_as_text(tmp_path, capsys):
+    disk = tmp_path / "disk"
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    line = f"kafkalog boot {disk} -o {disk}-booted"
+    for command in ("verify", "preflight"):
+        main([command, str(disk)])
+        assert f"next: {line}" in "".join(capsys.readouterr())
+    report = kafkalog.report(disk)
+    assert [row["line"] for row in report.as_dict()["next"]] == [line]
+    assert line.replace(str(disk), "") in report.to_html().replace(str(disk), "")
+    assert "Next steps" in report.to_markdown()
+    # of a partition, or a file, the log dir is booted
+    for path in (disk / "t-0", disk / "t-0" / f"{6:020}.log"):
+        main(["verify", str(path)])
+        assert f"next: {line}" in "".join(capsys.readouterr())
