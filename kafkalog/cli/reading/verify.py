@@ -116,7 +116,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
     total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
     console.rows([total], lines, as_json=args.json)
-    for step in steps if not args.json else ():
+    for step in steps:
         console.note(f"next: {step} ({step.why})")
 
 

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _print_findings(result, "\n".join(shown), console)
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
-    for step in result.next if not args.json else ():
+    for step in result.next:
         console.note(f"next: {step} ({step.why})")
     # the exit code is 1 for all that is lost, also where no file is damaged
     found = [one for one in result.findings.rows if one.damage]
