@@ -22,6 +22,7 @@ import numpy as np
 from kafkalog.interchange.table_types import json_text
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, parse_schema
+from kafkalog.values.formats.program import BRANCH
 from kafkalog.values.formats.protobuf.nested_text import ANY, DYNAMIC, TIMESTAMP, WRAPPERS
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
 from kafkalog.values.options import schema_text
@@ -181,10 +182,12 @@ def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
     named |= {one.name or one.kind: number for number, one in enumerate(kind.inner)}
     n_others = sum(one.kind != "null" for one in kind.inner)
     # as in decoded columns: a struct with a field for each branch, one of them not null
-    if n_others > 1 and isinstance(value, dict) and value.keys() <= named.keys():
-        ((name, inner),) = [pair for pair in value.items() if pair[1] is not None] or [("", None)]
-        if name:
-            return [_zigzag(named[name]), *_avro(kind.inner[named[name]], inner, where)]
+    if n_others > 1 and isinstance(value, dict) and value.keys() - {BRANCH} <= named.keys():
+        given = [name for name, inner in value.items() if inner is not None and name in named]
+        if len(given) > 1:
+            raise EncodeError(f"{where.lstrip('.') or 'the value'} has several branches of a union: {', '.join(given)}")
+        for name in given:
+            return [_zigzag(named[name]), *_avro(kind.inner[named[name]], value[name], where)]
     for number, one in enumerate(kind.inner):
         if (one.kind == "null") == (value is None):
             try:
@@ -413,6 +416,9 @@ def _fields_of(kind: Descriptor, given: Any, where: str) -> Any:
         return {name: inner for name, inner in value.items() if name != "content"}  # it is in the bytes, too
     if kind.full_name in WRAPPERS and len(kind.fields) == 1 and not isinstance(value, dict):
         return {kind.fields[0].name: value}
+    if isinstance(value, dict) and kind.oneofs:
+        branches = {f"{oneof.name}{BRANCH}" for oneof in kind.oneofs} - set(kind.fields_by_name)
+        return {name: inner for name, inner in value.items() if name not in branches}
     return value
 
 

@@ -11,6 +11,7 @@ from proto_cases import ProtoCase
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.values.encoding import EncodeError, ValueEncoder
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.avro_resolution import ReaderSchema, ResolvedValues
 from kafkalog.values.formats.protobuf.types import new_message
@@ -78,6 +79,15 @@ def test_unions_of_avro_name_their_branch(tmp_path):
         wanted = [at for at, row in enumerate(expected) if row["a"] and row["a"]["__branch"] == "Leaf"]
         found = kafkalog.read_table(tmp_path / "log", columns=["offset"], filters="value.a.__branch == Leaf", **options)
         assert found.column(0).to_pylist() == wanted
+
+
+def test_values_with_names_of_branches_are_encoded_again():
+    encoder = ValueEncoder("avro", json.dumps(["null", "int", "string"]))
+    assert encoder.encode({"int": None, "string": "x", "__branch": "string"}) == written(["null", "int", "string"], "x")
+    with pytest.raises(EncodeError, match="the value has several branches of a union: int, string"):
+        encoder.encode({"int": 1, "string": "x"})
+    proto = 'syntax = "proto3"; message M { oneof choice { string a = 1; int32 b = 2; } }'
+    assert ValueEncoder("protobuf", proto).encode({"a": None, "b": 5, "choice__branch": "b"}) == b"\x10\5"
 
 
 def test_a_value_that_is_a_union_names_its_branch(tmp_path, capsys):
