@@ -9,6 +9,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import sys
 import sysconfig
 import zipfile
 from pathlib import Path
@@ -23,6 +24,12 @@ CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
 KERNELS = Path("kafkalog") / "_kernels"
 # Cython's code for memoryviews, once instead of in each kernel: it takes longer to compile than the kernels do
 SHARED = "kafkalog._kernels._cyutility"
+
+if sys.byteorder != "little" or sys.maxsize < 2**32:
+    kind = "32-bit Python" if sys.maxsize < 2**32 else f"{sys.byteorder}-endian machine"
+    raise SystemExit(
+        f"kafkalog needs a 64-bit Python on a little-endian machine (x86-64, arm64), and this is a {kind}."
+    )
 
 extensions = [
     Extension(

@@ -260,7 +260,8 @@ cdef class Block:
 
     def __dealloc__(self):
         cdef bint is_kept = False
-        if SMALLEST <= self.size <= LARGEST and self.pointer != NULL:
+        # by its capacity: a block that took over other memory has none, and is freed
+        if SMALLEST <= self.capacity <= LARGEST and self.pointer != NULL:
             with lock:
                 if self.is_cut_out:
                     give_back(<uint8_t*>self.pointer - region.start)

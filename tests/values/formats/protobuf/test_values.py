@@ -132,6 +132,7 @@ def test_any_bytes_decode_as_googles_library_decodes_them():
         ("int32", b"\x08", "the bytes end inside the value"),
         ("int32", b"\x00\x00", "a field has no number, or a type that does not exist"),
         ("int32", b"\x88\x80\x80\x80\x80\0\1", "a field has no number, or a type that does not exist"),
+        ("int32", b"\x88\x80\x80\x80\x10\1", "a field has no number, or a type that does not exist"),  # 2^32 + 8
         ("int32", b"\x0e", "a field has no number, or a type that does not exist"),
         ("fixed64", b"\x09123", "the bytes end inside the value"),
         ("string", b"\n\2\xff\xff", "a string is not UTF-8"),
