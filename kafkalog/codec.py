@@ -288,14 +288,14 @@ def _new_memory(names: tuple[str, ...], check_crcs: bool, limits: Limits) -> tup
     return options, options.windows()
 
 
-class _Memory(threading.local):
+class _ThreadMemory(threading.local):
     """What threads decode with: each has its own."""
 
     def __init__(self) -> None:
         self.of = lru_cache(maxsize=8)(_new_memory)
 
 
-_thread = _Memory()
+_thread = _ThreadMemory()
 
 
 def _memory(names: tuple[str, ...], check_crcs: bool, limits: Limits) -> tuple[WindowOptions, RecordWindows]:

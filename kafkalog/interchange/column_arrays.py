@@ -45,7 +45,7 @@ def to_arrow(data: RecordColumns | Column, binary_type: pa.DataType | None = Non
 def one_array(data: RecordColumns | Column) -> pa.RecordBatch | pa.Array:
     """The record batch of all records, or the array of one column."""
     if isinstance(data, RecordColumns):
-        return _Writer(_schema(data, None)).batch(data)
+        return _ColumnWriter(_schema(data, None)).batch(data)
     return to_arrow(data)
 
 
@@ -68,11 +68,11 @@ def to_pandas(data: RecordColumns | Column, **options: Any) -> pd.DataFrame | pd
 
 
 def _batches(records: RecordColumns, schema: pa.Schema) -> list[pa.RecordBatch]:
-    writer = _Writer(schema)
+    writer = _ColumnWriter(schema)
     return [writer.batch(part) for part in cut(records, _BATCH_BYTES)] or [writer.batch(records)]
 
 
-class _Writer(ArrowWriter):
+class _ColumnWriter(ArrowWriter):
     """Makes record batches of columns that have all fields, also those of a record's place."""
 
     def _array(self, name: str, kind: pa.DataType, columns: RecordColumns, n: int) -> pa.Array:
