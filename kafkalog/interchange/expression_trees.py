@@ -41,7 +41,7 @@ class NotUnderstoodError(Exception):
     """An expression, or a part of one, has a form that is not known here."""
 
 
-class Field(NamedTuple):
+class FieldRef(NamedTuple):
     """A reference to a column, or to a field in it."""
 
     name: str
@@ -65,7 +65,7 @@ class Call:
     """Start and end among the pairs of the serialised form; see `with_columns`."""
 
 
-Node: TypeAlias = Field | Constant | Call
+Node: TypeAlias = FieldRef | Constant | Call
 
 
 def tree_of(expression: pc.Expression) -> Node:
@@ -89,7 +89,7 @@ def tree_of(expression: pc.Expression) -> Node:
             elif kind == "field_ref":
                 names.append(text)
                 if len(names) == n_names:
-                    stack[-1].arguments.append(Field(names[0], tuple(names[1:])))
+                    stack[-1].arguments.append(FieldRef(names[0], tuple(names[1:])))
                     names, n_names = [], 1
             elif kind == "literal":
                 stack[-1].arguments.append(Constant(batch.column(int(text))[0]))
@@ -165,9 +165,9 @@ def folded(node: Node) -> Node:
     return node
 
 
-def fields_of(node: Node) -> Iterator[Field]:
+def fields_of(node: Node) -> Iterator[FieldRef]:
     """The columns that a tree reads."""
-    if isinstance(node, Field):
+    if isinstance(node, FieldRef):
         yield node
     elif isinstance(node, Call):
         for argument in node.arguments:

@@ -112,7 +112,8 @@ def _computed(
     schema, batches = source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE)
     if filter is not None:
         typed = typed_expression(filter, scan.mixed_paths)
-        filter, schema, batches = typed.expression, typed.schema(schema), map(typed.extended, batches)
+        if typed.comparisons:
+            filter, schema, batches = typed.expression, typed.schema(schema), map(typed.extended, batches)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     # Arrow chooses and computes columns, and keeps the number of rows where there are none
     return pa.dataset.Scanner.from_batches(

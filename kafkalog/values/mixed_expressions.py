@@ -19,7 +19,7 @@ from kafkalog.interchange.expression_trees import (
     MATCH,
     Call,
     Constant,
-    Field,
+    FieldRef,
     Node,
     NotUnderstoodError,
     comparison_of,
@@ -44,11 +44,11 @@ _PATTERNS: Final = {
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-class _Comparison(NamedTuple):
+class _MixedComparison(NamedTuple):
     """A comparison with a mixed field."""
 
     place: tuple[int, int]
-    field: Field
+    field: FieldRef
     depth: int
     """How many names of the field's path lead to the JSON text; the others lead to a field in it."""
     operation: str
@@ -61,7 +61,7 @@ class TypedExpression(NamedTuple):
     """An expression in which columns stand for the comparisons with mixed fields."""
 
     expression: pc.Expression
-    comparisons: tuple[_Comparison, ...]
+    comparisons: tuple[_MixedComparison, ...]
 
     def columns(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """The columns that it reads beside `columns`."""
@@ -111,7 +111,7 @@ def _name(at: int) -> str:
     return f"__typed_{at}"
 
 
-def _comparisons(node: Node, mixed: Collection[Path]) -> Iterator[_Comparison]:
+def _comparisons(node: Node, mixed: Collection[Path]) -> Iterator[_MixedComparison]:
     if not isinstance(node, Call):
         return
     made = _comparison(node, mixed)
@@ -122,53 +122,53 @@ def _comparisons(node: Node, mixed: Collection[Path]) -> Iterator[_Comparison]:
         yield from _comparisons(argument, mixed)
 
 
-def _comparison(call: Call, mixed: Collection[Path]) -> _Comparison | None:
+def _comparison(call: Call, mixed: Collection[Path]) -> _MixedComparison | None:
     """A call as a comparison with a mixed field; None for any other."""
     if (compared := comparison_of(call)) is not None:
         one, operation, other = compared
         return _comparison_of_values(call, one, operation, other, mixed)
     subject = call.arguments[0] if call.arguments else None
     depth = _depth(subject, mixed)
-    if not isinstance(subject, Field) or not depth:
+    if not isinstance(subject, FieldRef) or not depth:
         return None
     column = field_column(subject.name, subject.inside)
     if call.function in ("is_null", "is_valid"):
         operation = "is null" if call.function == "is_null" else "is not null"
-        return _Comparison(call.place, subject, depth, operation, (), keeps_null=False)
+        return _MixedComparison(call.place, subject, depth, operation, (), keeps_null=False)
     if call.function == "is_in":
         behavior, values = call.options["null_matching_behavior"].as_py(), call.options["value_set"].values.to_pylist()
         literals = [value for value in _literals(column, values) if value is not None or behavior == MATCH]
-        return _Comparison(call.place, subject, depth, "in", literals, keeps_null=behavior == EMIT_NULL)
+        return _MixedComparison(call.place, subject, depth, "in", literals, keeps_null=behavior == EMIT_NULL)
     if call.function in _PATTERNS and not call.options["ignore_case"].as_py():
         pattern = call.options["pattern"].as_py()
         text = pattern.decode("utf-8", "replace") if isinstance(pattern, bytes) else pattern
-        return _Comparison(call.place, subject, depth, _PATTERNS[call.function], [text], keeps_null=True)
+        return _MixedComparison(call.place, subject, depth, _PATTERNS[call.function], [text], keeps_null=True)
     return None
 
 
 def _comparison_of_values(
     call: Call, one: Node, operation: str, other: Node, mixed: Collection[Path]
-) -> _Comparison | None:
+) -> _MixedComparison | None:
     depth = _depth(one, mixed)
-    fields = [node for node in (one, other) if isinstance(node, Field) and _depth(node, mixed)]
+    fields = [node for node in (one, other) if isinstance(node, FieldRef) and _depth(node, mixed)]
     if not fields:
         return None
     column = field_column(fields[0].name, fields[0].inside)
-    if not isinstance(one, Field) or not isinstance(other, Constant):
+    if not isinstance(one, FieldRef) or not isinstance(other, Constant):
         raise ConditionError(f"{column!r} has values of several types: compare it with a number, text or a boolean")
     literals = _literals(column, [other.scalar.as_py()])
-    return _Comparison(call.place, one, depth, operation, literals, keeps_null=True)
+    return _MixedComparison(call.place, one, depth, operation, literals, keeps_null=True)
 
 
 def _depth(node: Node | None, mixed: Collection[Path]) -> int:
     """How many names of a field's path lead to a mixed field; 0 if none does."""
-    if not isinstance(node, Field):
+    if not isinstance(node, FieldRef):
         return 0
     path = _path(node)
     return next((n for n in range(1, len(path) + 1) if path[:n] in mixed), 0)
 
 
-def _path(field: Field) -> Path:
+def _path(field: FieldRef) -> Path:
     return (*field_path(field.name), *field.inside)
 
 
@@ -178,7 +178,7 @@ def _literals(column: str, values: Sequence[Any]) -> list[Any]:
     return [None if value is None else literal_of(column, value, is_bare=False) for value in values]
 
 
-def _holds(comparison: _Comparison, columns: Mapping[str, pa.Array]) -> pa.Array:
+def _holds(comparison: _MixedComparison, columns: Mapping[str, pa.Array]) -> pa.Array:
     path = _path(comparison.field)
     start = len(field_path(comparison.field.name)) if comparison.field.name in columns else 1
     whole = columns[comparison.field.name if comparison.field.name in columns else path[0]]

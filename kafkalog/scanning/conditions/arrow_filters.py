@@ -17,7 +17,7 @@ from kafkalog.interchange.expression_trees import (
     SKIP,
     Call,
     Constant,
-    Field,
+    FieldRef,
     Node,
     NotUnderstoodError,
     comparison_of,
@@ -85,7 +85,7 @@ class _Translator:
             if not pa.types.is_boolean(node.scalar.type):
                 raise NotUnderstoodError
             return _ALL if node.scalar.as_py() != negated else _NONE
-        if isinstance(node, Field):
+        if isinstance(node, FieldRef):
             return _one(Term.of(self._column(node, "bool"), "==", not negated))
         match node.function, node.arguments:
             case "invert", [argument]:
@@ -170,7 +170,7 @@ class _Translator:
             (node,) = node.arguments
             if isinstance(node, Call) and node.function == "cast":
                 raise NotUnderstoodError
-        if not isinstance(node, Field) or node.inside:
+        if not isinstance(node, FieldRef) or node.inside:
             raise NotUnderstoodError
         found = self._kind(node.name)
         if (kind is not None and found != kind) or (target is not None and not self._keeps(node.name, target)):
