@@ -291,7 +291,8 @@ def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
 
 def _add(into: HeavyHitters, names: pa.Array, sizes: npt.NDArray[np.int64]) -> None:
     table = pa.table({"name": names, "size": sizes})
-    sums = table.group_by("name").aggregate([("size", "sum"), ([], "count_all")])
+    # in this thread: Arrow waits forever for a pool whose threads the system does not start
+    sums = table.group_by("name", use_threads=False).aggregate([("size", "sum"), ([], "count_all")])
     into.add(*(sums[name].to_pylist() for name in ("name", "count_all", "size_sum")))
 
 

@@ -2,14 +2,19 @@
 
 import errno
 import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from conftest import GOLDEN
 from effort import THOROUGH, thinned
 from faults import Faulty
 
+import kafkalog
 from kafkalog.cli import main
 
 LOG_DIR = GOLDEN / "log_dir"
@@ -83,3 +88,26 @@ def test_a_lack_of_threads_is_a_limit(argv, tmp_path, monkeypatch, capsys):
     if n_started[0]:
         assert "starts no more threads" in capsys.readouterr().err
         assert os.listdir(tmp_path) == []
+
+
+def test_arrow_groups_rows_in_the_calling_thread():
+    """It waits forever for a pool whose threads the system does not start."""
+    package = Path(kafkalog.__file__).parent
+    calls = [call for path in package.rglob("*.py") for call in re.findall(r"\.group_by\(.*", path.read_text())]
+    assert [call for call in calls if "use_threads=False" not in call] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS")
+def test_a_lack_of_memory_is_a_limit_and_no_hang(tmp_path):
+    with kafkalog.PartitionWriter(tmp_path / "orders-0") as writer:
+        for _ in range(20):
+            writer.append({"value": [os.urandom(1000) for _ in range(1000)]})
+    program = "import resource, sys; from kafkalog.cli import main; resource.setrlimit(resource.RLIMIT_AS, (n, n)); "
+    program += "sys.exit(main(['space', '--records', sys.argv[1]]))"
+    codes = set()
+    for megabytes in range(300, 700, 40):
+        command = [sys.executable, "-c", f"n = {megabytes << 20}; {program}", str(tmp_path)]
+        codes.add(subprocess.run(command, capture_output=True, timeout=120).returncode)
+    assert codes <= {0, 5}
+    assert 5 in codes
