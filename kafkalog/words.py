@@ -347,12 +347,16 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
         if meant is None:
             return f"there are {', '.join(known)}"
         lead = commands()[meant]
-    line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
-    typed = [one for one in argv[1:] if not one.startswith("-")]
-    paths = [one for one in typed if os.path.exists(one) or "://" in one]
-    others = [one for one in typed if one not in paths and re.fullmatch(r"[\w.:-]+", one)]
+    return f"use {_filled(f'kafkalog {lead.line} PATH' if lead.is_same else lead.line, argv[1:])}"
+
+
+def _filled(line: str, typed: Sequence[str]) -> str:
+    """A command line with the path and the word that were typed."""
+    arguments = [argument for argument in typed if not argument.startswith("-")]
+    paths = [argument for argument in arguments if os.path.exists(argument) or "://" in argument]
+    others = [argument for argument in arguments if argument not in paths and re.fullmatch(r"[\w.:-]+", argument)]
     line = line.replace("PATH", shlex.quote(paths[0])) if paths else line
-    return f"use {line.replace('WORD', others[0]) if others else line}"
+    return line.replace("WORD", others[0]) if others else line
 
 
 def unknown_option(name: str, value: str, command: str, own: Collection[str]) -> str | None:

@@ -103,8 +103,8 @@ def _tear(path: Path, end: int, now_ms: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         with PartitionWriter(Path(scratch, path.name), start_offset=end) as writer:
             writer.append(_table(["user-1"], [{"id": -1, "user": "user-1", "fruit": "plum", "total": 1.0}], [now_ms]))
-        batch = next(Path(scratch, path.name).glob(f"*{kf.LOG_SUFFIX}")).read_bytes()
-    with next(path.glob(f"*{kf.LOG_SUFFIX}")).open("ab") as file:
+        batch = Path(scratch, path.name, kf.segment_file_name(end)).read_bytes()
+    with (path / kf.segment_file_name(0)).open("ab") as file:
         file.write(batch[:_TORN_BYTES])
         file.flush()
         os.fsync(file.fileno())

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -360,6 +361,11 @@ class UntilBroken(Generic[Row]):
         """Raise the error."""
         if self._error is not None:
             raise self._error
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal that stdout is; None for a file or a pipe, where nothing may be left out."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def prepare_stdout(*, is_json: bool) -> None:

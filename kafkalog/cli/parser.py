@@ -116,7 +116,6 @@ class Parser(argparse.ArgumentParser):
 
     def _option_like(self, name: str, value: str) -> str:
         """The option that is meant by the beginning of its name; an error that says what to type if none is."""
-        from kafkalog.text import near
         from kafkalog.words import unknown_option
 
         known = [text for text in self._option_string_actions if text.startswith("--")]
@@ -131,6 +130,12 @@ class Parser(argparse.ArgumentParser):
         lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
             return self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{lead}")
+        return self._longer(spelt, name, known, takes)
+
+    def _longer(self, spelt: str, name: str, known: Sequence[str], takes: Sequence[str]) -> str:
+        """The one option that begins so; an error that names those that may be meant if there are others or none."""
+        from kafkalog.text import near
+
         longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
         if len(longer) == 1:
             return longer[0]

@@ -214,3 +214,21 @@ def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, 
             faults.append(f"{argv!a}: {ascii(shown)[-500:]}")
     assert not faults, "\n".join(faults)
     assert tested == set(SUMMARIES)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("options", [[], ["-s"]])
+def test_ls_fits_a_terminal_and_leaves_nothing_out_of_a_pipe(width, options, tmp_path, monkeypatch):
+    stamps = [1_750_000_000_000 + number for number in range(5)]
+    table = {"key": [b"k"] * 5, "value": [b"v"] * 5, "timestamp": stamps}
+    kafkalog.write_table(table, tmp_path / "log", topic="orders")
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = {}
+    for is_terminal in (True, False):
+        screen = Screen(is_terminal=is_terminal)
+        monkeypatch.setattr(sys, "stdout", screen)
+        assert main(["ls", str(tmp_path / "log"), *options]) == 0
+        shown[is_terminal] = screen.shown().splitlines()
+    assert max(map(len, shown[True])) <= width or options
+    assert {"PARTITION", "BYTES", "END", "RECORDS", "LAST"} <= set(shown[True][0].split())
+    assert shown[False][0].split()[-4:] == ["FIRST", "LAST", "FORMATS", "CODECS"]

@@ -8,10 +8,10 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.cli.console import TORN_TAIL, Console
+from kafkalog.cli.console import TORN_TAIL, Console, terminal_width
 from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import report_error
-from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
+from kafkalog.cli.text import counted, escape_line, fitting, human_bytes, iso_seconds, names_line
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 COMMAND: Final = Command(
     description="""\
 List log dirs, one line per partition. It has the number of segments, the bytes of .log files, offsets, records,
-timestamps (UTC), message formats and codecs.
+timestamps (UTC), message formats and codecs. A narrow terminal leaves out FORMATS, CODECS, FIRST and START, in this
+order.
 
   START, END     log start offset, and log end offset (one past the last offset)
   RECORDS        readable records, without transaction markers and deleted records; >= is a lower
@@ -48,6 +49,8 @@ has the topics' settings.""",
 
 _HEADER: Final = ["SEGMENTS", "BYTES", "START", "END", "RECORDS", "FIRST", "LAST", "FORMATS", "CODECS", ""]
 _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False, False]
+_LEAST: Final = ("FORMATS", "CODECS", "FIRST", "START")
+"""Columns that a narrow terminal leaves out, the first one first."""
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -145,7 +148,7 @@ def _is_unreadable(summary: PartitionSummary) -> bool:
 
 def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
     rows = [[escape_line(summary.name), str(len(summary.segments)), *_cells(summary)] for summary in summaries]
-    return table([["PARTITION", *_HEADER], *rows], _RIGHT)
+    return fitting([["PARTITION", *_HEADER], *rows], _RIGHT, _LEAST, terminal_width())
 
 
 def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
@@ -154,7 +157,8 @@ def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
         for summary in summaries
         for segment in summary.segments
     ]
-    return table([["PARTITION", "SEGMENT", *_HEADER[1:]], *rows], [False, False, *_RIGHT[2:]])
+    header = ["PARTITION", "SEGMENT", *_HEADER[1:]]
+    return fitting([header, *rows], [False, False, *_RIGHT[2:]], _LEAST, terminal_width())
 
 
 def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:

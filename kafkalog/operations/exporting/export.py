@@ -94,18 +94,10 @@ class Exporter:
         output: str | os.PathLike[str] | BinaryIO | None,
         **options: Unpack[ExportOptions],
     ) -> None:
-        if unknown := sorted(set(options) - set(ExportOptions.__annotations__)):
-            raise TypeError(
-                f"export has no option {unknown[0]!r}; {unknown_keyword(unknown[0], ExportOptions.__annotations__)}"
-            )
-        scan: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_format")}
-        if decode := with_formats(scan.get("decode"), options):
-            scan["decode"] = decode
+        scan = _scan_options(options)
         given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
         self._is_dry = scan.pop("dry_run", False)
-        if output is None and not self._is_dry:
-            raise ValueError("output names the file or directory to write; or use dry_run=True")
-        to: Any = "export.parquet" if output is None else output
+        to: Any = _named(output, is_dry=self._is_dry)
         if isinstance(to, (str, os.PathLike)) and given.get("format") not in TABLE_FORMATS:
             to = located(to, scan.get("storage_options"))
         self._to = to
@@ -309,6 +301,25 @@ def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: b
         raise ValueError(f"{given[0]} does not work with {format}: a table has its own properties")
     if not isinstance(to, (str, os.PathLike)) and (format == "delta" or not hasattr(to, "catalog")):
         raise ValueError(f"the output of {format} must be a str, not {type(to).__name__}")
+
+
+def _scan_options(options: ExportOptions) -> dict[str, Any]:
+    """The options with formats in `decode`; raises TypeError for an unknown one."""
+    if unknown := sorted(set(options) - set(ExportOptions.__annotations__)):
+        raise TypeError(
+            f"export has no option {unknown[0]!r}; {unknown_keyword(unknown[0], ExportOptions.__annotations__)}"
+        )
+    scan: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_format")}
+    if decode := with_formats(scan.get("decode"), options):
+        scan["decode"] = decode
+    return scan
+
+
+def _named(output: Any, *, is_dry: bool) -> Any:
+    """The output; a dry run needs none."""
+    if output is None and not is_dry:
+        raise ValueError("output names the file or directory to write; or use dry_run=True")
+    return "export.parquet" if output is None else output
 
 
 def _resumption(format: str, to: Any) -> Resumption:
