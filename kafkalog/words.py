@@ -62,7 +62,8 @@ produce producer-perf-test console-producer append write import ingest insert pu
 erase delete del rm forget remove anonymize redact gdpr drop purge mask \
     > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log) \
     | convert(path, output, drop="key == abc")
-recompress rewrite migrate upgrade transform compress > kafkalog convert PATH -o DIR --compression zstd \
+upgrade migrate > kafkalog convert PATH -o DIR, to format v2 | convert(path, output)
+recompress rewrite transform compress > kafkalog convert PATH -o DIR --compression zstd \
     | convert(path, output, compression="zstd")
 cp copy clone backup snapshot save-snapshot dd > kafkalog salvage PATH -o DIR (verified), or cp -a \
     | salvage(path, output)
@@ -78,7 +79,7 @@ rebuild rebuild-index rebuild-indexes index indexes reindex-all regenerate > kaf
 index-sanity-check > kafkalog verify PATH | verify(path)
 log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
 retention expire prune delete-records > kafkalog trim PATH --retention-ms MS -o DIR | trim(path, ...)
-cut chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
+chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
 compare cmp comm replica-verification > kafkalog diff REPLICA REPLICA | diff(a, b)
 join combine concat > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
 groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
@@ -96,6 +97,28 @@ batch batch-info dump-batches compression codecs properties > kafkalog batches P
 hexdump xxd od raw strings decode > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
 crc checksum md5sum sha256sum scrub verify-checksum integrity > kafkalog verify PATH | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
+sort uniq jq awk sed group-by top > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
+    | sql(query, path)
+cut keys values timestamps headers columns > kafkalog cat PATH --columns offset,timestamp,key,value,headers \
+    | read_table(path, columns=["offset", "key"])
+tac reverse newest latest > kafkalog cat PATH --tail 10 | scan(path).tail(10)
+tombstones nulls > kafkalog cat PATH --filter 'value is null' | read_table(path, filters="value is null")
+dedupe dedup distinct compacted materialize ktable > kafkalog cat PATH --latest key | read_table(path, latest="key")
+stream tailf > kafkalog cat PATH --follow --tail 0 | scan(path)
+history changelog audit > kafkalog groups PATH --history | history(path)
+explain plan > kafkalog cat PATH --explain | scan(path).explain()
+analyze profile histogram distribution > kafkalog batches PATH --summary, or kafkalog space PATH --records \
+    | batches(path), or space(path, records=True)
+plot graph chart > kafkalog index-stats PATH --plot FILE, or kafkalog report PATH -o report.html \
+    | index_stats(path), or report(path)
+web shell repl open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
+    | report(path), or open_log_dir(path)
+avro protobuf deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
+    | read_table(path, value_format="avro")
+replay mirror sync replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
+    | load(file, output, install=True)
+split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
+tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
 """
 """Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.
@@ -116,10 +139,31 @@ _OPTIONS: Final = r"""
 --from-beginning --beginning --earliest -e --exit | --start-offset | leave it out: all records are read, to the end
 --to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
 -C --consume --from-beginning -u -Q | --start-offset | leave it out
+--to --format --target-version | convert | leave it out: v2 is written
+--output --out --to | --explain | --json to stdout, or kafkalog export PATH -o FILE
+--offsets --range --between | --start-offset | --start-offset N --end-offset N
+--sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
+--reverse --desc --tac --order | --tail | --tail N
+--pretty --indent | --json | --json, and a pipe into jq
+--color --colour --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
+--summary --stats | ls | leave it out: the last line has the sums
+--all --everything | | leave it out: all is read unless -t or -p choose
+--quick --fast --headers-only | verify | --indexes-only
+--topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
+--reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
+    | nothing: kafkalog reads groups; kafka-consumer-groups.sh resets their offsets
+--abort --commit | transactions | nothing: each hanging transaction is listed with the command that ends it
+--days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
+--ts --time --when --date | --timestamp | --timestamp TIME
+--key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
+--sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
+--schema-file --avsc --proto --schema-path | --schema | --schema VALUE
+--deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
+-r -R --recursive | verify | leave it out: all below a directory is read
 -O --latest --newest --last-n | --tail | --tail N
 -c --count --max-messages --head --top --lines --max --take --read-num --max-records --num --rows --nrows --size
     | -n | -n VALUE
---limit -n --count --head | --limits | leave it out: the list is short; pipe it into head
+--limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
 -J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
 -f% --format --fmt --template --property --formatter --output-hex --hex | --columns
     | --columns offset,key,value, or --json
@@ -202,7 +246,6 @@ filter predicate query = drop
 n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
 usecols fields select cols column projection names = columns
 offset start from_offset begin skiprows starting_offset startingOffsets = start_offset
-offset offsets = offset_for
 end to_offset stop ending_offset endingOffsets = end_offset
 since start_time from_time after begin_time time = start_timestamp
 until end_time before to_time = end_timestamp
@@ -341,7 +384,7 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
     name = plain(argv[0])
     lead = commands().get(name)
     if lead is None:
-        meant = name if name in known else near(name, known) or near(name, commands(), 0.85)
+        meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
         if meant in known:
             return f"did you mean kafkalog {meant}?"
         if meant is None:
@@ -373,6 +416,8 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
         The options of the command.
     """
     name = name if not name.startswith("--") else name.replace("_", "-")
+    if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
+        value = name[2:]  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     for row in _rows(_OPTIONS):
         words, needs, text = (part.strip() for part in row.split("|", 2))

@@ -213,7 +213,23 @@ kafkalog gdpr D -> convert
 kafkalog to-parquet P -> export
 kafkalog export P out.parquet -> -o
 kafkalog count D -> sql 'select count(*)
-kafkalog lagg D -> kafkalog groups
+kafkalog lagg D -> there are ls
+kafkalog headers D -> --columns
+kafkalog sort D -> kafkalog sql
+kafkalog cut -f1 D -> --columns
+kafkalog tombstones D -> value is null
+kafkalog dedupe D -> --latest key
+kafkalog plot D -> --plot
+kafkalog upgrade P -> kafkalog convert
+kafkalog convert P --to v2 -> leave it out
+kafkalog cat P -c5 -> -n 5
+kafkalog cat P --reverse -> --tail
+kafkalog cat P --output x.json -> kafkalog export
+kafkalog cat P --pretty -> jq
+kafkalog verify D --quick -> --indexes-only
+kafkalog groups D --reset-offsets -> kafka-consumer-groups.sh
+kafkalog trim P --days 7 -> --retention-ms
+kafkalog lookup P --key k -> --filter 'key == k'
 kafkalog xyzzy D -> there are ls
 kafkalog repair D -> kafkalog recover
 kafkalog backup D -> kafkalog salvage

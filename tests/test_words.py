@@ -1,0 +1,70 @@
+"""What the tables of words name is there: commands, their options, functions and their parameters."""
+
+import functools
+import inspect
+import re
+
+import kafkalog
+from kafkalog import words
+from kafkalog.cli.app import build_parser
+from kafkalog.cli.commands import SUMMARIES
+from kafkalog.read_methods import ScanOptions
+
+
+@functools.cache
+def command_parsers():
+    return build_parser()._subparsers._group_actions[0].choices
+
+
+@functools.cache
+def options_of(command):
+    """The options of a command, or of all commands below it."""
+    parser = command_parsers()[command]
+    below = [] if parser._subparsers is None else parser._subparsers._group_actions[0].choices.values()
+    return {text for one in (parser, *below) for text in one._option_string_actions}
+
+
+def test_a_word_leads_to_a_command_and_a_function_that_are_there():
+    assert not set(words.commands()) & set(SUMMARIES)
+    for lead in set(words.commands().values()):
+        check_lead(lead)
+
+
+def check_lead(lead):
+    lines = [f"kafkalog {lead.line}"] if lead.is_same else [lead.line]
+    named = [part for line in lines for part in re.findall(r"kafkalog ([a-z-]+)((?: (?!kafkalog )\S+)*)", line)]
+    assert named or lead.line.startswith("--")
+    for command, rest in named:
+        if command.startswith("--"):
+            continue
+        assert command in SUMMARIES, lead.line
+        for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest.partition(" (")[0].split(", or")[0]):
+            assert option in options_of(command), (command, option)
+    functions = re.findall(r"(?<![.\w])([a-z_]+)\(", lead.python)
+    assert functions or lead.python.startswith("__")
+    for name in functions:
+        assert name in kafkalog.__all__, lead.python
+
+
+def test_a_row_of_options_counts_for_an_option_or_a_command_that_is_there():
+    every = set().union(*map(options_of, SUMMARIES))
+    for row in words._rows(words._OPTIONS):
+        typed, needs, text = (part.strip() for part in row.split("|", 2))
+        assert typed, row
+        assert text, row
+        assert not needs or needs in every or needs in SUMMARIES or needs == "kafkalog", row
+        if needs.startswith("-") and (named := re.match(r"--?[a-z][a-z-]*", text)):
+            having = [command for command in SUMMARIES if needs in options_of(command)]
+            assert any(named[0] in options_of(command) for command in having), row
+
+
+def test_keywords_are_those_of_functions():
+    known = {
+        name
+        for function in (getattr(kafkalog, name) for name in kafkalog.__all__)
+        if inspect.isfunction(function)
+        for name in words.documented_keywords(function)
+    }
+    known |= set(ScanOptions.__annotations__)
+    for row in words._rows(words._KEYWORDS):
+        assert row.partition(" = ")[2] in known, row
