@@ -111,7 +111,7 @@ class EntryRule:
         return rows
 
 
-class Rows:
+class MeasuredWindow:
     """A window of batches, not empty, with the sums that the measures of all indexes need.
 
     `previous_offset` is the last offset before the window, `timestamp` the largest timestamp before it, -1 for none.
@@ -161,7 +161,7 @@ class IndexMeter:
         self._position = 0
         self._timestamp = -1
 
-    def feed(self, rows: Rows, offset: Numbers, position: Numbers) -> None:
+    def feed(self, rows: MeasuredWindow, offset: Numbers, position: Numbers) -> None:
         """Count a window, and the entries up to its last offset that were not fed before. They rise strictly."""
         self._is_fed = True
         row = np.searchsorted(rows.last_offset, offset, side="left")
@@ -177,7 +177,7 @@ class IndexMeter:
             self._position, self._timestamp = int(position[-1]), int(timestamp[-1])
         self.n_entries += offset.size
 
-    def _feed_lookups(self, rows: Rows, offset: Numbers, position: Numbers, row: Numbers) -> None:
+    def _feed_lookups(self, rows: MeasuredWindow, offset: Numbers, position: Numbers, row: Numbers) -> None:
         """Count the bytes that lookups scan.
 
         A lookup starts at the largest entry at or below its offset; offsets between two entries share a start.

@@ -17,7 +17,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import JsonFields
-from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
+from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, MeasuredWindow
 
 if TYPE_CHECKING:
     from kafkalog.indexes.view import OffsetEntries, TimeEntries
@@ -94,7 +94,7 @@ class SegmentMeter:
             # without a base offset in the file name, the segment begins at its first batch
             base = int(batches.base_offset[0])
             self._previous = (base if base >= 0 else int(batches.last_offset[0])) - 1
-        rows = Rows(batches, self._previous, self._timestamp)
+        rows = MeasuredWindow(batches, self._previous, self._timestamp)
         if self.index is not None and self._entries is not None:
             end = int(np.searchsorted(self._entries.offset, rows.last_offset[-1], side="right"))
             fed = slice(self._n_fed, end)

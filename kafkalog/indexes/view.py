@@ -223,12 +223,12 @@ class OffsetEntries(IndexEntries):
         return self.entries["position"].astype(np.int64)
 
     @cached_property
-    def _floors(self) -> _Search:
-        return _Search(self.offset, np.arange(len(self), dtype=np.int64), -1)
+    def _floors(self) -> _FloorSearch:
+        return _FloorSearch(self.offset, np.arange(len(self), dtype=np.int64), -1)
 
     @cached_property
-    def _positions(self) -> _Search:
-        return _Search(self.offset, self.position, 0)
+    def _positions(self) -> _FloorSearch:
+        return _FloorSearch(self.offset, self.position, 0)
 
     def floor(self, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: number of the largest entry at or below each offset, -1 for none."""
@@ -258,8 +258,8 @@ class TimeEntries(IndexEntries):
         return self.entries["relative_offset"].astype(np.int64) + self.base_offset
 
     @cached_property
-    def _offsets(self) -> _Search:
-        return _Search(self.timestamp, self.offset, self.base_offset)
+    def _offsets(self) -> _FloorSearch:
+        return _FloorSearch(self.timestamp, self.offset, self.base_offset)
 
     def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
@@ -272,7 +272,7 @@ class TimeEntries(IndexEntries):
         return {"timestamp": self.timestamp, "offset": self.offset}
 
 
-class _Search:
+class _FloorSearch:
     """Finds the value of the largest key at or below each of many queries; `nothing` for queries below all keys."""
 
     def __init__(self, keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64], nothing: int) -> None:

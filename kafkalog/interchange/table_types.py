@@ -324,7 +324,7 @@ class LostValues(NamedTuple):
     rows: npt.NDArray[np.int64]
 
 
-class Lost:
+class LossCounts:
     """Collects what `converted` reports."""
 
     def __init__(self) -> None:

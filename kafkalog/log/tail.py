@@ -190,7 +190,7 @@ class PartitionTail:
         self._seen: tuple[int, int] | None = None
         self._position = 0
         self._end = 0
-        self._transactions = _Transactions(path, on_corruption, check_crcs, limits) if is_committed else None
+        self._transactions = _TailTransactions(path, on_corruption, check_crcs, limits) if is_committed else None
 
     @property
     def start(self) -> int:
@@ -299,7 +299,7 @@ class PartitionTail:
             self._end = int(batches.last_offset[rows[-1]]) + 1
 
 
-class _Transactions:
+class _TailTransactions:
     """The outcomes of a partition's transactions, updated from its new batches.
 
     Segments are numbered from the first one ever seen, so that positions stay valid when old segments are deleted.

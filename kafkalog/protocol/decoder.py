@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
-from kafkalog.protocol.definitions import Field, Message, messages
+from kafkalog.protocol.definitions import Message, MessageField, messages
 
 
 class MessageError(ValueError):
@@ -25,7 +25,7 @@ class UnknownVersionError(MessageError):
     """A message has a version that is newer than the definitions."""
 
 
-class Reader:
+class MessageReader:
     """A position in bytes; each method reads on from it, and raises `MessageError` if the bytes do not allow it."""
 
     __slots__ = ("at", "data", "n_items")
@@ -68,7 +68,7 @@ class Reader:
         return len(self.data) - self.at
 
 
-Read = Callable[[Reader], Any]
+Read = Callable[[MessageReader], Any]
 
 MAX_ITEMS: Final = 1_000_000
 """Items that all arrays of a message may have together."""
@@ -94,7 +94,7 @@ def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whol
     a `uuid` is Kafka's text of 22 characters. Raises UnknownVersionError for a version that is not in the definitions,
     and MessageError for other bytes, and for more of them if the message is the `whole`.
     """
-    reader = Reader(data, start)
+    reader = MessageReader(data, start)
     fields: dict[str, Any] = _decoder(name, version)(reader)
     if whole and reader.rest():
         raise MessageError(f"{reader.rest()} bytes after the end of {name}")
@@ -110,7 +110,7 @@ def _decoder(name: str, version: int) -> Read:
     return _struct(message.fields, version, version in message.flexible)
 
 
-def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
+def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Read:
     """A reader of the fields of a struct, in their order; tagged ones follow them."""
     plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
@@ -126,7 +126,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
         if version in field.tagged:
             tagged[field.tag] = field.name, _value(field, version, flexible)
 
-    def read(reader: Reader) -> dict[str, Any]:
+    def read(reader: MessageReader) -> dict[str, Any]:
         # fields that this version lacks, and tagged ones that are absent, keep their defaults
         values = defaults.copy()
         for names, step in plain:
@@ -137,7 +137,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
         if flexible:
             for _ in range(reader.uvarint()):
                 tag = reader.uvarint()
-                content = Reader(reader.take(reader.uvarint()), 0, reader.n_items)
+                content = MessageReader(reader.take(reader.uvarint()), 0, reader.n_items)
                 # a tag that the definitions lack comes from a newer Kafka: tagged fields are made to be passed over
                 if tag in tagged:
                     name, part = tagged[tag]
@@ -154,7 +154,7 @@ def _layout(*types: str) -> struct.Struct:
     return struct.Struct(">" + "".join(map(NUMBERS.__getitem__, types)))
 
 
-def _value(field: Field, version: int, flexible: bool) -> Read:
+def _value(field: MessageField, version: int, flexible: bool) -> Read:
     nullable = version in field.nullable
     if field.type.startswith("[]"):
         return _array(_item(field, field.type[2:], version, flexible), field.name, flexible, nullable)
@@ -169,7 +169,7 @@ def _value(field: Field, version: int, flexible: bool) -> Read:
     return read
 
 
-def _item(field: Field, kind: str, version: int, flexible: bool) -> Read:
+def _item(field: MessageField, kind: str, version: int, flexible: bool) -> Read:
     if kind in NUMBERS:
         layout = _layout(kind)
         return lambda reader: reader.unpack(layout)[0]
@@ -180,18 +180,18 @@ def _item(field: Field, kind: str, version: int, flexible: bool) -> Read:
     return _struct(field.fields, version, flexible)
 
 
-def _length(reader: Reader, fixed: struct.Struct, flexible: bool) -> int:
+def _length(reader: MessageReader, fixed: struct.Struct, flexible: bool) -> int:
     """A length in front of a string, bytes or an array; -1 is null."""
     n: int = reader.uvarint() - 1 if flexible else reader.unpack(fixed)[0]
     return n
 
 
-def _sized(field: Field, flexible: bool, nullable: bool) -> Read:
+def _sized(field: MessageField, flexible: bool, nullable: bool) -> Read:
     is_text = field.type != "bytes"
     fixed = _INT16 if is_text else _INT32
     name = field.name
 
-    def read(reader: Reader) -> str | bytes | None:
+    def read(reader: MessageReader) -> str | bytes | None:
         n = _length(reader, fixed, flexible)
         if n < 0:
             if n == -1 and nullable:
@@ -207,7 +207,7 @@ def _sized(field: Field, flexible: bool, nullable: bool) -> Read:
 
 
 def _array(item: Read, name: str, flexible: bool, nullable: bool) -> Read:
-    def read(reader: Reader) -> list[Any] | None:
+    def read(reader: MessageReader) -> list[Any] | None:
         n = _length(reader, _INT32, flexible)
         if n == -1 and nullable:
             return None

@@ -46,7 +46,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """A field of a message."""
 
     name: str
@@ -61,7 +61,7 @@ class Field:
     """Number of a tagged field; -1 for others."""
     default: Any
     """Value in versions without the field, and of a tagged field that is absent."""
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
     """Of a struct."""
 
 
@@ -79,7 +79,7 @@ class Message:
     versions: Versions
     flexible: Versions
     """Versions that are known; those with compact lengths and tagged fields."""
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
 
 
 @cache
@@ -102,16 +102,16 @@ def _message(name: str, source: dict[str, Any]) -> Message:
     )
 
 
-def _field(source: dict[str, Any]) -> Field:
+def _field(source: dict[str, Any]) -> MessageField:
     fields = tuple(map(_field, source.get("fields", ())))
     nullable = Versions.parse(source.get("nullable"))
     default = _default(source, fields)
     tag = source.get("tag", -1)
     versions, tagged = Versions.parse(source["versions"]), Versions.parse(source.get("tagged"))
-    return Field(source["name"], source["type"], versions, nullable, tagged, tag, default, fields)
+    return MessageField(source["name"], source["type"], versions, nullable, tagged, tag, default, fields)
 
 
-def _default(source: dict[str, Any], fields: tuple[Field, ...]) -> Any:
+def _default(source: dict[str, Any], fields: tuple[MessageField, ...]) -> Any:
     """The default as Kafka's generator makes it: what the definition says, else zero, an empty string and so on."""
     kind, given = source["type"], source.get("default", "")
     if given == "null":

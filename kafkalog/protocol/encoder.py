@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalog.protocol.decoder import NUMBERS
-from kafkalog.protocol.definitions import Field, messages
+from kafkalog.protocol.definitions import MessageField, messages
 from kafkalog.protocol.framing import FRAME_VERSION
 
 
@@ -55,7 +55,7 @@ def uvarint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def _struct(fields: tuple[Field, ...], values: Mapping[str, Any], version: int, flexible: bool) -> bytes:
+def _struct(fields: tuple[MessageField, ...], values: Mapping[str, Any], version: int, flexible: bool) -> bytes:
     unknown = values.keys() - {field.name for field in fields}
     if unknown:
         raise ValueError(f"no field {sorted(unknown)[0]!r}")
@@ -74,7 +74,7 @@ def _struct(fields: tuple[Field, ...], values: Mapping[str, Any], version: int, 
     return bytes(out)
 
 
-def _value(field: Field, value: Any, version: int, flexible: bool) -> bytes:
+def _value(field: MessageField, value: Any, version: int, flexible: bool) -> bytes:
     if value is None and version not in field.nullable:
         raise ValueError(f"{field.name} may not be null")
     if field.type.startswith("[]"):
@@ -88,7 +88,7 @@ def _value(field: Field, value: Any, version: int, flexible: bool) -> bytes:
     return _item(field, field.type, value, version, flexible)
 
 
-def _item(field: Field, kind: str, value: Any, version: int, flexible: bool) -> bytes:
+def _item(field: MessageField, kind: str, value: Any, version: int, flexible: bool) -> bytes:
     if kind in NUMBERS:
         return struct.pack(">" + NUMBERS[kind], value)
     if kind == "uuid":

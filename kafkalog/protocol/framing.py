@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kafkalog.protocol.decoder import MessageError, Reader, UnknownVersionError, decode_message
+from kafkalog.protocol.decoder import MessageError, MessageReader, UnknownVersionError, decode_message
 from kafkalog.protocol.definitions import PREVIEW, messages
 
 KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
@@ -86,7 +86,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
         return InternalRecord(name, version, fields, decoded)
     if value is None:
         raise MessageError("has no value")
-    reader = Reader(value)
+    reader = MessageReader(value)
     if (frame_version := reader.uvarint()) != FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
@@ -100,7 +100,7 @@ def decode_preview(value: bytes | None) -> InternalRecord:
     """
     if value is None:
         raise MessageError("has no value")
-    reader = Reader(value)
+    reader = MessageReader(value)
     if frame_version := reader.uvarint():
         said = "Could not deserialize metadata record due to unknown frame version"
         raise UnknownVersionError(f"{said} {frame_version}(only frame version 0 is supported)")

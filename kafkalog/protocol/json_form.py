@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kafkalog.protocol.decoder import MessageError, decode_message
-from kafkalog.protocol.definitions import Field, messages
+from kafkalog.protocol.definitions import MessageField, messages
 
 
 def json_form(name: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def json_form(name: str, version: int, fields: Mapping[str, Any]) -> dict[str, A
     return _struct(messages()[name].fields, version, fields)
 
 
-def _struct(fields: tuple[Field, ...], version: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _struct(fields: tuple[MessageField, ...], version: int, values: Mapping[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for field in fields:
         value = values[field.name]
@@ -37,7 +37,7 @@ def _struct(fields: tuple[Field, ...], version: int, values: Mapping[str, Any]) 
     return shown
 
 
-def _value(field: Field, version: int, value: Any) -> Any:
+def _value(field: MessageField, version: int, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_value(field, version, item) for item in value]
     if isinstance(value, bytes):

@@ -28,7 +28,7 @@ from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
     ARENA_BYTES,
-    Payloads,
+    PayloadSpans,
     Spans,
     decompress_payloads,
     limit_records,
@@ -124,10 +124,10 @@ class _Run(NamedTuple):
 
     batches: BatchTable
     is_legacy: bool
-    payloads: Payloads
+    payloads: PayloadSpans
     """Their payloads in the window, still compressed."""
 
-    def first(self) -> Payloads:
+    def first(self) -> PayloadSpans:
         payloads, batches = self.payloads, self.batches[:_FEW]
         start, stop = payloads.start[:_FEW], payloads.stop[:_FEW]
         most = np.clip(batches.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES)
@@ -210,7 +210,7 @@ class _Job:
             self.n_records, self.columns = found.n_records, options.window(found, start).records
         return int(found.n_batches)
 
-    def _plain(self, payloads: Payloads) -> Payloads:
+    def _plain(self, payloads: PayloadSpans) -> PayloadSpans:
         """Decompress payloads, with at most as many records as the limit allows."""
         if payloads.attribute_bits & kf.CODEC_MASK:
             return decompress_payloads(
@@ -223,7 +223,7 @@ class _Job:
             )
         return limit_records(payloads, self.window, self.limits, self.path)
 
-    def _walk(self, payloads: Payloads) -> tuple[int, KafkalogError | None]:
+    def _walk(self, payloads: PayloadSpans) -> tuple[int, KafkalogError | None]:
         headers = HEADERS in self.names or self.selection.reads_headers
         spans, n_done, error = walk_v2(payloads, headers=headers, limits=self.limits, path=self.path)
         self._select(spans)

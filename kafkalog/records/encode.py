@@ -148,7 +148,7 @@ def encode_marker(
     return encode_batches(columns, np.array([0, 1]), spec)
 
 
-class _Bound(NamedTuple):
+class _KernelColumns(NamedTuple):
     """Columns in the form that the kernels take."""
 
     kernel: kernels.Columns
@@ -156,7 +156,7 @@ class _Bound(NamedTuple):
     timestamp: Int64s
 
 
-def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
+def _bind(columns: RecordColumns, any_header_keys: bool) -> _KernelColumns:
     if "offset" not in columns:
         raise ValueError("there is no column 'offset'")
     offset, timestamp = (_numbers(columns, name) for name in ("offset", "timestamp"))
@@ -170,7 +170,7 @@ def _bind(columns: RecordColumns, any_header_keys: bool) -> _Bound:
             parts = [offsets, *_binary("headers", headers.key), *_binary("headers", headers.value)]
     binary = (*_binary("key", columns.get("key")), *_binary("value", columns.get("value")))
     kernel = kernels.Columns(offset, timestamp, *binary, *parts, *[any_header_keys])
-    return _Bound(kernel, offset, timestamp)
+    return _KernelColumns(kernel, offset, timestamp)
 
 
 def _numbers(columns: RecordColumns, name: str) -> Int64s:
@@ -198,7 +198,7 @@ def _binary(name: str, column: Any) -> tuple[Any, Any, Any]:
     )
 
 
-class _Plan(NamedTuple):
+class _BatchPlan(NamedTuple):
     """Header fields and sizes of batches, computed before any byte is written."""
 
     heads: Heads
@@ -208,7 +208,7 @@ class _Plan(NamedTuple):
     """One for all batches, or one per batch."""
 
 
-def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
+def _plan(bound: _KernelColumns, boundaries: Int64s, spec: BatchSpec) -> _BatchPlan:
     n = boundaries.size - 1
     counts = np.diff(boundaries)
     is_empty = counts == 0
@@ -259,10 +259,10 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
         base_sequences(spec.base_sequence, base_offset, last_offset),
         counts.astype(np.int32),
     )
-    return _Plan(heads, body_size, payload_size, compressions)
+    return _BatchPlan(heads, body_size, payload_size, compressions)
 
 
-def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: int) -> Bytes:
+def _write_compressed(bound: _KernelColumns, boundaries: Int64s, plan: _BatchPlan, n_bytes: int) -> Bytes:
     """Write compressed batches, a group at a time.
 
     The kernel writes the records of a group to scratch memory. Each batch is compressed from there to the output, after

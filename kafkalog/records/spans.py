@@ -77,7 +77,7 @@ class Spans:
 
 
 @dataclass(slots=True)
-class Payloads:
+class PayloadSpans:
     """Positions of the payloads of some v2 batches in a buffer."""
 
     data: Bytes
@@ -96,7 +96,7 @@ class Payloads:
     """The error about the batch after the last one, if it is bad."""
 
 
-def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
+def survey(window: Window, batches: BatchTable) -> tuple[int, PayloadSpans]:
     """Return the magics (bit m for magic m), and the payloads, valid if all batches are uncompressed v2."""
     start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
     magics, bits, n_records = batch_kernels.survey_batches(
@@ -109,12 +109,12 @@ def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
         start,
         stop,
     )
-    return magics, Payloads(window.data, start, stop, batches, n_records, True, bits)
+    return magics, PayloadSpans(window.data, start, stop, batches, n_records, True, bits)
 
 
 def decompress_payloads(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
-) -> Payloads:
+) -> PayloadSpans:
     """Decompress the payloads of v2 batches one after another into the thread's arena; copy uncompressed ones."""
     error: KafkalogError | None = None
     n_valid = len(batches)
@@ -179,10 +179,10 @@ def decompress_payloads(
     n_records = int(np.clip(chosen.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
     data = arena.data[: arena.used]
     bits = int(np.bitwise_or.reduce(chosen.attributes))
-    return Payloads(data, start, stop, chosen, n_records, False, bits, error)
+    return PayloadSpans(data, start, stop, chosen, n_records, False, bits, error)
 
 
-def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str | None) -> Payloads:
+def limit_records(payloads: PayloadSpans, window: Window, limits: Limits, path: str | None) -> PayloadSpans:
     """Return the payloads before the first batch with more records than the limit, with the error about that batch.
 
     The record count counts only if it is possible for the batch's size and the checksum matches; otherwise the walk
@@ -222,7 +222,7 @@ def too_many_records(batches: BatchTable, row: int, limits: Limits, path: str | 
 
 
 def walk_v2(
-    payloads: Payloads, *, headers: bool, limits: Limits, path: str | None
+    payloads: PayloadSpans, *, headers: bool, limits: Limits, path: str | None
 ) -> tuple[Spans, int, KafkalogError | None]:
     """Return spans of the records of v2 batches, the number of batches done, and the error about the next one."""
     batches, n = payloads.batches, payloads.n_records

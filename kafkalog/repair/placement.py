@@ -1,8 +1,8 @@
 """Where the changed files of a partition go: into a copy of it, in place of the old ones, or nowhere.
 
-`Copied` makes a whole partition elsewhere. `InPlace` keeps the old files in a backup, then moves the new ones in, in an
-order in which a broker can start after each step; `InPlaceFromStart` and `Swapped` have other orders. `Placement` says
-which. What the changes are is not known here.
+`Copied` makes a whole partition elsewhere. `InPlaceOutput` keeps the old files in a backup, then moves the new ones in,
+in an order in which a broker can start after each step; `InPlaceFromStart` and `Swapped` have other orders.
+`Placement` says which. What the changes are is not known here.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Placement:
     """In place, the directory to write new files in. Default: the parent of the log dir."""
     keeps_old: bool = True
     """Whether changes in place need a backup."""
-    in_place: type[InPlace] | None = None
-    """`InPlace` or a subclass."""
+    in_place: type[InPlaceOutput] | None = None
+    """`InPlaceOutput` or a subclass."""
     log_dir: Path = field(init=False, default_factory=Path)
     is_partition: bool = field(init=False, default=False)
     """Whether a partition was named, not its log dir."""
@@ -133,7 +133,7 @@ class Placement:
             return Copied(directory, self.staged, prefix, names)
         if self.backup is None or self.stage_in is None:
             return PartitionOutput()
-        return (self.in_place or InPlace)(directory, self.backup, self.stage_in)
+        return (self.in_place or InPlaceOutput)(directory, self.backup, self.stage_in)
 
     def keep(self, name: str) -> bool:
         """Back up a file of the log dir; returns whether it exists."""
@@ -223,7 +223,7 @@ class Copied(PartitionOutput):
         copy_file(source, self._staged, self._prefix + name, size=size, how=how)
 
 
-class InPlace(PartitionOutput):
+class InPlaceOutput(PartitionOutput):
     """Changes a partition in place, after its old files are in a subdirectory of the backup with its name.
 
     Nothing is staged until the first change. Order of the moves, each group durable before the next: `.log` files are
@@ -325,13 +325,13 @@ class InPlace(PartitionOutput):
         ]
 
 
-class InPlaceFromStart(InPlace):
+class InPlaceFromStart(InPlaceOutput):
     """Changes a partition that loses its start: its first `.log` file is removed first."""
 
     _removes_last_first = False
 
 
-class Swapped(InPlace):
+class Swapped(InPlaceOutput):
     """Replaces segments by others with the same records, as a broker's cleaner does.
 
     New files come as `.swap`, the `.log` first; then the old ones are removed, and the new ones get their names. From

@@ -35,7 +35,7 @@ PERCENTILES: Final = (50, 90, 99)
 
 
 @dataclass(slots=True)
-class Group:
+class BatchCounts:
     """Counts of some batches."""
 
     n_batches: int = 0
@@ -51,7 +51,7 @@ class Group:
     sizes: dict[int, int] = field(default_factory=dict)
     """Number of batches by size in bytes, rounded down to `EXACT_BITS` significant bits."""
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: BatchCounts) -> None:
         """Add the counts of another group."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -100,8 +100,8 @@ class BatchSummary:
         if len(set(keys)) != len(keys):
             raise ValueError("--by names a column twice")
         self.keys = tuple(keys)
-        self._groups: dict[tuple[Any, ...], Group] = {}
-        self._others = Group()
+        self._groups: dict[tuple[Any, ...], BatchCounts] = {}
+        self._others = BatchCounts()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -126,13 +126,13 @@ class BatchSummary:
             else:
                 self._others.merge(counted)
 
-    def largest(self, n: int | None = None) -> list[tuple[tuple[Any, ...], Group]]:
+    def largest(self, n: int | None = None) -> list[tuple[tuple[Any, ...], BatchCounts]]:
         """Return the keys and counts of the groups with the most bytes, the largest first; default: all groups."""
         return sorted(self._groups.items(), key=lambda item: -item[1].n_bytes)[:n]
 
-    def total(self, without: Sequence[tuple[Any, ...]] = ()) -> Group:
+    def total(self, without: Sequence[tuple[Any, ...]] = ()) -> BatchCounts:
         """Return the sum of all groups but some, those beyond `MAX_GROUPS` included."""
-        total = Group()
+        total = BatchCounts()
         for group in (*(group for key, group in self._groups.items() if key not in {*without}), self._others):
             total.merge(group)
         return total
@@ -143,7 +143,7 @@ class BatchSummary:
             yield {**dict(zip(self.keys, key, strict=True)), **group.as_dict()}
 
 
-def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], Group]]:
+def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], BatchCounts]]:
     """Group rows by the values of columns, and count them; makes no Python object for each row."""
     columns = [batches.codec if name == "compression" else batch_column(name, batches) for name in names]
     order = np.lexsort(columns) if columns else np.arange(len(batches))
@@ -167,7 +167,7 @@ def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, 
     columns_out = {name: np.add.reduceat(counts[name][order], starts, dtype=np.int64).tolist() for name in _COUNTS}
     columns_out["smallest"] = np.minimum.reduceat(sizes[order], starts).tolist()
     columns_out["largest"] = np.maximum.reduceat(sizes[order], starts).tolist()
-    groups = [Group(*row) for row in zip(*columns_out.values(), strict=True)]
+    groups = [BatchCounts(*row) for row in zip(*columns_out.values(), strict=True)]
     numbers = np.cumsum(changes) - 1
     pairs, n_each = np.unique(numbers << 32 | rounded(sizes[order]), return_counts=True)
     for number, size, n in zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), n_each.tolist(), strict=True):

@@ -165,7 +165,7 @@ def plan(
         found,
     )
 
-    def cut(partition: Partition) -> list[_Part]:
+    def cut(partition: Partition) -> list[_UnpackedPart]:
         key, bound = partition.topic_partition, _bound(condition, partition)
         bounds = bound.bounds() if isinstance(bound, Filter) else {}
         start = larger(offset_of(offsets["start_offset"], key), bounds.get("start_offset"))
@@ -194,7 +194,7 @@ def _bound(condition: Filter | None, partition: Partition) -> Filter | Literal[T
     return True if condition is None else condition.bind({"topic": topic, "partition": number})
 
 
-class _Part(NamedTuple):
+class _UnpackedPart(NamedTuple):
     """A part that is not yet packed into a task."""
 
     range: PartitionRange
@@ -213,7 +213,7 @@ class _Part(NamedTuple):
         return replace(self.range, outcomes=self.outcomes.between(begin, stop))
 
 
-class _Cut(NamedTuple):
+class _SegmentCut(NamedTuple):
     """A position where a segment may be cut."""
 
     position: int
@@ -234,7 +234,7 @@ class _Planner:
     outcomes: Callable[[Partition, int | None], TransactionOutcomes]
     found: list[Finding]
 
-    def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
+    def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_UnpackedPart]:
         """Parts of a partition, none larger than a task if its segments can be cut."""
         # records below the log start offset count as deleted, wherever the first segment begins
         if not self.include_deleted and partition.log_start_offset > (start or 0):
@@ -264,9 +264,11 @@ class _Planner:
                 raise
         # one reader learns in order where it stops, or what it cannot read
         whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
-        return [_Part(whole, 0, None)] if whole.segments else []
+        return [_UnpackedPart(whole, 0, None)] if whole.segments else []
 
-    def _parts(self, partition: Partition, whole: PartitionRange, known: TransactionOutcomes | None) -> Iterator[_Part]:
+    def _parts(
+        self, partition: Partition, whole: PartitionRange, known: TransactionOutcomes | None
+    ) -> Iterator[_UnpackedPart]:
         ranges = whole.segments
         for low, high in self._spans(partition, whole.start_offset, whole.end_offset):
             for number, one in self._within(ranges, low, high):
@@ -290,7 +292,7 @@ class _Planner:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
                     part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number], unread_offset=unread)
-                    yield _Part(part, number, known)
+                    yield _UnpackedPart(part, number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:
         """Ranges of offsets: a single one, unless `max_records` divides it."""
@@ -344,7 +346,7 @@ class _Planner:
             parts[-1:] = [before, replace(whole, start=one.position, first_offset=one.offset)]
         return parts
 
-    def _find_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
+    def _find_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_SegmentCut]:
         """Positions where batches begin: the last at or before `start`, the first at or after `end`, one per task
         between them."""
         index = segment.index_or_none(OffsetIndex)
@@ -361,7 +363,7 @@ class _Planner:
         wanted += np.minimum(np.searchsorted(position, targets, side="left"), len(index) - 1).tolist()
         # entries hold last offsets: the batch of this entry may begin before `end`, that of the next one does not
         wanted += [number for number in (high, high + 1) if end is not None]
-        cuts: list[_Cut] = []
+        cuts: list[_SegmentCut] = []
         with segment.open() as source:
             for number in sorted({number for number in wanted if number < len(index)}):
                 # if an entry is wrong, try the next ones
@@ -382,13 +384,13 @@ class _Planner:
                     rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
                     rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
                     if rises and is_chain(source, at, _CHAIN_BYTES) and last < min(behind, default=last + 1):
-                        cuts.append(_Cut(at, first, lacks_base_offset))
+                        cuts.append(_SegmentCut(at, first, lacks_base_offset))
                         break
         return cuts
 
-    def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
+    def pack(self, parts: Sequence[_UnpackedPart]) -> Iterator[list[PartitionRange]]:
         """Pack parts in order until they fill a task; adjacent parts of a partition become one."""
-        task: list[_Part] = []
+        task: list[_UnpackedPart] = []
         cost = 0
         # in order, so that what one process reads stays in the order of the log
         for part in parts:

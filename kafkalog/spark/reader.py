@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, ReadError, Reason
-from kafkalog.interchange.table_types import Lost, lost_findings
+from kafkalog.interchange.table_types import LossCounts, lost_findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.read_methods import RecordOptions
@@ -72,7 +72,7 @@ class TaskReader:
             check_files(files_of_task(task))
         else:
             check_log_dirs(task)
-        decoding, lost, path = self._decoding, Lost(), str(task.parts[0].path)
+        decoding, lost, path = self._decoding, LossCounts(), str(task.parts[0].path)
         for raw in _records(self._options, task, self._columns, self._report):
             batch = raw if decoding is None else decoding.decode(raw, path, decoding.schema())
             yield from types.split(types.to_spark(batch, self._schema, lost))

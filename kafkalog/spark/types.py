@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
-from kafkalog.interchange.table_types import Lost, converted
+from kafkalog.interchange.table_types import LossCounts, converted
 from kafkalog.parsing import check_once
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -69,12 +69,12 @@ def record_columns(columns: Sequence[str]) -> list[str]:
     return ["timestamp_type" if name == "timestampType" else name for name in columns]
 
 
-def to_spark(batch: pa.RecordBatch, schema: pa.Schema, lost: Lost | None = None) -> pa.RecordBatch:
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema, lost: LossCounts | None = None) -> pa.RecordBatch:
     """Convert a record batch of a scan, with the columns of `record_columns`, to the types of `arrow_schema`.
 
     Values that Spark cannot hold are null, and counted in `lost`. The case of names in the schema does not matter.
     """
-    lost = Lost() if lost is None else lost
+    lost = LossCounts() if lost is None else lost
     columns = zip(batch.schema.names, batch.columns, schema, strict=True)
     arrays = [_cast(name, column, field.type, lost) for name, column, field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -88,7 +88,7 @@ def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _cast(name: str, column: pa.Array, kind: pa.DataType, lost: Lost) -> pa.Array:
+def _cast(name: str, column: pa.Array, kind: pa.DataType, lost: LossCounts) -> pa.Array:
     if name == "headers":
         has_some = pc.greater(pc.list_value_length(column), 0)
         # the usual case, which needs no look at each row

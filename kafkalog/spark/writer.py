@@ -73,12 +73,12 @@ class KafkaLogWriter(DataSourceArrowWriter):
         """Stage the rows of a task; a killed task returns from here too, and Spark discards its message."""
         if self._is_done:
             return SinkMessage()
-        task: _Task | None = None
+        task: _TaskWriter | None = None
         row = 0
         try:
             for batch in iterator:
                 reader = self._reader(batch.schema)
-                task = task or _Task(self._area, make_task_directory(self._job), self._options, self._timestamp)
+                task = task or _TaskWriter(self._area, make_task_directory(self._job), self._options, self._timestamp)
                 for part in slices(batch):
                     task.take(part, reader, row)
                     row += part.num_rows
@@ -107,7 +107,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             remove_job(self._job)
 
 
-class _Task:
+class _TaskWriter:
     """Writes the partitions of one task into a directory of its own; `timestamp` (ms) is for records without one."""
 
     def __init__(self, area: StagingArea, directory: Path, options: SinkOptions, timestamp: int) -> None:

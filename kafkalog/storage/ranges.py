@@ -20,7 +20,7 @@ _MOST_AHEAD: Final = 2**25  # of all sources of the process
 _N_THREADS: Final = _MOST_AHEAD // PIECE_BYTES
 
 
-class _Ahead:
+class _FetchAhead:
     """Threads that fetch pieces ahead, and the bytes that they have room for."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Ahead:
             self._n_bytes -= n_bytes
 
 
-_AHEAD: Final = _Ahead()
+_AHEAD: Final = _FetchAhead()
 
 
 class RangeSource(ByteSource):

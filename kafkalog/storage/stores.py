@@ -150,10 +150,10 @@ def reopen_filesystem(url: str, options: Options, token: str) -> FilesystemStore
     return found if isinstance(found, FilesystemStore) else _filesystem_of(url, dict(options))[0]
 
 
-_MADE: weakref.WeakValueDictionary[str, _Store] = weakref.WeakValueDictionary()
+_MADE: weakref.WeakValueDictionary[str, _LibraryStore] = weakref.WeakValueDictionary()
 
 
-class _Store:
+class _LibraryStore:
     """What both kinds of stores have."""
 
     def __init__(self, url: str, options: Options | None) -> None:
@@ -216,7 +216,7 @@ class _Store:
 class _Writer:
     """What writes an object in parts; the object appears when it is closed. All errors are those of kafkalog."""
 
-    def __init__(self, store: _Store, key: str, raw: Any) -> None:
+    def __init__(self, store: _LibraryStore, key: str, raw: Any) -> None:
         self._store, self._key, self._raw = store, key, raw
 
     def write(self, data: bytes) -> None:
@@ -230,7 +230,7 @@ class _Writer:
             self._raw.close()
 
 
-class ObjectStore(_Store):
+class ObjectStore(_LibraryStore):
     """An object store, read through obstore; `root` is the URL of its root.
 
     `options` are those that it was made with; None for a store object of the user, which is never pickled.
@@ -323,7 +323,7 @@ class ObjectStore(_Store):
             self._obs.delete(self._store, key)
 
 
-class FilesystemStore(_Store):
+class FilesystemStore(_LibraryStore):
     """A file system of fsspec; a URL has `before` before the key, and `url` leads to the file system.
 
     `is_rooted` says that keys begin with a slash. For `options` see `ObjectStore`.
@@ -435,7 +435,7 @@ class _Spool:
 class StoreSource(RangeSource):
     """The bytes of an object in a store."""
 
-    def __init__(self, store: _Store, key: str, entry: Entry) -> None:
+    def __init__(self, store: _LibraryStore, key: str, entry: Entry) -> None:
         super().__init__(entry.size, path=store.url_of(key))
         self._store, self._key, self._entry = store, key, entry
         self.identity = FileIdentity(0, 0, entry.size, entry.modified_ns)

@@ -56,7 +56,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Group:
+class _NewProtocolGroup:
     """A group of another protocol than the classic one."""
 
     kind: str
@@ -75,7 +75,7 @@ class GroupReplay:
     def __init__(self) -> None:
         self._classic: dict[str, bool] = {}
         """Classic groups, and whether one is simple: it has no members, and no type of protocol."""
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _NewProtocolGroup] = {}
 
     def commit(self, name: str) -> None:
         """Replay a committed offset: without a group, it makes a simple one."""
@@ -121,7 +121,7 @@ class GroupReplay:
         elif what == "Metadata" and value is None:
             self._delete(group, name)
 
-    def _group(self, name: str, kind: str, *, is_made: bool) -> _Group | None:
+    def _group(self, name: str, kind: str, *, is_made: bool) -> _NewProtocolGroup | None:
         """Return a group of a type; source: GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup."""
         group = self._groups.get(name)
         if group is not None and group.kind == kind:
@@ -133,10 +133,10 @@ class GroupReplay:
         if not is_made and name not in self._classic:
             return None
         self._classic.pop(name, None)
-        self._groups[name] = _Group(kind)
+        self._groups[name] = _NewProtocolGroup(kind)
         return self._groups[name]
 
-    def _member(self, group: _Group, member_id: str, value: Mapping[str, Any] | None) -> None:
+    def _member(self, group: _NewProtocolGroup, member_id: str, value: Mapping[str, Any] | None) -> None:
         if value is not None:
             group.members.setdefault(member_id, _Member())
         elif member_id in group.members:
@@ -144,7 +144,7 @@ class GroupReplay:
                 raise ReplayError(f"a tombstone deletes member {member_id}, which still has an assignment")
             del group.members[member_id]
 
-    def _assign(self, group: _Group, member_id: str, value: Mapping[str, Any] | None) -> None:
+    def _assign(self, group: _NewProtocolGroup, member_id: str, value: Mapping[str, Any] | None) -> None:
         if value is None and member_id not in group.members:
             return
         member = group.members.setdefault(member_id, _Member())
@@ -169,7 +169,7 @@ class GroupReplay:
                 group.owners[where] = member.epoch
                 member.owned.append(where)
 
-    def _delete(self, group: _Group, name: str) -> None:
+    def _delete(self, group: _NewProtocolGroup, name: str) -> None:
         left = {
             "members": bool(group.members),
             "a target assignment": bool(group.targets) and group.kind != "Streams",

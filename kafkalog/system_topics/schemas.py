@@ -301,7 +301,7 @@ def schemas(
 
 def read_schemas(log_dir: LogDir, *, topic: str = SCHEMAS_TOPIC, as_of: AsOf | None = None) -> Schemas:
     """Read all schemas of a log dir, deleted ones among them; none if it has no such topic."""
-    registry = _Registry()
+    registry = _RegistryReplay()
     report = registry.found.findings.append
     for record in read_records(log_dir, topic, as_of or AsOf(), report):
         try:
@@ -312,7 +312,7 @@ def read_schemas(log_dir: LogDir, *, topic: str = SCHEMAS_TOPIC, as_of: AsOf | N
     return registry.finished()
 
 
-class _Registry:
+class _RegistryReplay:
     """Applies the records of a registry's topic, as the registry does when it starts."""
 
     def __init__(self) -> None:

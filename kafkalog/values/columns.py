@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.interchange.table_types import Lost, Path
+from kafkalog.interchange.table_types import LossCounts, Path
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.avro_resolution import ReaderSchema, ResolvedValues
 from kafkalog.values.formats.connect_json import ConnectValues
@@ -255,7 +255,7 @@ class SchemaColumn(ColumnDecoder):
                 # a missing or invalid schema affects only its own values
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
                 continue
-            decoded, lost = reader.decode(group.payloads), Lost()
+            decoded, lost = reader.decode(group.payloads), LossCounts()
             if isinstance(reader, ProtobufValues) and reader.has_cut:
                 self.notes.add(f"{self._column}: times finer than a microsecond are truncated")
             decoded.array = self._common.fit(decoded.array, lost.report)

@@ -21,7 +21,7 @@ from index_twin import Batch, make_log, write_indexes
 
 import kafkalog
 from kafkalog.indexes.distribution import Distribution
-from kafkalog.indexes.measures import EntryRule, IndexMeter, Rows
+from kafkalog.indexes.measures import EntryRule, IndexMeter, MeasuredWindow
 from kafkalog.records.batch_table import BatchTable
 
 
@@ -110,7 +110,7 @@ def measured(batches, entries, interval, cuts):
     previous, timestamp, n_fed = batches[0].base_offset - 1, -1, 0
     bounds = sorted({0, len(batches), *(cut % len(batches) for cut in cuts)})
     for start, stop in itertools.pairwise(bounds):
-        rows = Rows(table_of(batches[start:stop]), previous, timestamp)
+        rows = MeasuredWindow(table_of(batches[start:stop]), previous, timestamp)
         if entries is None:
             chosen = rule.rows(rows.position.tolist())
             meter.feed(rows, rows.last_offset[chosen], rows.position[chosen])

@@ -20,7 +20,7 @@ from kafkalog.interchange.table_types import (
     TARGETS,
     Conversion,
     Digits,
-    Lost,
+    LossCounts,
     converted,
     evolved_schema,
     json_text,
@@ -200,7 +200,7 @@ def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row():
         {"l": None, "m": [("k", 2**62)]},
         {"l": [{"t": 2**62}]},
     ]
-    lost = Lost()
+    lost = LossCounts()
     found = converted(pa.array(rows, kind), stored_type(kind, "delta"), lost.report)
     assert [one["l"] and [item["t"] is None for item in one["l"]] for one in found.to_pylist() if one] == [
         [False, True, True],
@@ -211,7 +211,7 @@ def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row():
         (("l", "[]", "t"), 3, [0, 3]),
         (("m", "{}"), 1, [2]),
     ]
-    found_in_slice = Lost()
+    found_in_slice = LossCounts()
     converted(pa.array(rows, kind)[3:], stored_type(kind, "delta"), found_in_slice.report)
     assert [(one.n, one.rows.tolist()) for one in found_in_slice.found] == [(1, [0])]
     details = [one.detail for one in lost_findings(lost.counts(), "to")]
@@ -220,14 +220,14 @@ def test_what_is_lost_in_lists_maps_and_structs_is_told_by_row():
 
 
 def test_digits_that_are_cut_are_counted():
-    lost = Lost()
+    lost = LossCounts()
     moments = pa.array([1_000, 1_001, None], pa.int64()).cast(pa.timestamp("ns"))
     assert converted(moments, pa.timestamp("us"), lost.report).cast(pa.int64()).to_pylist() == [1, 1, None]
     assert [(one.what, one.n) for one in lost.found] == [(ROUNDED, 1)]
 
 
 def test_whole_numbers_become_doubles_only_if_these_are_equal():
-    lost = Lost()
+    lost = LossCounts()
     numbers = pa.array([2**53, 2**53 + 1, 2**60, None, -(2**53) - 1])
     assert converted(numbers, pa.float64(), lost.report).to_pylist() == [2.0**53, None, 2.0**60, None, None]
     assert [(one.n, one.rows.tolist()) for one in lost.found] == [(2, [1, 4])]
@@ -236,7 +236,7 @@ def test_whole_numbers_become_doubles_only_if_these_are_equal():
 def test_tables_have_no_date_beyond_the_year_9999():
     days = pa.array([0, 2**31 - 1, -(2**31), (date.max - date(1970, 1, 1)).days], pa.int32()).cast(pa.date32())
     for target in TABLES:
-        lost = Lost()
+        lost = LossCounts()
         assert converted(days, pa.date32(), lost.report, target=target).is_valid().to_pylist() == [
             True,
             False,

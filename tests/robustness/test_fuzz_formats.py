@@ -20,7 +20,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
-from kafkalog.log.searching.resync import Found, find_batches
+from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.repair.salvaging.questions import choose
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
@@ -37,7 +37,7 @@ def codecs(data, number, folder):
 
 def search(data, number, folder):
     source = BufferSource(guarded(data))
-    found = Found.concatenate([part.joined() for part in find_batches(source)])
+    found = IntactRuns.concatenate([part.joined() for part in find_batches(source)])
     found = with_skipped_batches(source, found, base_offset=0, limits=DEFAULT_LIMITS)
     choice = choose(source, found, base_offset=0, end_offset=2**31, epochs=[(0, 0)])
     assert (choice.kept.first_offset[1:] > choice.kept.last_offset[:-1]).all()

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.interchange.table_types import Lost
+from kafkalog.interchange.table_types import LossCounts
 from kafkalog.spark import types
 from kafkalog.spark.decoded import parse_ddl
 from kafkalog.spark.options import Options
@@ -26,7 +26,7 @@ def to_spark(batch, *columns):
 
 def test_milliseconds_become_microseconds_and_null_where_those_do_not_fit():
     batch = records(timestamp=TIMES)
-    lost = Lost()
+    lost = LossCounts()
     made = types.to_spark(batch, types.arrow_schema(["timestamp"]), lost).column("timestamp")
     assert made.type == pa.timestamp("us", tz="UTC")
     assert made.cast(pa.int64()).to_pylist() == [None, -1000, 0, 1_700_000_000_123_000, None, None, None]

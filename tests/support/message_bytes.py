@@ -1,6 +1,6 @@
 """Made-up fields of messages."""
 
-from kafkalog.protocol.definitions import Field, Versions
+from kafkalog.protocol.definitions import MessageField, Versions
 
 NONE = Versions(0, -1)
 
@@ -19,7 +19,7 @@ def _some(field, version, rng):
     if version in field.nullable and rng.random() < 0.3:
         return None
     if field.type.startswith("[]"):
-        item = Field(field.name, field.type[2:], field.versions, NONE, NONE, -1, None, field.fields)
+        item = MessageField(field.name, field.type[2:], field.versions, NONE, NONE, -1, None, field.fields)
         return [_some(item, version, rng) for _ in range(rng.randint(0, 3))]
     if field.type == "struct":
         return made_up(field.fields, version, rng)

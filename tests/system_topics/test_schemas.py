@@ -10,7 +10,7 @@ import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.system_topics.reading import KeyedRecord
-from kafkalog.system_topics.schemas import SchemaReference, _Registry, read_schemas
+from kafkalog.system_topics.schemas import SchemaReference, _RegistryReplay, read_schemas
 from kafkalog.values.schemas import DirectorySchemas
 
 AVRO = '{"type":"record","name":"A","fields":[]}'
@@ -222,7 +222,7 @@ def test_what_is_no_record_of_a_registry_is_a_finding(tmp_path):
 
 def test_mutated_records_end_in_schemas_or_findings():
     rng = random.Random(180)
-    registry = _Registry()
+    registry = _RegistryReplay()
     n_refused = 0
     for number in counted(range(fuzz_inputs(10))):
         key, value = (bytearray(json.dumps(part).encode()) for part in rng.choice(RECORDS))

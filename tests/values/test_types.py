@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from kafkalog.interchange.table_types import Lost
+from kafkalog.interchange.table_types import LossCounts
 from kafkalog.values.types import MOST_DEPTH, CommonType, TooWideError, check_width, field_at, narrow_type, wider
 
 
@@ -15,7 +15,7 @@ def unified(*arrays):
         common.add(array.type)
     found = []
     for array in arrays:
-        lost = Lost()
+        lost = LossCounts()
         fit = common.fit(array, lost.report)
         assert lost.found == []
         fit.validate(full=True)

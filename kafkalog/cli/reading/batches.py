@@ -22,7 +22,7 @@ from kafkalog.cli.text import escape_line, table
 
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows
-    from kafkalog.scanning.batch_summary import BatchSummary, Group
+    from kafkalog.scanning.batch_summary import BatchCounts, BatchSummary
 
 COMMAND: Final = Command(
     description="""\
@@ -183,7 +183,7 @@ def _summary_lines(summary: BatchSummary, n: int | None) -> Iterator[str]:
     yield from table(rows, [*[False] * len(summary.keys), *[True] * (len(header) - len(summary.keys))])
 
 
-def _summary_cells(key: tuple[Any, ...], group: Group, all_bytes: int) -> list[str]:
+def _summary_cells(key: tuple[Any, ...], group: BatchCounts, all_bytes: int) -> list[str]:
     from kafkalog.scanning.batch_summary import PERCENTILES
 
     mean = group.records_a_batch

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.log.searching.resync import CHAINED, INSIDE, PLAIN, SEARCHED, Found, find_batches, heaviest_rising
+from kafkalog.log.searching.resync import CHAINED, INSIDE, PLAIN, SEARCHED, IntactRuns, find_batches, heaviest_rising
 from kafkalog.records.batch_table import Window, whole_batches
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import LINKED, intact_batch_at
@@ -44,7 +44,7 @@ def header_of(source: ByteSource, position: int) -> MessageHeader:
     return header
 
 
-def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Found, npt.NDArray[np.bool_]]:
+def read_wrappers(source: ByteSource, runs: IntactRuns, limits: Limits) -> tuple[IntactRuns, npt.NDArray[np.bool_]]:
     """Set the first offset of each single compressed message, and find those that prove their own offset wrong."""
     first, is_wrong = runs.first_offset.copy(), np.zeros(len(runs), np.bool_)
     is_lone = (runs.leader_epoch < 0) & (runs.n_batches == 1) & (runs.first_offset == runs.last_offset)
@@ -105,21 +105,21 @@ _MOST_COMPRESSED: Final = 2  # maximum compression ratio; incompressible message
 class Agreement:
     """The intact batches of a segment, and which of them are consistent."""
 
-    runs: Found
+    runs: IntactRuns
     """The runs, in order of position."""
     is_kept: Mask
     unproved: npt.NDArray[np.int64]
     """Positions of batches that only `unproved` excludes."""
 
     @property
-    def kept(self) -> Found:
+    def kept(self) -> IntactRuns:
         """The consistent runs."""
         return self.runs[self.is_kept]
 
 
 def agreeing(
     source: ByteSource,
-    found: Found,
+    found: IntactRuns,
     *,
     base_offset: int,
     end_offset: int,
@@ -154,7 +154,7 @@ def agreeing(
     return Agreement(runs, keep, disbelieved)
 
 
-def unproved(source: ByteSource, found: Found, start: int, base_offset: int, limits: Limits) -> Mask:
+def unproved(source: ByteSource, found: IntactRuns, start: int, base_offset: int, limits: Limits) -> Mask:
     """Which batches after damage are not proved to belong to the log.
 
     An uncompressed v0 or v1 message may come from inside a compressed one whose header is lost. A compressor may store
@@ -193,7 +193,7 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
     return is_wrong
 
 
-def _leads_on(source: ByteSource, found: Found, last: int, touches: bool, limits: Limits) -> bool:
+def _leads_on(source: ByteSource, found: IntactRuns, last: int, touches: bool, limits: Limits) -> bool:
     """Whether the uncompressed messages up to a row lead to the next offset, or to the next batch."""
     if touches:
         following, _ = read_wrappers(source, found[last + 1 : last + 2], limits)
@@ -205,7 +205,7 @@ def _leads_on(source: ByteSource, found: Found, last: int, touches: bool, limits
     return not any(header_of(source, position).is_compressed for position in legacy.tolist())
 
 
-def _agree(runs: Found, low: int, high: int) -> bool:
+def _agree(runs: IntactRuns, low: int, high: int) -> bool:
     """Whether all runs are consistent."""
     return not len(runs) or bool(
         (runs.kind != INSIDE).all()
@@ -217,8 +217,8 @@ def _agree(runs: Found, low: int, high: int) -> bool:
 
 
 def _taken_apart(
-    source: ByteSource, runs: Found, low: int, high: int, limits: Limits
-) -> tuple[Found, npt.NDArray[np.int64]]:
+    source: ByteSource, runs: IntactRuns, low: int, high: int, limits: Limits
+) -> tuple[IntactRuns, npt.NDArray[np.int64]]:
     """Split runs of which a part contradicts another run, or the bounds, into single batches.
 
     Also return for each row the number of its run if that run is doubted, else 0. A run is doubted if it was found
@@ -243,16 +243,16 @@ def _taken_apart(
             part.kind[:] = runs.kind[row]
             parts.append(part)
             numbers.append(np.full(len(part), number[row]))
-    return Found.concatenate([*parts, runs[done:]]), np.concatenate([*numbers, number[done:]])
+    return IntactRuns.concatenate([*parts, runs[done:]]), np.concatenate([*numbers, number[done:]])
 
 
-def touching(runs: Found) -> Mask:
+def touching(runs: IntactRuns) -> Mask:
     """bool[n-1]: whether a run begins at the end of the previous one."""
     touches: Mask = runs.start[1:] == runs.end[:-1]
     return touches
 
 
-def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _cleared(runs: IntactRuns, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Clear the doubt about runs whose offsets exceed the next batch's only because one of the two is wrong."""
     fits = np.zeros(len(runs) + 1, np.bool_)
     fits[1:-2] = _leaves_just_room(runs)
@@ -261,7 +261,7 @@ def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
     return cleared
 
 
-def _would_fit(runs: Found) -> Mask:
+def _would_fit(runs: IntactRuns) -> Mask:
     """bool[n]: which batches touch both neighbours, and would have offsets between theirs but for one bit or byte.
 
     Not for the two lowest bytes: small numbers often differ in no other.
@@ -283,7 +283,7 @@ def _would_fit(runs: Found) -> Mask:
     return result
 
 
-def _leaves_just_room(runs: Found) -> Mask:
+def _leaves_just_room(runs: IntactRuns) -> Mask:
     """bool[n-2]: whether a run's neighbours leave exactly its number of offsets, so that the run itself is wrong."""
     span = runs.last_offset - runs.first_offset + 1
     touches = touching(runs)
@@ -291,12 +291,12 @@ def _leaves_just_room(runs: Found) -> Mask:
     return leaves
 
 
-def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: int) -> Mask:
+def _rising_offsets(runs: IntactRuns, claims: IntactRuns, is_doubted: Mask, base_offset: int) -> Mask:
     """Find the largest set of runs with increasing offsets.
 
     Damaged batches count with less weight: their headers are evidence, although no checksum confirms them.
     """
-    every = Found.concatenate([runs, claims])
+    every = IntactRuns.concatenate([runs, claims])
     order = np.argsort(every.start, kind="stable")
     every = every[order]
     weight = np.where(every.kind == LINKED, _PER_CLAIM, _PER_BATCH * every.n_batches)
@@ -318,7 +318,7 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
     return chosen[: len(runs)]
 
 
-def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.int64]:
+def _displacement(every: IntactRuns, keep: Mask, base_offset: int) -> npt.NDArray[np.int64]:
     """Distance of each run's offset from the one its position suggests, below `_LEVELS`: a tie-breaker.
 
     If only two batches contradict each other, one of them was moved, or has a wrong offset.

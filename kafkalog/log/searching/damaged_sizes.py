@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import Limits
-from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, IntactRuns, find_batches
 from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import LINKED
 from kafkalog.storage.source import ByteSource
@@ -26,7 +26,7 @@ _MOST_LINKS: Final = 4096
 _LOOK_BACK: Final = 64  # runs to examine, since the nearest may be misplaced
 
 
-def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
+def with_skipped_batches(source: ByteSource, found: IntactRuns, *, base_offset: int, limits: Limits) -> IntactRuns:
     """Add to joined runs the intact batches that the size field of a damaged batch skips by chance.
 
     A damaged batch ends where such a row begins, or is removed if its offsets contradict its neighbours.
@@ -53,7 +53,9 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
         if is_right:
             lowest = int(last[number])
         start, end = int(found.start[row]), int(found.end[row])
-        inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
+        inside = IntactRuns.concatenate(
+            list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits))
+        )
         inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
         # only the last ones: earlier ones, before other damage, do not lead to the end
         inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
@@ -67,10 +69,10 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
             parts.append(link)
         parts.append(inside)
         done = row + 1
-    return Found.concatenate([*parts, found[done:]])
+    return IntactRuns.concatenate([*parts, found[done:]])
 
 
-def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
+def _at_the_end(source: ByteSource, found: IntactRuns, limits: Limits) -> IntactRuns:
     """Add the batches that lead to the end of the file, inside a damaged v2 batch that also ends there."""
     row = len(found) - 1
     if row < 0 or found.kind[row] != LINKED or found.end[row] != source.size:
@@ -81,7 +83,7 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
     source.release(window, start)
     if len(header) < MAGIC_END or header.magic != 2:
         return found
-    inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
+    inside = IntactRuns.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
     first = len(inside)
     while first and inside.kind[first - 1] != LINKED and inside.end[first - 1] == end:
         first -= 1
@@ -94,10 +96,12 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
     link.end[:] = end
     if not link.first_offset[0] <= link.last_offset[0] < inside.first_offset[0]:
         link = link[:0]
-    return Found.concatenate([found[:row], link, inside])
+    return IntactRuns.concatenate([found[:row], link, inside])
 
 
-def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def _what_follows(
+    found: IntactRuns, is_link: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """First offset and leader epoch of each row.
 
     For a damaged batch, the offset is -1 unless its header is consistent with the next batch; for v0 and v1, the next
@@ -115,7 +119,7 @@ def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDA
     return first, epoch
 
 
-def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> npt.NDArray[np.int64]:
+def _leading_to(inside: IntactRuns, lowest: int, end: int, epoch: int) -> npt.NDArray[np.int64]:
     """Row numbers of the last batches whose offsets are above `lowest` and lead to `end` without a gap.
 
     The header of a compressed v0 or v1 message lacks its first offset: there, offsets only need to increase, and other

@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError
 from kafkalog.log.searching.choosing import OFFSETS_PER_BYTE, agreeing
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
-from kafkalog.log.searching.resync import Found, find_batches
+from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import LAST_OFFSET_END, BatchHeader
 from kafkalog.records.header_walk import batch_at, intact_batch_at, valid_at, walk, window_of
@@ -138,7 +138,7 @@ class Resynchroniser:
 
     def _search(self) -> bool:
         """Search the next part; False at the end."""
-        parts: list[Found] = []
+        parts: list[IntactRuns] = []
         n_runs = 0
         try:
             for part in self._parts:
@@ -151,7 +151,7 @@ class Resynchroniser:
         if not n_runs:
             return False
         limits = self._limits
-        found = Found.concatenate(parts)
+        found = IntactRuns.concatenate(parts)
         found = with_skipped_batches(self._source, found, base_offset=self._lowest, limits=limits)
         agreement = agreeing(
             self._source,

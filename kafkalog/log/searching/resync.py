@@ -29,7 +29,7 @@ _FEW_GAPS: Final = 8
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class IntactRuns:
     """Batches, or runs of them, in the order of their positions."""
 
     start: npt.NDArray[np.int64]
@@ -51,23 +51,23 @@ class Found:
     def __len__(self) -> int:
         return self.start.size
 
-    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Found:
-        return Found(*(getattr(self, one.name)[rows] for one in fields(self)))
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> IntactRuns:
+        return IntactRuns(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @classmethod
-    def empty(cls) -> Found:
+    def empty(cls) -> IntactRuns:
         """No rows."""
         none = np.empty(0, np.int64)
         return cls(none, none, none, none, none.astype(np.int32), none.astype(np.int8), none)
 
     @classmethod
-    def concatenate(cls, parts: list[Found]) -> Found:
+    def concatenate(cls, parts: list[IntactRuns]) -> IntactRuns:
         """The rows of several parts."""
         if not parts:
             return cls.empty()
         return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
-    def joined(self) -> Found:
+    def joined(self) -> IntactRuns:
         """Join adjacent intact batches of one kind and epoch into runs.
 
         Offsets increase within a run. They have no gaps, unless there are many, as in a compacted log.
@@ -89,7 +89,7 @@ class Found:
             is_new[1:] |= has_gap
         first = np.flatnonzero(is_new)
         last = np.concatenate([first[1:], [len(self)]]) - 1
-        return Found(
+        return IntactRuns(
             self.start[first],
             self.end[last],
             self.first_offset[first],
@@ -107,7 +107,7 @@ def find_batches(
     stop: int | None = None,
     is_damaged: bool = False,
     limits: Limits = DEFAULT_LIMITS,
-) -> Iterator[Found]:
+) -> Iterator[IntactRuns]:
     """Find all intact batches, and the damaged ones between them with credible size fields.
 
     A batch is expected at `start`; `stop` counts as the end of the file. With `is_damaged`, the damaged batch at
@@ -118,7 +118,7 @@ def find_batches(
     stop = source.size if stop is None else stop
     for rows in search_batches(source, start, stop, is_damaged=is_damaged, limits=limits):
         position, size, first, last, epoch, kind = rows
-        yield Found(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
+        yield IntactRuns(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
 
 
 def heaviest_rising(

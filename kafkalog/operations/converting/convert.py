@@ -32,7 +32,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.partition import Conversion, Sink
+from kafkalog.operations.converting.partition import PartitionConversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
@@ -218,7 +218,7 @@ def convert(
             root = stack.enter_context(staged_directory(target)).path
         failed: list[KafkalogError] = []
         for key, partition in named:
-            conversion = Conversion(
+            conversion = PartitionConversion(
                 partition,
                 rules,
                 settings,

@@ -41,7 +41,7 @@ class Sink:
 
 
 @dataclass(slots=True)
-class _Task:
+class _RewriteTask:
     """Batches of a window that a thread of the pool rewrites."""
 
     piece: SegmentWindow
@@ -50,16 +50,16 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _LogStop:
     """Damage that ends the log (`on_corruption="stop"`)."""
 
     finding: Finding
 
 
-_Event = _Task | Finding | _End | KafkalogError
+_Event = _RewriteTask | Finding | _LogStop | KafkalogError
 
 
-class Conversion:
+class PartitionConversion:
     """Converts one partition.
 
     With `keeps_segments`, segments of the output begin where those of the source do. `start_offset` and `end_offset`
@@ -105,7 +105,7 @@ class Conversion:
         for event in pool.ahead(self._plan(pool), ahead):
             if isinstance(event, KafkalogError):
                 raise event
-            if isinstance(event, _End):
+            if isinstance(event, _LogStop):
                 self._stop(event.finding)
             elif isinstance(event, Finding):
                 if not self._stopped:
@@ -123,13 +123,13 @@ class Conversion:
         Findings are yielded like tasks, so that `run` reports them in the order of the log.
         """
         partition = self.partition
-        found: list[Finding | _End] = list(partition.findings)
+        found: list[Finding | _LogStop] = list(partition.findings)
         selection = Selection(self._start, include_control=True)
-        epochs = _Epochs(partition, found.append)
+        epochs = _BatchEpochs(partition, found.append)
         bound: tuple[Segment, BoundRules] | None = None
 
         def on_finding(finding: Finding) -> None:
-            found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
+            found.append(_LogStop(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
             windows = partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding)
@@ -152,7 +152,7 @@ class Conversion:
                 # cut by bytes, not by threads: the output must not depend on their number
                 for first, stop in shares(batches, wanted[0]):
                     work = BatchTask(pool, rewrite_rows, first, stop)
-                    yield _Task(piece, work, stop == len(batches))
+                    yield _RewriteTask(piece, work, stop == len(batches))
                     del work
                 del piece, batches, rewrite_rows  # without references the window's memory is reused for the next one
             yield from found
@@ -184,7 +184,7 @@ class Conversion:
         piece.release()
         self._progress(piece.n_bytes)
 
-    def _finish(self, task: _Task, sink: Sink) -> None:
+    def _finish(self, task: _RewriteTask, sink: Sink) -> None:
         """Write the output of a task, unless damage ends the log before."""
         if self._stopped:
             return
@@ -304,7 +304,7 @@ class Conversion:
             self.end_offset = self._bases[-1]
 
 
-class _Epochs:
+class _BatchEpochs:
     """Leader epochs by batch. Legacy messages, which have none, get that of the checkpoint or of the batches before."""
 
     def __init__(self, partition: Partition, report: Callable[[Finding], None]) -> None:

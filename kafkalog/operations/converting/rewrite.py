@@ -118,7 +118,7 @@ def rewrite(
     `needed_batches` is None if there are no producers, or no batch is dropped or joined. `path` is for messages.
     """
     n_valid, error = _check(window, batches, path)
-    job = _Job(window, batches[:n_valid], epochs[:n_valid], settings, rules, needed_batches, path)
+    job = _RewriteCall(window, batches[:n_valid], epochs[:n_valid], settings, rules, needed_batches, path)
     job.error = error
     return job.run()
 
@@ -146,7 +146,7 @@ def _holds_data(batches: BatchTable) -> npt.NDArray[np.bool_]:
     return is_data
 
 
-class _Job:
+class _RewriteCall:
     """One call of `rewrite`. `batches` is cut at a batch that is damaged or left to the next call."""
 
     def __init__(

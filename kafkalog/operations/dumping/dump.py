@@ -39,7 +39,7 @@ __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
 Pathish = str | os.PathLike[str]
 
 
-class Progress:
+class FilesProgress:
     """Progress over several files: adds the size of the finished files to the position in the current one."""
 
     def __init__(self, progress: Callable[[int], None] | None, done: int) -> None:
@@ -122,13 +122,13 @@ class Dump:
         yield from rows_of_report(self._report)
 
     def _each(
-        self, one: Callable[[str, Progress], Iterator[Any]], progress: Callable[[int], None] | None
+        self, one: Callable[[str, FilesProgress], Iterator[Any]], progress: Callable[[int], None] | None
     ) -> Iterator[Any]:
         self._report = Report(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
         done = 0
         for path in self.paths:
             try:
-                yield from one(as_file(path), Progress(progress, done))
+                yield from one(as_file(path), FilesProgress(progress, done))
             except KafkalogError as error:
                 if not self.options.keep_going:
                     raise
@@ -137,7 +137,7 @@ class Dump:
                 done += size_of(path)
                 progress(done)
 
-    def _text(self, path: str, progress: Progress) -> Iterator[bytes]:
+    def _text(self, path: str, progress: FilesProgress) -> Iterator[bytes]:
         yield f"Dumping {path}\n".encode(errors="surrogateescape")
         if not self._is_log(path):
             entries = self._entries(path)
@@ -150,7 +150,7 @@ class Dump:
                 yield chunk
                 progress.reach(walk.position)
 
-    def _rows(self, path: str, progress: Progress) -> Iterator[Row]:
+    def _rows(self, path: str, progress: FilesProgress) -> Iterator[Row]:
         yield {"kind": "file", "path": str(path), "base_offset": kf.parse_base_offset(os.path.basename(path))}
         if not self._is_log(path):
             yield from (row for _, row in self._entries(path) if row is not None)

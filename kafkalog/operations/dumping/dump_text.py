@@ -25,7 +25,7 @@ from kafkalog.errors import CorruptionError, KafkalogError, NotKafkaError, Reaso
 from kafkalog.interchange.arrow_output import binary_array, java_string
 from kafkalog.operations.dumping.decoders import describe, number_size, too_short
 from kafkalog.operations.dumping.files import start_offset
-from kafkalog.operations.dumping.log_walk import LogWalk, Part
+from kafkalog.operations.dumping.log_walk import BatchRun, LogWalk
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.protocol.printed import printed_record
 from kafkalog.records.batch_table import sequences
@@ -129,7 +129,7 @@ _Tails = dict[int, str]
 
 
 def _record_lines(
-    part: Part, records: RecordColumns, of_batches: Mapping[str, Any], tails: _Tails, options: DumpOptions
+    part: BatchRun, records: RecordColumns, of_batches: Mapping[str, Any], tails: _Tails, options: DumpOptions
 ) -> pa.Array:
     """Return the lines of the records of a part; `tails` replace keys and values of these records."""
     n, rows = records.n_records, [row for row in tails if row < records.n_records]
@@ -144,7 +144,7 @@ def _record_lines(
     return _join(*_metadata(part, records, of_batches, options.is_2_8), *contents)
 
 
-def _metadata(part: Part, records: RecordColumns, of_batches: Mapping[str, Any], is_2_8: bool) -> list[Any]:
+def _metadata(part: BatchRun, records: RecordColumns, of_batches: Mapping[str, Any], is_2_8: bool) -> list[Any]:
     """Return what the line of each record says besides its key and value, in pieces to join."""
     rows = _numbers(part.batch_rows())
     types = of_batches["timestamp_type"]
@@ -168,7 +168,7 @@ def _metadata(part: Part, records: RecordColumns, of_batches: Mapping[str, Any],
 
 
 def _tails(
-    part: Part, records: RecordColumns, options: DumpOptions
+    part: BatchRun, records: RecordColumns, options: DumpOptions
 ) -> tuple[_Tails, int, CorruptionError | ValueError | None]:
     """Return the tails of control records and of an internal topic's, and the first row that has none, with the error.
 
@@ -256,7 +256,7 @@ def _header_keys(headers: HeadersColumn) -> Any:
 # --- columns of text --------------------------------------------------------------------------------------------------
 
 
-def _batch_columns(part: Part, *, is_2_8: bool) -> dict[str, Any]:
+def _batch_columns(part: BatchRun, *, is_2_8: bool) -> dict[str, Any]:
     """Return the columns that the templates of batches name."""
     batches = part.batches
     attributes = batches.attributes

@@ -38,7 +38,7 @@ _V0_KEY, _V1_KEY = 22, 30
 """Where the key of a message of v0 or v1 starts."""
 
 
-class Part(NamedTuple):
+class BatchRun(NamedTuple):
     """Batches that follow each other: of v2, of uncompressed messages, or of compressed ones."""
 
     batches: BatchTable
@@ -59,13 +59,13 @@ class Part(NamedTuple):
         """Return the row of the batch of each record."""
         return np.repeat(np.arange(self.counts.size), self.counts)
 
-    def first(self, n_batches: int) -> Part:
+    def first(self, n_batches: int) -> BatchRun:
         """Return the first batches and their records."""
         counts = self.counts[:n_batches]
         n = int(counts.sum())
         records = None if self.records is None or not n else self.records.slice(0, n)
         inner = None if self.inner is None else (self.inner[0][:n], self.inner[1][:n])
-        return Part(self.batches[:n_batches], self.is_valid[:n_batches], counts, records, inner)
+        return BatchRun(self.batches[:n_batches], self.is_valid[:n_batches], counts, records, inner)
 
     def checksums(self) -> Checksums:
         """Return the checksum of each record, or that of its batch, and whether it is right."""
@@ -87,7 +87,7 @@ class LogWalk:
         self.trailing_bytes = 0
         """Bytes of an incomplete batch at the end, known after the walk."""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[BatchRun]:
         """Yield batches and their records; the caller passes what it shows of each part to `report_shown`.
 
         Raises KafkalogError for damage or a limit, after the batches before that.
@@ -104,19 +104,19 @@ class LogWalk:
                 self.trailing_bytes = n
                 self._report.findings.add(error.to_finding(damage=not self._is_last))
 
-    def _headers(self, window: Window) -> Iterator[Part]:
+    def _headers(self, window: Window) -> Iterator[BatchRun]:
         for first, stop, _ in _runs(window.batches):
             batches = window.batches[first:stop]
             unknown = np.flatnonzero(batches.codec > kf.Codec.ZSTD)
             shown = batches[: int(unknown[0])] if unknown.size else batches
             if len(shown):
                 self.position = shown.end_position
-                yield Part(shown, valid_crcs(window, shown), np.zeros(len(shown), np.int64))
+                yield BatchRun(shown, valid_crcs(window, shown), np.zeros(len(shown), np.int64))
             if unknown.size:
                 error = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[unknown[0]]}; Kafka has 0 to 4")
                 raise locate_error(error, batches, int(unknown[0]), self._source.path)
 
-    def _decoded(self, window: Window) -> Iterator[Part]:
+    def _decoded(self, window: Window) -> Iterator[BatchRun]:
         limits, path = self._options.limits, self._source.path
         for first, stop, is_wrapped in _runs(window.batches):
             while first < stop:
@@ -149,12 +149,12 @@ class LogWalk:
                 if n:
                     batches = window.batches[first : first + n]
                     self.position = batches.end_position
-                    yield Part(batches, valid_crcs(window, batches), counts, records, inner)
+                    yield BatchRun(batches, valid_crcs(window, batches), counts, records, inner)
                 if error is not None:
                     raise error
                 first += n
 
-    def report_shown(self, part: Part) -> None:
+    def report_shown(self, part: BatchRun) -> None:
         """Report wrong checksums and gaps between offsets."""
         for row in np.flatnonzero(~part.is_valid).tolist():
             error = CorruptionError(Reason.CRC_MISMATCH, "the checksum does not match the batch's bytes")
@@ -170,7 +170,7 @@ class LogWalk:
         if gaps.size:
             self._report.add_pairs("gap", self.path, np.stack([before[gaps], offset[gaps]]))
 
-    def locate(self, error: KafkalogError, part: Part, row: int) -> KafkalogError:
+    def locate(self, error: KafkalogError, part: BatchRun, row: int) -> KafkalogError:
         """Add path, position and base offset of a batch of a part to an error about it; return the error."""
         return locate_error(error, part.batches, row, self._source.path)
 

@@ -17,7 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
 from kafkalog.operations.dumping.decoders import control_type, decoded, parse_control
-from kafkalog.operations.dumping.log_walk import LogWalk, Part
+from kafkalog.operations.dumping.log_walk import BatchRun, LogWalk
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.protocol.decoder import MessageError
@@ -76,7 +76,7 @@ def rows_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[Row]:
         yield {"kind": "trailing_bytes", "position": walk.position, "size_in_bytes": walk.trailing_bytes}
 
 
-def _batch_rows(part: Part) -> Iterator[Row]:
+def _batch_rows(part: BatchRun) -> Iterator[Row]:
     batches = part.batches
     derived = {
         "last_sequence": sequences(batches.last_offset, batches, np.arange(len(batches))),
@@ -100,7 +100,7 @@ def _batch_rows(part: Part) -> Iterator[Row]:
         yield found
 
 
-def _record_rows(part: Part, records: RecordColumns, options: DumpOptions) -> Iterator[Row]:
+def _record_rows(part: BatchRun, records: RecordColumns, options: DumpOptions) -> Iterator[Row]:
     """Yield the records of a part; raise ValueError for a key or value that is shorter than its decoder needs."""
     has_metadata, shows_contents = not options.skip_record_metadata, options.shows_contents
     for offset, timestamp, timestamp_type, sequence, is_control, key, value, headers in zip(

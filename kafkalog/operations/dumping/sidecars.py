@@ -120,7 +120,7 @@ def read_time_index(path: str, key: str, options: DumpOptions, report: Report) -
             raise error
 
 
-class _Batches(NamedTuple):
+class _EntryBatches(NamedTuple):
     """The batches of a log that the entries of an index lead to."""
 
     batches: BatchTable
@@ -130,7 +130,7 @@ class _Batches(NamedTuple):
     """The damage at which the search ended, if it did not find a batch for each entry before."""
 
 
-def _first_batches(log: ByteSource, column: str, keys: Numbers, options: DumpOptions) -> _Batches:
+def _first_batches(log: ByteSource, column: str, keys: Numbers, options: DumpOptions) -> _EntryBatches:
     """Find the first batch that has at least each key in a column that rises: `position` or `last_offset`."""
     order = np.argsort(keys, kind="stable")
     wanted, done, error = keys[order], 0, None
@@ -152,7 +152,7 @@ def _first_batches(log: ByteSource, column: str, keys: Numbers, options: DumpOpt
     rows[order] = np.arange(keys.size)
     found = rows < done
     batches = BatchTable.concatenate([*tables, BatchTable.empty(1)])
-    return _Batches(batches[np.where(found, rows, done)], found, error)
+    return _EntryBatches(batches[np.where(found, rows, done)], found, error)
 
 
 def read_transaction_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:

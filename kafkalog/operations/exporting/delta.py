@@ -121,7 +121,7 @@ class ResumedDelta(ResumedTable):
         known = None if self._table is None else pa.schema(self._table.schema().to_arrow())
         rows = TableRows(schema, "delta", known, with_date="date" in keys)
         changed = self._changed()
-        source = _Source(batches, rows)
+        source = _RowSource(batches, rows)
         is_new = self._table is None
         first_version = 0 if self._table is None else self._table.version() + 1
         is_done = False
@@ -190,7 +190,7 @@ class ResumedDelta(ResumedTable):
         return {PROPERTY: json.dumps({**told, "topic_ids": {**self.old.get("topic_ids", {}), **ids}}, sort_keys=True)}
 
 
-class _Source:
+class _RowSource:
     """Row iterator that keeps the original exception, since deltalake replaces it."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], rows: TableRows) -> None:

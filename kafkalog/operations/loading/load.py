@@ -436,18 +436,18 @@ def run_load(
             )
             stack.enter_context(targets)
         if dry_run:
-            load = _Load(log_dir, None, options, targets)
+            load = _LoadState(log_dir, None, options, targets)
             load.read(sources, progress)
             return load.finish()
         with load_target(log_dir, options.stage_in, targets) as target:
-            with _Load(log_dir, target.path, options, targets) as load:
+            with _LoadState(log_dir, target.path, options, targets) as load:
                 load.read(sources, progress)
                 result = load.finish()
             target.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
         return result
 
 
-class _Load:
+class _LoadState:
     """The state of a load: one writer per partition, and the records that wait to be written."""
 
     def __init__(self, log_dir: Path, stage: Path | None, options: LoadOptions, targets: BrokerLogDir | None) -> None:
@@ -469,7 +469,7 @@ class _Load:
             hint="keep_offsets=False (--no-keep-offsets) gives the records new offsets",
         )
 
-    def __enter__(self) -> _Load:
+    def __enter__(self) -> _LoadState:
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -52,7 +52,7 @@ def merged_by_offset(sources: Sequence[Source], paths: Sequence[str], *, is_kept
 def _merged(streams: Sequence[Sequence[Source]]) -> Callable[..., Iterator[pa.RecordBatch]]:
     def batches(wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
         chains = [_pieces(batch for source in stream for batch in source.batches(wanted)) for stream in streams]
-        heads: list[tuple[tuple[str, int, int], int, _Piece]] = []
+        heads: list[tuple[tuple[str, int, int], int, _PartitionRecords]] = []
         for number, chain in enumerate(chains):
             _push(heads, number, chain)
         while heads:
@@ -60,7 +60,7 @@ def _merged(streams: Sequence[Sequence[Source]]) -> Callable[..., Iterator[pa.Re
             n = piece.n_before(heads[0][0]) if heads else len(piece.offsets)
             yield piece.batch.slice(0, n)
             if n < len(piece.offsets):
-                rest = _Piece(piece.place, piece.offsets[n:], piece.batch.slice(n))
+                rest = _PartitionRecords(piece.place, piece.offsets[n:], piece.batch.slice(n))
                 heapq.heappush(heads, (rest.first, number, rest))
             else:
                 _push(heads, number, chains[number])
@@ -68,13 +68,15 @@ def _merged(streams: Sequence[Sequence[Source]]) -> Callable[..., Iterator[pa.Re
     return batches
 
 
-def _push(heads: list[tuple[tuple[str, int, int], int, _Piece]], number: int, chain: Iterator[_Piece]) -> None:
+def _push(
+    heads: list[tuple[tuple[str, int, int], int, _PartitionRecords]], number: int, chain: Iterator[_PartitionRecords]
+) -> None:
     piece = next(chain, None)
     if piece is not None:
         heapq.heappush(heads, (piece.first, number, piece))
 
 
-class _Piece:
+class _PartitionRecords:
     """Records of a partition."""
 
     def __init__(self, place: tuple[str, int], offsets: np.ndarray, batch: pa.RecordBatch) -> None:
@@ -91,12 +93,12 @@ class _Piece:
         return max(int(np.searchsorted(self.offsets, other[2])), 1)
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[_Piece]:
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[_PartitionRecords]:
     """Record batches, cut where another partition begins."""
     for batch in batches:
         names, n = batch.schema.names, batch.num_rows
         if "offset" not in names or not n:
-            yield _Piece(("", -1), np.full(n, -1, np.int64), batch)
+            yield _PartitionRecords(("", -1), np.full(n, -1, np.int64), batch)
             continue
         offsets = batch.column("offset").cast(pa.int64()).fill_null(-1).to_numpy()
         topics = batch.column("topic").to_pylist() if "topic" in names else [""] * n
@@ -105,5 +107,5 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[_Piece]:
         for row in range(1, n + 1):
             if row == n or (topics[row], numbers[row]) != (topics[start], numbers[start]):
                 place = str(topics[start]), int(-1 if numbers[start] is None else numbers[start])
-                yield _Piece(place, offsets[start:row], batch.slice(start, row - start))
+                yield _PartitionRecords(place, offsets[start:row], batch.slice(start, row - start))
                 start = row

@@ -19,7 +19,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.output_paths import check_outside, named_partition
 
 
-class Chosen(NamedTuple):
+class ChosenPartition(NamedTuple):
     """A partition to rebuild."""
 
     partition: Partition
@@ -35,7 +35,7 @@ def choose(
     report: Callable[[Finding], object] | None = None,
     *,
     copies: bool = False,
-) -> Iterator[Chosen]:
+) -> Iterator[ChosenPartition]:
     """Yield the partitions to rebuild, restricted to segments if only some were named.
 
     `report` is called with the findings of a log dir, with files of partitions that are left out, and with partitions
@@ -51,7 +51,7 @@ def choose(
         if copies:
             may_copy(opened, opened, None, note)
         _report_left_out(opened, report)
-        yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
+        yield ChosenPartition(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
     if report is not None:
         for finding in opened.findings:
@@ -66,7 +66,7 @@ def choose(
         try:
             if isinstance(partition, KafkalogError):
                 raise partition
-            one = Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
+            one = ChosenPartition(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
         except KafkalogError as error:
             if removed_from(opened, error) is None and report is None:
                 raise
@@ -78,7 +78,7 @@ def choose(
 
 
 def lone_output(
-    opened: LogDir | Partition | Segment, chosen: Sequence[Chosen], output: str | os.PathLike[str] | None
+    opened: LogDir | Partition | Segment, chosen: Sequence[ChosenPartition], output: str | os.PathLike[str] | None
 ) -> kf.TopicPartition | None:
     """The partition that the output is itself; None if partitions get subdirectories (see `named_partition`)."""
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir)
@@ -126,7 +126,7 @@ def saved_alone(is_one_of_many: bool, failed: Callable[[KafkalogError], object])
         failed(error)
 
 
-def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:
+def _named(directory: Path, segments: Sequence[Segment]) -> ChosenPartition:
     for segment in segments:
         if not segment.has_base_offset:
             detail = (
@@ -139,12 +139,12 @@ def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:
         if chosen.get(segment.base_offset) != segment.path.name:
             detail = f"{chosen.get(segment.base_offset)} has the same offset: copy one of the two elsewhere first"
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=segment.path)
-    return Chosen(partition, frozenset(segment.base_offset for segment in segments))
+    return ChosenPartition(partition, frozenset(segment.base_offset for segment in segments))
 
 
 def check_paths(
     opened: LogDir | Partition | Segment,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[ChosenPartition],
     *,
     output: str | os.PathLike[str] | None,
     dry_run: bool,

@@ -1,6 +1,6 @@
 """Does the work of a rebuild: reads segments ahead in threads and writes their derived files in order.
 
-Mirrors `LogLoader.recoverLog` and `UnifiedLog.rebuildProducerState`. It does not change `.log` files; a `Target`
+Mirrors `LogLoader.recoverLog` and `UnifiedLog.rebuildProducerState`. It does not change `.log` files; a `RebuildTarget`
 decides where files are written.
 """
 
@@ -32,7 +32,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
-from kafkalog.operations.rebuilding.target import Target, old_content
+from kafkalog.operations.rebuilding.target import RebuildTarget, old_content
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
@@ -94,7 +94,7 @@ class Rebuilder:
     def __init__(
         self,
         report: RebuildReport,
-        target: Target,
+        target: RebuildTarget,
         *,
         is_in_place: bool,
         damaged: Damaged,

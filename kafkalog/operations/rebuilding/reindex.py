@@ -1,7 +1,7 @@
 """Rebuilds indexes, producer snapshots and leader epochs from `.log` files alone, as a broker's recovery does.
 
 `reindex` processes segments in order: `recover` reads them (several at a time), `ProducerReplay` replays the
-producers, and a `Target` writes the files. Mirrors `LogLoader.recoverLog`. It does not change `.log` files.
+producers, and a `RebuildTarget` writes the files. Mirrors `LogLoader.recoverLog`. It does not change `.log` files.
 """
 
 from __future__ import annotations

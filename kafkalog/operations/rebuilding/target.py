@@ -19,7 +19,7 @@ BACKUP_SUFFIX: Final = ".kafkalog-backup"
 _MAX_OLD_BYTES: Final = 2**30
 
 
-class Target:
+class RebuildTarget:
     """Receives rebuilt files; every `path` lies next to the `.log`. Without another word it does nothing."""
 
     def look(self, found: RecoveredSegment) -> None:
@@ -40,7 +40,7 @@ class Target:
         """Make the changes so far durable."""
 
 
-class DryRun(Target):
+class DryRun(RebuildTarget):
     """The target of a dry run: checks what `InPlace` checks and writes nothing."""
 
     def put(self, path: Path, data: bytes) -> None:
@@ -48,7 +48,7 @@ class DryRun(Target):
         _check_path(path)
 
 
-class OutputDirectory(Target):
+class OutputDirectory(RebuildTarget):
     """Writes to a staged output directory, with one subdirectory per partition."""
 
     def __init__(self, staged: StagedDirectory) -> None:
@@ -62,7 +62,7 @@ class OutputDirectory(Target):
     keep = put
 
 
-class InPlace(Target):
+class InPlace(RebuildTarget):
     """Replaces each file in one step; a crash leaves the old one or the new one.
 
     A staged file lies next to its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
@@ -151,7 +151,7 @@ def old_content(path: Path) -> bytes | None:
 @contextlib.contextmanager
 def target_for(
     output: str | os.PathLike[str] | None, *, in_place: bool, backup: bool, dry_run: bool
-) -> Iterator[Target]:
+) -> Iterator[RebuildTarget]:
     """Yield the target for the given options; sync or publish it at the end."""
     if dry_run:
         yield DryRun()

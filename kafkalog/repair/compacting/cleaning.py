@@ -32,7 +32,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class _Batches:
+class _WindowBatches:
     """Batches of a window, with what their headers and the batches before them decide."""
 
     table: BatchTable
@@ -45,8 +45,8 @@ class _Batches:
     has_horizon: Bools
     keeps_tombstones: Bools
 
-    def __getitem__(self, rows: slice) -> _Batches:
-        return _Batches(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+    def __getitem__(self, rows: slice) -> _WindowBatches:
+        return _WindowBatches(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 class CleanerPass:
@@ -82,7 +82,7 @@ class CleanerPass:
         if first < n:
             yield from self._put_together(window, batches[first:n], RecordColumns.empty(_COLUMNS))
 
-    def _batches(self, window: Window, keeps_old_tombstones: bool) -> _Batches:
+    def _batches(self, window: Window, keeps_old_tombstones: bool) -> _WindowBatches:
         batches, _ = with_markers(window, window.batches, limits=self._limits)
         may_go = self._may_go(batches)
         has_horizon = (batches.attributes & kf.DELETE_HORIZON_BIT != 0) & (batches.magic >= 2)
@@ -92,7 +92,7 @@ class CleanerPass:
         is_last = batches.last_offset + 1 == self._facts.upper
         keeps_empty = self._facts.keep_producers(batches) | is_last
         keeps_tombstones = np.where(batches.magic >= 2, ~is_due, keeps_old_tombstones)
-        return _Batches(batches, may_go, drops_records, keeps_empty, has_horizon, keeps_tombstones)
+        return _WindowBatches(batches, may_go, drops_records, keeps_empty, has_horizon, keeps_tombstones)
 
     def _may_go(self, batches: BatchTable) -> Bools:
         is_control, kinds = batches.is_control, batches.control_type
@@ -111,7 +111,7 @@ class CleanerPass:
                 self._ended.append(ends)
         return may_go
 
-    def _put_together(self, window: Window, batches: _Batches, records: RecordColumns) -> Iterator[Window]:
+    def _put_together(self, window: Window, batches: _WindowBatches, records: RecordColumns) -> Iterator[Window]:
         """What stays of some batches, whose records are those that were decoded."""
         table, n = batches.table, len(batches.table)
         row = np.searchsorted(table.position, records.batch_position)
@@ -143,7 +143,7 @@ class CleanerPass:
         if put is not None:
             yield put
 
-    def _stay(self, records: RecordColumns, row: Int64s, is_tombstone: Bools, batches: _Batches) -> Bools:
+    def _stay(self, records: RecordColumns, row: Int64s, is_tombstone: Bools, batches: _WindowBatches) -> Bools:
         """Whether each record stays."""
         offset = records.offset
         is_latest = np.zeros(records.n_records, np.bool_)

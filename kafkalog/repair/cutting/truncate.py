@@ -18,7 +18,7 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
-from kafkalog.operations.rebuilding.target import Target
+from kafkalog.operations.rebuilding.target import RebuildTarget
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.cutting.partitions import CutPartitions
@@ -112,7 +112,7 @@ def truncate(
         marker = placement.unmark() if is_changing else None
         try:
             for plan in cut.plans:
-                truncation = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits)
+                truncation = _TruncationTarget(plan, make(plan), cut.report, index_interval_bytes, limits)
                 cut.add(plan, truncation.finish() if finishes[plan] else truncation.run(ends[plan]))
             cut.check()
         except KafkalogError:
@@ -166,7 +166,7 @@ def _check(prefix: SegmentPrefix) -> None:
                 raise batch_error(STATUS["CRC_MISMATCH"], window.batches, int(row), str(prefix.path), detail=hint)
 
 
-class _Truncation(Target):
+class _TruncationTarget(RebuildTarget):
     """Truncates one partition; the target of the rebuild of its last segment."""
 
     def __init__(

@@ -17,7 +17,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
-from kafkalog.repair.salvaging.plan import SegmentPlan
+from kafkalog.repair.salvaging.plan import KeptRanges
 from kafkalog.repair.salvaging.report import SalvagedPartition
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
@@ -185,7 +185,7 @@ class _Search(PartitionSalvage):
         if is_of_log or (not name.endswith(kf.LOG_SUFFIX) and finding.n_records is None):
             self._report_finding(finding if is_of_log else replace(finding, damage=False))
 
-    def _add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+    def _add(self, plan: KeptRanges, source: BadSectorSource) -> None:
         """Add the batches that a plan keeps."""
         self.identities[plan.segment.base_offset] = source.identity
         first_part = len(self.parts)

@@ -22,7 +22,7 @@ from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
-from kafkalog.operations.rebuilding.target import Target
+from kafkalog.operations.rebuilding.target import RebuildTarget
 from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.log_dir import root_files
@@ -207,7 +207,7 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     return found
 
 
-class RecoveryRun(Target):
+class RecoveryRun(RebuildTarget):
     """Recovers partitions one after the other, while segments are read ahead.
 
     Without `is_replayed`, producers are not replayed for their snapshots and transaction indexes, which may take

@@ -28,7 +28,7 @@ from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import intact_batch_at, packed_kind
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
-    SegmentPlan,
+    KeptRanges,
     file_positions,
     plan_segment,
     read_intact,
@@ -230,7 +230,7 @@ class PartitionSalvage:
             except KafkalogError as error:
                 self._note(error.to_finding(damage=False))
 
-    def _add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+    def _add(self, plan: KeptRanges, source: BadSectorSource) -> None:
         """Write a segment."""
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
@@ -270,7 +270,7 @@ class PartitionSalvage:
         self._describe_padding(plan, source)
         source.check_unchanged()
 
-    def _append(self, plan: SegmentPlan, source: BadSectorSource, row: SalvagedSegment, first: int, stop: int) -> None:
+    def _append(self, plan: KeptRanges, source: BadSectorSource, row: SalvagedSegment, first: int, stop: int) -> None:
         """Append the kept runs `first` to `stop`."""
         if first >= stop:
             return
@@ -349,7 +349,7 @@ class PartitionSalvage:
     def _open(self) -> list[tuple[int, int]]:
         return [(one.producer_id, one.first_offset) for one in self._transactions.open_transactions()]
 
-    def _describe(self, plan: SegmentPlan, source: BadSectorSource, hole: int, first: int, stop: int) -> None:
+    def _describe(self, plan: KeptRanges, source: BadSectorSource, hole: int, first: int, stop: int) -> None:
         """Write a hole to the quarantine file, and add it to the report; its pieces are the lost rows given."""
         lost, kept, path = plan.lost, plan.kept, str(plan.segment.path)
         following = int(kept.start[hole]) if hole < len(kept) else None
@@ -400,7 +400,7 @@ class PartitionSalvage:
         self._note(found.to_finding())
 
     def _set_pieces_apart(
-        self, plan: SegmentPlan, source: BadSectorSource, following: int | None, first: int, stop: int
+        self, plan: KeptRanges, source: BadSectorSource, following: int | None, first: int, stop: int
     ) -> _Pieces:
         """Write the pieces of a hole to the quarantine file; `following` is the position of the batch after it."""
         lost = plan.lost
@@ -417,7 +417,7 @@ class PartitionSalvage:
                 result.reasons.update(set() if is_copy else {reason})
         return result
 
-    def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+    def _describe_padding(self, plan: KeptRanges, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
         begin, end_offset = self._next_offset, plan.next_base_offset
         if end_offset is None and self._state.known_end is not None:
@@ -482,7 +482,7 @@ class _Pieces(NamedTuple):
     """Of those in `pieces` that are no copies."""
 
 
-def _reason_of_piece(plan: SegmentPlan, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool) -> Reason:
+def _reason_of_piece(plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool) -> Reason:
     """Return why a lost row of a segment, which begins with `head`, is not kept."""
     lost = plan.lost
     start, end = int(lost.start[row]), int(lost.end[row])

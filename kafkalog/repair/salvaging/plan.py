@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, LimitExceededError, Limits, Reason
 from kafkalog.log.searching.choosing import read_wrappers, touching
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
-from kafkalog.log.searching.resync import INSIDE, Found, find_batches
+from kafkalog.log.searching.resync import INSIDE, IntactRuns, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
@@ -37,7 +37,7 @@ COPY_BYTES: Final = 2**23
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lost:
+class DroppedRanges:
     """Ranges of bytes that are not kept, in order."""
 
     start: npt.NDArray[np.int64]
@@ -53,17 +53,17 @@ class Lost:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SegmentPlan:
+class KeptRanges:
     """What to do with the bytes of a segment."""
 
     segment: Segment
     next_base_offset: int | None
     size_in_bytes: int
-    kept: Found
+    kept: IntactRuns
     """Runs of batches, in the order of their offsets."""
     epochs: npt.NDArray[np.int32]
     """int32[n]: the leader epoch to write of each."""
-    lost: Lost
+    lost: DroppedRanges
     padding_start: int
     """Where the zeros at the end of the file begin; its size if it has none."""
     n_suspect_batches: int
@@ -76,7 +76,7 @@ def plan_segment(
     epochs: Epochs,
     limits: Limits,
     progress: Callable[[int], object],
-) -> SegmentPlan:
+) -> KeptRanges:
     """Find the intact batches of a segment, and choose those that are the log's own."""
     parts, done = [], 0
     for part in find_batches(source, limits=limits):
@@ -85,7 +85,7 @@ def plan_segment(
         progress(int(joined.end[-1]) - done)
         done = int(joined.end[-1])
     progress(source.size - done)
-    found = Found.concatenate(parts)
+    found = IntactRuns.concatenate(parts)
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
     next_base_offset = None if following is None else following.base_offset
@@ -106,10 +106,10 @@ def plan_segment(
     lost = _lost(choice, found[found.kind == LINKED], padding)
     n_suspects = int(choice.suspects.n_batches.sum())
     kept, written = choice.kept, choice.epochs
-    return SegmentPlan(segment, next_base_offset, source.size, kept, written, lost, padding, n_suspects)
+    return KeptRanges(segment, next_base_offset, source.size, kept, written, lost, padding, n_suspects)
 
 
-def _end_offset(source: ByteSource, found: Found, base_offset: int, limits: Limits) -> int:
+def _end_offset(source: ByteSource, found: IntactRuns, base_offset: int, limits: Limits) -> int:
     """The bound of a segment's offsets: where the next one begins, or its last batches end, which may reach into it.
 
     They are the log's own if they continue from a batch before `base_offset`, the next segment's. Readers return them,
@@ -127,7 +127,7 @@ def _end_offset(source: ByteSource, found: Found, base_offset: int, limits: Limi
     return int(tail.last_offset[-1]) + 1 if is_own else base_offset
 
 
-def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
+def _lost(choice: Choice, linked: IntactRuns, stop: int) -> DroppedRanges:
     """What lies between the kept runs, cut where suspects and damaged batches begin and end."""
     kept, suspects = choice.kept, choice.suspects
     start = np.concatenate([kept.start, suspects.start, linked.start])
@@ -143,7 +143,7 @@ def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
     all_end = np.concatenate([free_end[is_free], end[rest]])
     all_kind = np.concatenate([np.zeros(int(is_free.sum()), np.int8), kind[rest]])
     order = np.argsort(all_start, kind="stable")
-    return Lost(all_start[order], all_end[order], all_kind[order] == 1, all_kind[order] == 2)
+    return DroppedRanges(all_start[order], all_end[order], all_kind[order] == 1, all_kind[order] == 2)
 
 
 def gather(
@@ -202,7 +202,7 @@ def with_epochs(window: Window, epochs: npt.NDArray[np.int32]) -> Window:
     return Window(data, 0, whole_batches(data, 0))
 
 
-def wrong_epochs(plan: SegmentPlan) -> Iterator[Finding]:
+def wrong_epochs(plan: KeptRanges) -> Iterator[Finding]:
     """The findings about leader epochs that are replaced, one for each run of batches."""
     path, kept = str(plan.segment.path), plan.kept
     for row in np.flatnonzero(kept.leader_epoch != plan.epochs).tolist():

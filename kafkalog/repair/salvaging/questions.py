@@ -17,7 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.searching.choosing import Mask, agreeing, read_wrappers
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
-from kafkalog.log.searching.resync import Found, heaviest_rising
+from kafkalog.log.searching.resync import IntactRuns, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
@@ -26,9 +26,9 @@ from kafkalog.storage.source import ByteSource
 class Choice:
     """What is kept of the runs of a segment."""
 
-    kept: Found
+    kept: IntactRuns
     """In the order of their offsets and positions."""
-    suspects: Found
+    suspects: IntactRuns
     """In the order of their positions."""
     epochs: npt.NDArray[np.int32]
     """int32[n]: the leader epoch of each run that is kept, where its own is wrong that of the batches around it."""
@@ -36,7 +36,7 @@ class Choice:
 
 def choose(
     source: ByteSource,
-    found: Found,
+    found: IntactRuns,
     *,
     base_offset: int,
     end_offset: int,
@@ -59,11 +59,13 @@ def choose(
     right[right] = _checkpointed(runs[right], epochs)
     epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
     if keep.all():
-        return Choice(runs, Found.empty(), epochs_now)
+        return Choice(runs, IntactRuns.empty(), epochs_now)
     return Choice(runs[keep], runs[~keep], epochs_now[keep])
 
 
-def _replaced_epochs(runs: Found, wrong: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+def _replaced_epochs(
+    runs: IntactRuns, wrong: npt.NDArray[np.int64], right: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
     """The epochs of the runs, those of the `wrong` rows replaced by that of the `right` row before, or else after."""
     epochs = runs.leader_epoch.copy()
     if right.size:
@@ -71,7 +73,7 @@ def _replaced_epochs(runs: Found, wrong: npt.NDArray[np.int64], right: npt.NDArr
     return epochs
 
 
-def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
+def _rising_epochs(runs: IntactRuns, found: npt.NDArray[np.int32]) -> Mask:
     """The largest set of runs whose epochs do not fall.
 
     Of two such sets, that with fewer epochs that only one of all that were `found` has; then that of lower epochs: few
@@ -90,7 +92,7 @@ def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
     return keep
 
 
-def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
+def _checkpointed(runs: IntactRuns, epochs: Epochs) -> Mask:
     """Which runs have the epoch that the checkpoint has for their offsets; all, if most contradict it."""
     keep = np.ones(len(runs), np.bool_)
     if not epochs or not len(runs):
@@ -110,7 +112,7 @@ def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
     return keep
 
 
-def _has_odd_end(source: ByteSource, runs: Found, base_offset: int, witnesses: Callable[[], Witnesses]) -> bool:
+def _has_odd_end(source: ByteSource, runs: IntactRuns, base_offset: int, witnesses: Callable[[], Witnesses]) -> bool:
     """Whether the last batch of the segment has a wrong offset, as readers find; see `odd_last`."""
     if not len(runs) or runs.n_batches[-1] > 1 or source.size - runs.end[-1] >= kf.LOG_OVERHEAD:
         return False

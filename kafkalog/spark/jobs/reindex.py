@@ -22,11 +22,11 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
+from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
-from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
+from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, RebuildTarget
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
@@ -111,7 +111,9 @@ def reindex(
     return runner.frame_of(spark, (row for _, row in rebuilt), SCHEMA)
 
 
-def _choose(path: Any, topics: Any, partitions: Any, limits: Limits) -> tuple[LogDir | Partition, list[Chosen]]:
+def _choose(
+    path: Any, topics: Any, partitions: Any, limits: Limits
+) -> tuple[LogDir | Partition, list[ChosenPartition]]:
     opened = open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment; a job needs partitions or log dirs")
@@ -135,7 +137,7 @@ def _rebuild(
     """Make the files of a partition; return their directory, and the result row."""
     (partition,), report, path = about, RebuildReport(), None
     with contextlib.ExitStack() as stack:
-        target: Target = DryRun()
+        target: RebuildTarget = DryRun()
         if job is not None:
             directory = stack.enter_context(runner.task_directory(job))
             path, target = directory.path, OutputDirectory(directory)

@@ -24,7 +24,16 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 import kafkalog._kernels.json_text as kernel
-from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_integer, json_real, json_text
+from kafkalog.interchange.table_types import (
+    ROUNDED,
+    Digits,
+    LossCounts,
+    LostValues,
+    Path,
+    json_integer,
+    json_real,
+    json_text,
+)
 from kafkalog.values.formats.json_schema import conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
@@ -122,7 +131,7 @@ class JsonValues:
         program = self._program(said, paths)
         is_whole = paths is None and not self._is_open
         failures: dict[int, str] = {}
-        lost = Lost()
+        lost = LossCounts()
         if program is None:
             array, rows = pa.nulls(len(payloads), kind), np.flatnonzero(payloads.valid).tolist()
         else:

@@ -20,7 +20,7 @@ import kafkalog
 from kafkalog.errors import Reason
 from kafkalog.log.searching.choosing import agreeing
 from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
-from kafkalog.log.searching.resync import Found, find_batches
+from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.scanning import execution
 from kafkalog.scanning.planning import plan
 from kafkalog.state.checkpoints import encode_offset_checkpoint
@@ -118,7 +118,7 @@ def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_p
 def kept(*parts, base_offset=0, end_offset=2**63 - 1):
     """The first offsets of the runs that agree."""
     source = BufferSource(b"".join(parts))
-    found = Found.concatenate([part.joined() for part in find_batches(source)])
+    found = IntactRuns.concatenate([part.joined() for part in find_batches(source)])
     runs = agreeing(source, found, base_offset=base_offset, end_offset=end_offset).kept
     return [int(offset) for offset in runs.first_offset]
 

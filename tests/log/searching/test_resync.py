@@ -12,7 +12,7 @@ from effort import examples
 from kafkalog._kernels.resync import KINDS
 from kafkalog.errors import Limits
 from kafkalog.format import Codec
-from kafkalog.log.searching.resync import Found, find_batches, heaviest_rising
+from kafkalog.log.searching.resync import IntactRuns, find_batches, heaviest_rising
 from kafkalog.storage.source import BufferSource
 
 
@@ -82,7 +82,7 @@ def test_a_lone_batch_of_any_kind_is_found_between_bytes_that_are_none():
     for batch in LONE:
         data = b"\xff" * 40 + batch + b"\xff" * 40
         for limit, expected in ((len(batch), [(40, 40 + len(batch))]), (len(batch) - 1, [])):
-            found = Found.concatenate(list(find_batches(BufferSource(data), limits=Limits(max_batch_bytes=limit))))
+            found = IntactRuns.concatenate(list(find_batches(BufferSource(data), limits=Limits(max_batch_bytes=limit))))
             assert list(zip(found.start.tolist(), found.end.tolist(), strict=True)) == expected, batch
 
 
@@ -90,6 +90,6 @@ def test_the_smallest_batches_in_a_value_are_seen_to_be_inside():
     for batch in (builder.batch_v2(last_offset_delta=0), builder.message(0, magic=0), builder.message(0, magic=1)):
         record = builder.record_v2(value=batch)  # as short as a record around it can be
         data = b"\xff" * 40 + record + b"\xff" * 40
-        found = Found.concatenate(list(find_batches(BufferSource(data))))
+        found = IntactRuns.concatenate(list(find_batches(BufferSource(data))))
         at = 40 + record.index(batch)
         assert list(zip(found.start.tolist(), found.kind.tolist(), strict=True)) == [(at, KINDS["INSIDE"])]
