@@ -134,7 +134,7 @@ def diff(
     # replicas delete old segments each by itself
     start = max(one.log_start_offset, other.log_start_offset)
     ends = one.log_end_offset, other.log_end_offset
-    left, right = _Batches(one, start, progress), _Batches(other, start, progress)
+    left, right = _ReplicaBatches(one, start, progress), _ReplicaBatches(other, start, progress)
     n_same = 0
     while True:
         n = min(left.n_ready(), right.n_ready())
@@ -171,7 +171,7 @@ def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Part
     return opened
 
 
-class _Batches:
+class _ReplicaBatches:
     """The batches of a replica from an offset on, whose checksums are right."""
 
     def __init__(self, partition: Partition, start: int, progress: Callable[[int], object]) -> None:
@@ -190,7 +190,7 @@ class _Batches:
             (self._path, self._table), self._done = following, 0
         return len(self._table) - self._done
 
-    def peek(self, n: int, other: _Batches) -> npt.NDArray[np.bool_]:
+    def peek(self, n: int, other: _ReplicaBatches) -> npt.NDArray[np.bool_]:
         """bool[n]: which of the next batches are the same here and there."""
         same = np.ones(n, np.bool_)
         for name in _COMPARED:
