@@ -401,7 +401,7 @@ class ConnectColumn(ColumnDecoder):
         parts = []
         kind = narrow_type(self._common.type, self._paths)
         for own, rows, values in by_schema.values():
-            lost = Lost()
+            lost = LossCounts()
             array = narrow_array(self._common.fit(pa.array(values, own), lost.report), kind)
             chosen = [one for one in lost.found if self._is_selected(one.path)]
             parts.append((np.array(rows, np.int64), Decoded(array, {}, {}, chosen)))
