@@ -63,9 +63,12 @@ def settle(segment: Segment, error: KafkalogError) -> Fate:
     if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
         return "damaged"
     try:
-        bases = Directory(directory).bases
+        listing = Directory(directory)
     except OSError:
         return "damaged" if removed_directory(directory, identity=segment.directory) is None else "removed"
+    if segment.path.name in listing.entries:
+        return "damaged"  # a link to nowhere
+    bases = listing.bases
     if bases and is_live(directory.parent):
         if bases[0] > segment.base_offset:
             return "retired"

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import warnings
+import shutil
 from pathlib import Path
 
 import builder
@@ -125,9 +126,10 @@ def test_the_destination_must_be_new_and_elsewhere(tmp_path):
     with pytest.raises(UnsafePathError):
         kafkalog.convert(source, tmp_path)
     (tmp_path / "u-0").mkdir()
+    (tmp_path / "u-0/kept").touch()
     with pytest.raises(OutputExistsError):
         kafkalog.convert(source, tmp_path / "u-0")
-    (tmp_path / "u-0").rmdir()
+    shutil.rmtree(tmp_path / "u-0")
     for link in (tmp_path / "u-0", tmp_path / "copy"):
         link.symlink_to(tmp_path / "nowhere")
         with pytest.raises(OutputExistsError):

@@ -461,7 +461,7 @@ def test_a_place_where_a_broker_would_trip_is_refused(tmp_path):
     with pytest.raises(OutputExistsError):
         write_table(table_of(5), tmp_path / "file", topic="u")
     with pytest.raises(WriteError):
-        write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
+        write_table(table_of(5), tmp_path / "file" / "log", topic="u")
 
 
 def test_a_log_dir_is_no_place_to_stage_in(tmp_path):

@@ -145,6 +145,7 @@ def test_refusals_and_the_command(tmp_path, log_dir, capsys):
     a = replica(tmp_path / "a", [(0, 1), (0, 2), (0, 3)], damaged=(1,))
     b = replica(tmp_path / "b", [(0, 1), (0, 2)])
     (tmp_path / "out").mkdir()
+    (tmp_path / "out/kept").touch()
     with pytest.raises(OutputExistsError):
         kafkalog.merge([a, b], output=tmp_path / "out")
     with pytest.raises(UnsafePathError):

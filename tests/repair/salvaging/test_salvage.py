@@ -146,6 +146,7 @@ def test_the_source_and_what_is_there_are_never_touched(tmp_path, log_dir_copy):
     with pytest.raises(UnsafePathError):
         kafkalog.salvage(log_dir_copy, output=log_dir_copy / "out")
     (tmp_path / "there").mkdir()
+    (tmp_path / "there/kept").touch()
     with pytest.raises(OutputExistsError):
         kafkalog.salvage(log_dir_copy, output=tmp_path / "there")
     with pytest.raises(ValueError, match="output="):
