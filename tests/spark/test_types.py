@@ -115,6 +115,11 @@ def test_an_invalid_value_is_named_with_its_option():
 
 
 def test_names_that_are_refused_or_unknown_raise():
-    for name, word in (("acks", "uses no broker"), ("kafka.x", "uses no broker"), ("onew", "did you mean new"), ("x", "there are new")):
+    for name, word in (
+        ("acks", "uses no broker"),
+        ("kafka.x", "uses no broker"),
+        ("onew", "did you mean new"),
+        ("x", "there are new"),
+    ):
         with pytest.raises(ValueError, match=word):
             Options({name: "1"}).check_names(["new"])

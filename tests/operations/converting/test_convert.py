@@ -2,8 +2,8 @@
 
 import hashlib
 import hmac
-import warnings
 import shutil
+import warnings
 from pathlib import Path
 
 import builder
