@@ -8,7 +8,7 @@ of offsets in its segments.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -89,15 +89,23 @@ def is_compacted(
         return None  # damage, or segments of another partition: their gaps are not the cleaner's
     if any(row.has_gaps for row in rows if row.base_offset >= (cleaned or 0)):
         return True
+    if _is_jump(rows, end):
+        return None
+    return is_lost if is_known or _are_dense(rows) else None
+
+
+def _is_jump(rows: Sequence[Density], end: int) -> bool:
+    """Whether offsets jump so far before `end` that they begin a segment, whoever wrote them."""
     bases = [row.base_offset for row in rows if row.base_offset < end]
-    if bases and end - bases[-1] > kf.MAX_RELATIVE_OFFSET:
-        return None  # offsets that jump so far begin a segment, whoever wrote them
-    if is_known:
-        return is_lost
-    # the cleaner skips the last segment, so only the others can show that nothing was compacted; it empties some
+    return bool(bases) and end - bases[-1] > kf.MAX_RELATIVE_OFFSET
+
+
+def _are_dense(rows: Sequence[Density]) -> bool:
+    """Whether segments without gaps show that nothing was compacted."""
+    # the cleaner skips the last segment, so only the others can show it; it empties some
     is_emptied = any(row.last_offset < row.base_offset for row in rows[:-1])
     is_dense = any(row.last_offset > row.base_offset for row in rows[:-1])
-    return is_lost if is_dense and not is_emptied else None
+    return is_dense and not is_emptied
 
 
 def _cleaned_to(path: Path, key: kf.TopicPartition | None) -> tuple[int | None, bool]:

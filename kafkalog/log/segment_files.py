@@ -75,11 +75,15 @@ class SegmentListing:
         if directory.swaps:
             segments = self._apply_swaps(segments, directory)
         if not segments:
-            detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
-            if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in directory.names):
-                detail = "its .log files are compressed: unpack them first"
-            self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
+            self._note_emptiness(directory)
         return segments
+
+    def _note_emptiness(self, directory: Directory) -> None:
+        """Report that the directory has no segments."""
+        detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
+        if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in directory.names):
+            detail = "its .log files are compressed: unpack them first"
+        self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
 
     def _note_stray(self, name: str, directory: Directory) -> None:
         """Report a file with a segment's suffix whose name is not an offset. It is not read."""

@@ -463,15 +463,20 @@ class SegmentReader:
                         del window
                     previous = stream.previous
             except (ReadError, LimitExceededError) as error:
-                if self._planned is None and retired(segment, error) is not None:
-                    continue
-                changed = error if self._planned is not None else explained(segment, error)
-                if self._planned is not None or on_corruption == "raise" or changed is not error:
-                    raise changed from None
-                damage.append(_passed_over(error, segment, begin, "skip"))
+                if self._is_unreadable(segment, error, on_corruption):
+                    damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
             yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
+
+    def _is_unreadable(self, segment: Segment, error: ReadError | LimitExceededError, on_corruption: str) -> bool:
+        """Whether a file cannot be read; False if its segment is retired. Raises unless that counts as damage."""
+        if self._planned is None and retired(segment, error) is not None:
+            return False
+        changed = error if self._planned is not None else explained(segment, error)
+        if self._planned is not None or on_corruption == "raise" or changed is not error:
+            raise changed from None
+        return True
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

@@ -40,27 +40,22 @@ def absent_partitions(
     checkpoint or the directory id in the metadata says that it was in one of them.
     """
     names = set(present)
-    ids = {_directory_id(root): root for root in roots}
-    ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
-    starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) for root in roots}
+    log_dirs = _LogDirs(roots)
     lost: list[PartitionPlan] = []
     others: dict[str, list[PartitionPlan]] = {}
     for key, assigned in _assigned(metadata, node_id):
         if str(key) in names:
             continue
-        at = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
-        named = next((root for root in roots if any(key in (some or ()) for some in ends[root])), None)
-        root = ids.get(at)
-        if root is None and (named is None or _is_directory_id(at)) and not has_all_roots:
-            continue  # it may be on another disk of the broker
-        root = root or named or roots[0]
-        end = max((some[key] for some in ends[root] if some is not None and key in some), default=None)
-        start = (starts[root] or {}).get(key, 0)
-        moved = sorted(name for name in names if name.startswith(f"{key}."))
+        directory_id = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
+        root = log_dirs.root_of(key, directory_id, are_all=has_all_roots)
+        if root is None:
+            continue
         row = PartitionPlan(str(root / str(key)), key)
+        start, end = log_dirs.extent(root, key)
+        moved = sorted(name for name in names if name.startswith(f"{key}."))
         if any(replica != node_id for replica in assigned.isr):
             others.setdefault(_COPIED, []).append(row)
-        elif end is None and not moved and any(some is not None for some in ends[root]):
+        elif end is None and not moved and log_dirs.has_ends(root):
             others.setdefault(_NEW, []).append(row)
         elif end is not None and end <= start:
             others.setdefault(_EMPTY, []).append(row)
@@ -68,6 +63,37 @@ def absent_partitions(
             _lose(row, start, end, moved)
             lost.append(row)
     return lost, others
+
+
+class _LogDirs:
+    """The log dirs of a broker: their ids, and the offsets in their checkpoints."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+        self._by_id = {_directory_id(root): root for root in roots}
+        ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
+        self._ends = {root: [offsets for offsets in both if offsets is not None] for root, both in ends.items()}
+        self._starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
+
+    def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Path | None:
+        """The log dir of a partition, by its directory id or a checkpoint; None if it may be on another disk.
+
+        `are_all` tells that the broker has no other log dirs.
+        """
+        root = self._by_id.get(directory_id)
+        named = next((root for root, ends in self._ends.items() if any(key in offsets for offsets in ends)), None)
+        if root is None and (named is None or _is_directory_id(directory_id)) and not are_all:
+            return None
+        return root or named or self._roots[0]
+
+    def has_ends(self, root: Path) -> bool:
+        """Whether a log dir has a checkpoint that tells how far its partitions reached."""
+        return bool(self._ends[root])
+
+    def extent(self, root: Path, key: kf.TopicPartition) -> tuple[int, int | None]:
+        """Log start offset and end of a partition in the checkpoints of a log dir; the end is None if none names it."""
+        end = max((offsets[key] for offsets in self._ends[root] if key in offsets), default=None)
+        return self._starts[root].get(key, 0), end
 
 
 def _assigned(metadata: ClusterMetadata, node_id: int) -> Iterator[tuple[kf.TopicPartition, AssignedPartition]]:

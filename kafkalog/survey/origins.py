@@ -135,17 +135,22 @@ def _lost(row: Mapping[str, Any], path: str) -> Iterator[Lost]:
     for one in [*(row.get("losses") or ()), *gaps]:
         if not isinstance(one, dict):
             continue
-        first, end, n_records = (
-            one.get("first_offset", one.get("start_offset")),
-            one.get("end_offset"),
-            one.get("n_records"),
-        )
-        if not isinstance(first, int) or not (end is None or (isinstance(end, int) and end > first)):
+        extent = _extent(one)
+        if extent is None:
             continue
+        first, end = extent
+        n_records = one.get("n_records")
         is_counted = isinstance(n_records, int) and one.get("certainty") in typing.get_args(Certainty)
         most = None if end is None else end - first
         certainty: Certainty | None = one["certainty"] if is_counted else "at_most" if most else None
         yield Lost(path, first, end, n_records if is_counted else most, certainty, 0, Reason.OFFSET_GAP)
+
+
+def _extent(row: Mapping[str, Any]) -> tuple[int, int | None] | None:
+    """The offsets of a loss or a gap, whose end may be open; None if they are no offsets."""
+    first, end = row.get("first_offset", row.get("start_offset")), row.get("end_offset")
+    is_valid = isinstance(first, int) and (end is None or (isinstance(end, int) and end > first))
+    return (first, end) if is_valid else None
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -143,19 +143,23 @@ class PartitionPlan(JsonFields):
         """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
         if self.problem is not None:
             return "unreadable" if self.problem.is_unreadable else "does not start"
-        if (
-            self.n_bytes_lost
-            or self.losses
-            or self.stray is not None
-            or self.log_end_offset < (self.log_end_offset_before or 0)
-        ):
+        if self._loses:
             return "loses"
         if self.unreadable:
             return "unreadable"
-        is_touched = any(one.action != "kept" for one in self.segments) or any(
-            one.change != "same" for one in self.files
-        )
-        return "recovers" if is_touched or self.removed or self.renamed or self.remarks else "starts"
+        return "recovers" if self._is_touched else "starts"
+
+    @property
+    def _loses(self) -> bool:
+        is_shorter = self.log_end_offset < (self.log_end_offset_before or 0)
+        return bool(self.n_bytes_lost or self.losses or self.stray is not None or is_shorter)
+
+    @property
+    def _is_touched(self) -> bool:
+        """Whether the broker changes a file, or has something to say."""
+        is_touched = any(segment.action != "kept" for segment in self.segments)
+        is_touched |= any(file.change != "same" for file in self.files)
+        return bool(is_touched or self.removed or self.renamed or self.remarks)
 
     def count(self, action: SegmentAction) -> int:
         """Number of segments with a given action."""
