@@ -84,10 +84,19 @@ def is_compacted(
     policy = _policy(path, key)
     if policy is not None:
         return True if "compact" in policy else is_lost
-    rows = [*segments()]
+    return _told_by_segments([*segments()], end, cleaned or 0, is_lost, is_known=is_known)
+
+
+def _told_by_segments(
+    rows: Sequence[Density], end: int, cleaned: int, is_lost: bool | None, *, is_known: bool
+) -> bool | None:
+    """What the segments tell, as `is_compacted`; `is_lost` is the answer if nothing was compacted.
+
+    The cleaner has come to `cleaned`; `is_known` tells that its checkpoint says so.
+    """
     if any(before.last_offset >= after.base_offset for before, after in pairwise(rows)):
         return None  # damage, or segments of another partition: their gaps are not the cleaner's
-    if any(row.has_gaps for row in rows if row.base_offset >= (cleaned or 0)):
+    if any(row.has_gaps for row in rows if row.base_offset >= cleaned):
         return True
     if _is_jump(rows, end):
         return None
