@@ -3,9 +3,9 @@
     `targets`       releases of Kafka: feature levels, and the settings that each accepts
     `sources`       finds the partitions in the sources, and chooses a copy of each
     `coordinators`  reads committed offsets and transactional ids, or offsets from a file
-    `staging`       verifies and copies partitions, and rebuilds their derived files
+    `staging`       verifies and copies partitions, and rebuilds their derived files; makes one log from copies that
+                    differ or are damaged
     `known_topics`  tells topics that were deleted from those that an old metadata log lacks
-    `joined`        one log from the copies of a partition, where they differ or are damaged
     `topics`        plans ids, partition counts and settings of topics, with the origin of each fact
     `metadata_log`  makes the records of the new metadata log; writes a snapshot, and the state of the quorum
     `report`        the result, and the next commands

@@ -26,12 +26,19 @@ from kafkalog.booting.coordinators import (
     share_groups,
     write_commits,
 )
-from kafkalog.booting.joined import JoinedLog
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
 from kafkalog.booting.sources import Copy, SourceRoot, Sources, choose_copies, furthest, is_kept_apart
-from kafkalog.booting.staging import COPY_MODES, CopyMode, StagedPartition, highest_producer_id, looks_compacted, stage
+from kafkalog.booting.staging import (
+    COPY_MODES,
+    CopyMode,
+    JoinedLog,
+    StagedPartition,
+    highest_producer_id,
+    looks_compacted,
+    stage,
+)
 from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.booting.topics import (
     MISSING,
@@ -376,19 +383,10 @@ class _Boot:
 
     def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
         """Choose the copies that go to the nodes as they are, and those that are joined."""
-        brokers: dict[Path | int, list[Copy]] = {}
-        for some in copies.values():
-            for one in some:
-                # a log dir without an id is a broker of its own
-                name: Path | int = one.root.path if one.root.node_id is None else one.root.node_id
-                brokers.setdefault(name if len(self._nodes) > 1 else 0, []).append(one)
-        if len(brokers) > len(self._nodes):
-            detail = f"the sources are of {len(brokers)} brokers: use --nodes {len(brokers)}, or --nodes 1"
-            raise UnsafePathError(Reason.PARTITION_TWICE, detail)
         wanted: dict[kf.TopicPartition, list[Copy]] = {}
-        for node, name in zip(self._nodes, sorted(brokers, key=str), strict=False):
+        for node, of_broker in zip(self._nodes, self._by_broker(copies), strict=False):
             own: dict[kf.TopicPartition, list[Copy]] = {}
-            for one in brokers[name]:
+            for one in of_broker:
                 own.setdefault(one.key, []).append(one)
                 self._node_of[one.path] = node.node_id
             chosen, differing = choose_copies(
@@ -408,6 +406,19 @@ class _Boot:
                 self._differing[key] = copies[key]
             else:
                 self._wanted += [(one, self._node_of[one.path]) for one in some]
+
+    def _by_broker(self, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> list[list[Copy]]:
+        """The copies of each old broker; all together if there is a single node. Raises if there are too few nodes."""
+        brokers: dict[Path | int, list[Copy]] = {}
+        for some in copies.values():
+            for one in some:
+                # a log dir without an id is a broker of its own
+                name: Path | int = one.root.path if one.root.node_id is None else one.root.node_id
+                brokers.setdefault(name if len(self._nodes) > 1 else 0, []).append(one)
+        if len(brokers) > len(self._nodes):
+            detail = f"the sources are of {len(brokers)} brokers: use --nodes {len(brokers)}, or --nodes 1"
+            raise UnsafePathError(Reason.PARTITION_TWICE, detail)
+        return [brokers[name] for name in sorted(brokers, key=str)]
 
     def _read_state(self, leaders: Sequence[Copy]) -> CoordinatorState:
         """Read the state of coordinators, also from partitions whose copies are joined."""

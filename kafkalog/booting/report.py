@@ -137,16 +137,11 @@ class BootReport(HtmlReport):
         if TARGETS[self.release].is_below_release:
             add(f"kafka-features.sh {at} upgrade --release-version {self.release}", "raises the levels of features")
         for topic in self.topics:
-            # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
-            changed = [name for name in KEPT if topic.origins.get(name) == _OFF]
-            old = {name: topic.replaced[name] for name in changed if name in topic.replaced}
-            new = [name for name in changed if name not in old]
-            change = [f"--delete-config {','.join(new)}"] if new else []
-            change += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
-            for one in change:
+            changes, deletes = _retention_changes(topic)
+            for change in changes:
                 why = "turns retention on again, once you have checked the topic: the broker deletes old records then"
-                after = _DELETES if _deletes(topic, new, old) else ""
-                add(f"kafka-configs.sh {at} --alter --topic {topic.name} {one}", why, after)
+                after = _DELETES if deletes else ""
+                add(f"kafka-configs.sh {at} --alter --topic {topic.name} {change}", why, after)
         return steps
 
     def next_commands(self) -> list[str]:
@@ -161,6 +156,21 @@ class BootReport(HtmlReport):
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
+        yield from self._cluster_lines()
+        yield from self._topic_lines()
+        yield from self._finding_lines()
+        yield from self._transaction_lines()
+        yield ""
+        yield "Before you start"
+        for risk in _RISKS:
+            yield f"  {risk}"
+        yield ""
+        yield "Next commands" if self.is_written else "Next commands, after a run with -o"
+        for command in self.next_commands():
+            yield f"  {command}"
+
+    def _cluster_lines(self) -> Iterator[str]:
+        """The nodes, and what was taken over from the old cluster."""
         if not self.is_written:
             yield "Dry run: nothing was written. A run with -o would make this (the cluster id differs in each run):"
         yield f"Cluster {self.cluster_id} for Kafka {self.release} in {self.path}"
@@ -171,13 +181,15 @@ class BootReport(HtmlReport):
         yield f"{counted(self.n_groups, 'group')} with {counted(self.n_commits, 'committed offset')}"
         if self.metadata is None:
             yield "No metadata log survives: ACLs, SCRAM users, quotas and settings of topics are not known."
+            return
+        carried = ", ".join(f"{n:,} {kind}" for kind, n in self.carried.items() if n) or "nothing else"
+        if self.metadata_doubt:
+            yield f"The metadata log of {self.metadata} lacks the last changes: {self.metadata_doubt}"
+            yield f"From it: settings of some topics, and {carried}"
         else:
-            carried = ", ".join(f"{n:,} {kind}" for kind, n in self.carried.items() if n) or "nothing else"
-            if self.metadata_doubt:
-                yield f"The metadata log of {self.metadata} lacks the last changes: {self.metadata_doubt}"
-                yield f"From it: settings of some topics, and {carried}"
-            else:
-                yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
+            yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
+
+    def _topic_lines(self) -> Iterator[str]:
         yield ""
         yield "Topics, and the origin of each setting"
         held: dict[str, int] = {}
@@ -187,30 +199,38 @@ class BootReport(HtmlReport):
             settings = ", ".join(f"{name}={value} ({topic.origins[name]})" for name, value in topic.settings.items())
             extent = f"{counted(topic.n_partitions, 'partition')}, {counted(held.get(topic.name, 0), 'offset')}"
             yield f"  {topic.name}: {extent}; {settings or 'no settings'}"
-        for heading, rows in (
+
+    def _finding_lines(self) -> Iterator[str]:
+        for heading, findings in (
             ("Lost", [finding for finding in self.findings.rows if finding.damage]),
             ("Guessed, left out, or good to know", [finding for finding in self.findings.rows if not finding.damage]),
         ):
-            if rows:
+            if findings:
                 yield ""
                 yield heading
-                for finding in rows:
+                for finding in findings:
                     yield f"  {finding.path + ': ' if finding.path else ''}{finding.detail}"
-        if self.open_transactions:
-            yield ""
-            yield "Open transactions: read_committed consumers wait for them"
-            for open_one in self.open_transactions:
-                how = "its coordinator aborts it after its timeout" if open_one.ends_by_itself else open_one.command
-                where = f"{open_one.topic}-{open_one.partition} from offset {open_one.start_offset}"
-                yield f"  {where}, producer {open_one.producer_id}: {how}"
+
+    def _transaction_lines(self) -> Iterator[str]:
+        if not self.open_transactions:
+            return
         yield ""
-        yield "Before you start"
-        for risk in _RISKS:
-            yield f"  {risk}"
-        yield ""
-        yield "Next commands" if self.is_written else "Next commands, after a run with -o"
-        for command in self.next_commands():
-            yield f"  {command}"
+        yield "Open transactions: read_committed consumers wait for them"
+        for open_one in self.open_transactions:
+            how = "its coordinator aborts it after its timeout" if open_one.ends_by_itself else open_one.command
+            where = f"{open_one.topic}-{open_one.partition} from offset {open_one.start_offset}"
+            yield f"  {where}, producer {open_one.producer_id}: {how}"
+
+
+def _retention_changes(topic: TopicPlan) -> tuple[list[str], bool]:
+    """The options that restore the retention of a topic, and whether records may go then."""
+    # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
+    changed = [name for name in KEPT if topic.origins.get(name) == _OFF]
+    old = {name: topic.replaced[name] for name in changed if name in topic.replaced}
+    new = [name for name in changed if name not in old]
+    changes = [f"--delete-config {','.join(new)}"] if new else []
+    changes += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
+    return changes, _deletes(topic, new, old)
 
 
 def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:

@@ -148,18 +148,9 @@ class Sources:
         for finding in log_dir.findings:
             # a broker would follow the link: its records would be missing without a word
             self.left_out.append(finding)
-        found = [(key, log_dir.path_of(key).path) for key in log_dir]
-        for kind, directories in log_dir.set_apart.items():
-            for directory in directories:
-                parsed = kf.parse_partition_directory(directory.name)
-                if kind == "stray" and include_stray and parsed is not None:
-                    found.append((parsed.topic_partition, directory))
-                    continue
-                detail = f"left out: a broker renamed this directory ({kind})"
-                if kind == "stray":
-                    detail += ". To include its records, use --include-stray (include_stray=True)"
-                self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
-        for key, where in found:
+        directories = [(key, log_dir.path_of(key).path) for key in log_dir]
+        directories += self._strays(log_dir, include_stray)
+        for key, where in directories:
             if key.topic == kf.METADATA_TOPIC:
                 continue
             others = self.copies.setdefault(key, [])
@@ -168,6 +159,21 @@ class Sources:
         if not is_partition:
             self._note_others(path)
         self.origins[path] = [SourceRoot(origin, is_log_dir=True) for origin in origins_of(path)]
+
+    def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
+        """The strays to include; the other directories that a broker renamed are left out, with a finding each."""
+        strays = []
+        for kind, directories in log_dir.set_apart.items():
+            for directory in directories:
+                parsed = kf.parse_partition_directory(directory.name)
+                if kind == "stray" and include_stray and parsed is not None:
+                    strays.append((parsed.topic_partition, directory))
+                    continue
+                detail = f"left out: a broker renamed this directory ({kind})"
+                if kind == "stray":
+                    detail += ". To include its records, use --include-stray (include_stray=True)"
+                self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
+        return strays
 
     @property
     def _all_roots(self) -> list[SourceRoot]:

@@ -1,7 +1,8 @@
-"""Stages the partitions of a boot: verifies and copies them, and rebuilds their derived files.
+"""Stages the partitions of a boot: verifies and copies them, or joins their copies, and rebuilds their derived files.
 
 `repair.recovering` reads every segment, checks it, and builds indexes, producer snapshots and leader epochs, so that a
-broker starts without a recovery. This module chooses the other files, and collects facts from them.
+broker starts without a recovery. This module chooses the other files, and collects facts from them. Where copies differ
+or are damaged, `JoinedLog` makes one log of them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from kafkalog.booting.sources import Copy
 from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
+from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.records.batch_table import Window
+from kafkalog.repair.merging.merge import PartitionMerge
+from kafkalog.repair.merging.replica import Replica, read_replica
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
-from kafkalog.state.producers import parse_snapshot, read_snapshot
+from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
+from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.copying import How, link_file
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.survey.startup import PartitionPlan
@@ -112,12 +118,17 @@ def stage(
     if damaged and strict:
         raise _damage(damaged)
     paths = {Path(row.path) for row in damaged}
-    for finding in report.findings.rows:
-        if not any(Path(finding.path or "").is_relative_to(path) for path in paths):
-            findings.add(finding)
-    findings.n_more += report.findings.n_more
-    findings.n_damage += report.findings.n_damage - sum(one.damage for one in report.findings.rows)
+    _add_served(findings, report.findings, paths)
     return found, [*paths]
+
+
+def _add_served(findings: Findings, recovered: Findings, damaged: set[Path]) -> None:
+    """Add what the recovery found, except in the damaged partitions, which are not served as they are."""
+    for finding in recovered.rows:
+        if not any(Path(finding.path or "").is_relative_to(path) for path in damaged):
+            findings.add(finding)
+    findings.n_more += recovered.n_more
+    findings.n_damage += recovered.n_damage - sum(one.damage for one in recovered.rows)
 
 
 def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
@@ -232,6 +243,96 @@ class _PartitionCopy(Copied):
         elif not link_file(source, self._staged, self._prefix + name):
             detail = "it cannot be linked: the output is on another file system; use --copy auto"
             raise WriteError(Reason.WRITE_FAILED, detail, path=source)
+
+
+@dataclass(eq=False)
+class JoinedLog:
+    """The best log of a partition out of its copies; `write` writes it.
+
+    `repair.merging` chooses the batches: what is intact on any disk, in the history that leads. It is used where copies
+    differ, and where the copy that would be taken is damaged. A single damaged copy gives its intact batches.
+    """
+
+    copies: Sequence[Copy]
+    leader: Copy
+    """The copy that leads."""
+    merge: PartitionMerge
+    limits: Limits
+    notes: list[Finding] = field(default_factory=list)
+    """What is lost, and what comes from where."""
+
+    @classmethod
+    def of(
+        cls,
+        copies: Sequence[Copy],
+        limits: Limits,
+        progress: Callable[[int], object],
+        *,
+        is_compacted: bool | None,
+    ) -> JoinedLog:
+        """Read the copies, and choose the batches. Raises the last KafkalogError if no copy can be read."""
+        notes: list[Finding] = []
+        replicas: list[Replica] = []
+        read: list[Copy] = []
+        problem: KafkalogError | None = None
+        for copy in copies:
+            try:
+                partition = Partition(copy.path, limits=limits)
+                replicas.append(
+                    read_replica(partition, len(replicas), notes.append, progress, limits, is_compacted=is_compacted)
+                )
+                read.append(copy)
+            except KafkalogError as error:
+                problem = error
+                notes.append(error.to_finding(damage=False))
+        if problem is not None and not replicas:
+            raise problem
+        merge = PartitionMerge(replicas, "", notes.append)
+        leader = next(copy for copy in read if str(copy.path) == merge.report.leader)
+        found = cls(read, leader, merge, limits, notes)
+        found._note_sources()
+        return found
+
+    def _note_sources(self) -> None:
+        report = self.merge.report
+        for one in report.ranges:
+            if one.source not in (None, report.leader):
+                detail = f"offsets {one.start_offset}..{one.end_offset} of {self.leader.key} come from this copy"
+                detail += f": {report.leader}, which leads, lacks them"
+                self.notes.append(Finding(Reason.PARTITION_TWICE, detail, path=one.source, damage=False))
+        for replica in report.replicas:
+            if replica.truncate_to is not None:
+                shared = max(min(replica.end_offset, report.end_offset), replica.truncate_to)
+                pairs = (replica.truncate_to, shared), (shared, replica.end_offset)
+                parts = [f"offsets {start} to {end - 1}" for start, end in pairs if start < end]
+                detail = f"{' and '.join(parts)} of this copy are dropped: {report.leader}, which leads, has a later"
+                detail += " leader epoch there"
+                self.notes.append(Finding(Reason.PARTITION_TWICE, detail, path=replica.path, damage=False))
+
+    def write(self, directory: Path | None, topic_id: str | None, node_id: int) -> StagedPartition:
+        """Write the partition's files and return the facts about them; None only reads."""
+        replay = TransactionReplay(limits=self.limits)
+        if directory is not None:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+
+        def see(window: Window) -> None:
+            rows = rows_to_replay(window.batches)
+            if rows.size:
+                told, _ = with_markers(window, window.batches[rows], limits=self.limits)
+                replay.update(told, told.base_offset)
+
+        self.merge.write(directory, topic_id, self.limits, see=see)
+        report = self.merge.report
+        return StagedPartition(
+            self.leader,
+            node_id,
+            report.start_offset,
+            report.end_offset,
+            sum(one.size_in_bytes for one in report.ranges),
+            self.merge.n_segments,
+            max((one.last_epoch for one in report.replicas), default=kf.NO_EPOCH),
+            open_transactions=[(one.producer_id, one.first_offset) for one in replay.open_transactions()],
+        )
 
 
 def highest_producer_id(directory: Path) -> int:
