@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
-from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
+from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose, saved_alone
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.merging.leading import MergedLog, leader_of, rank
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
@@ -134,53 +135,80 @@ def merge(
     report = MergeReport(is_written=not dry_run)
     groups: dict[kf.TopicPartition, list[Partition]] = {}
     are_partitions = True
-    for path in replicas:
-        opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
-        if isinstance(opened, Segment):
-            detail = f"not a directory: name the partition directory, {opened.path.parent}"
-            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
+    for opened in _opened(replicas, limits):
         are_partitions = are_partitions and isinstance(opened, Partition)
         chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))
         check_paths(opened, chosen, output=output, dry_run=dry_run)
-        for one in chosen:
-            groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
-    if are_partitions and len(groups) > 1:
-        names = " and ".join(sorted(map(str, groups)))
-        raise NotKafkaError(
-            Reason.NOT_KAFKA, f"different partitions, not copies of one: {names}", path=[*groups.values()][-1][0].path
-        )
+        _group(groups, chosen)
+    if are_partitions:
+        _check_same(groups)
     target = Path("" if output is None else output)
     if not dry_run:
         check_free(target)
     if not groups:
         return report
     lone = None if output is None else named_partition(output, is_one=are_partitions)
-    if lone is not None and groups:
+    if lone is not None:
         groups = {lone: next(iter(groups.values()))}
     with contextlib.ExitStack() as stack:
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         starts: dict[kf.TopicPartition, int] = {}
         for name, group in groups.items():
             with saved_alone(len(groups) > 1, partial(_fail, report, str(name), staged)):
-                topic_id = _common_topic_id(group, report.findings.add)
-                copies = [
-                    read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
-                ]
                 place = target if lone is not None else target / str(name)
-                merged = PartitionMerge(copies, str(place), report.findings.add)
-                merged.write(None if staged is None else staged.path / str(name), topic_id, limits)
-                report.partitions.append(merged.report)
-                # a start past the end would hide all that was merged
-                end = merged.report.end_offset
-                start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
-                if start > merged.report.start_offset and lone is None:
+                directory = None if staged is None else staged.path / str(name)
+                merged = _merge_copies(group, place, directory, report.findings.add, progress, limits)
+                report.partitions.append(merged)
+                start = _start_offset(group, merged.end_offset)
+                if start > merged.start_offset and lone is None:
                     starts[name] = start
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts, lone)
-            roots = [parent_of(one.path) for group in groups.values() for one in group]
             is_whole = not are_partitions and topics is None and partitions is None
+            roots = [parent_of(copy.path) for copy in chain.from_iterable(groups.values())]
             write_origin(staged, "merge", roots, is_whole=is_whole)
     return report
+
+
+def _opened(
+    replicas: Sequence[str | os.PathLike[str] | LogDir | Partition], limits: Limits
+) -> Iterator[LogDir | Partition]:
+    """Open the copies, one after the other. Raises for a segment."""
+    for path in replicas:
+        opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+        if isinstance(opened, Segment):
+            detail = f"not a directory: name the partition directory, {opened.path.parent}"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
+        yield opened
+
+
+def _group(groups: dict[kf.TopicPartition, list[Partition]], chosen: Iterable[ChosenPartition]) -> None:
+    """Add chosen partitions to the copies of the same partition."""
+    for one in chosen:
+        groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
+
+
+def _check_same(groups: Mapping[kf.TopicPartition, Sequence[Partition]]) -> None:
+    """Raise unless partition directories are copies of one partition."""
+    if len(groups) > 1:
+        detail = f"different partitions, not copies of one: {' and '.join(sorted(map(str, groups)))}"
+        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=[*groups.values()][-1][0].path)
+
+
+def _merge_copies(
+    copies: list[Partition],
+    place: Path,
+    directory: Path | None,
+    note: Callable[[Finding], object],
+    progress: Callable[[int], object],
+    limits: Limits,
+) -> MergedPartition:
+    """Merge the copies of one partition, which will be at `place`, into a staged directory; None only reads."""
+    topic_id = _common_topic_id(copies, note)
+    replicas = [read_replica(copy, number, note, progress, limits) for number, copy in enumerate(copies)]
+    merged = PartitionMerge(replicas, str(place), note)
+    merged.write(directory, topic_id, limits)
+    return merged.report
 
 
 def _fail(report: MergeReport, name: str, staged: StagedDirectory | None, error: KafkalogError) -> None:
@@ -189,6 +217,12 @@ def _fail(report: MergeReport, name: str, staged: StagedDirectory | None, error:
     report.partitions.append(MergedPartition(name, "", error=str(error)))
     if staged is not None:
         staged.remove(name)
+
+
+def _start_offset(copies: Iterable[Partition], end: int) -> int:
+    """The largest log start offset in the checkpoints of the copies; 0 if there is none."""
+    # a start past the end would hide all that was merged
+    return max((start for copy in copies if (start := _checkpointed_start(copy)) <= end), default=0)
 
 
 def _checkpointed_start(partition: Partition) -> int:
@@ -353,7 +387,6 @@ class PartitionMerge:
     def _find_missing(self, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
         """Report what the leader lost, and no other copy has."""
         leader = self._replicas[self._leader]
-        is_after_loss = np.append(rows["is_after_loss"], True)
         losses = [*leader.losses]
         if self.report.start_offset < leader.base_offset:
             # what others have before the leader begins may have holes of their own
@@ -362,19 +395,25 @@ class PartitionMerge:
         for lost in losses:
             if lost.first_offset is None:
                 self._miss(lost, None, None)
-                continue
-            start, stop = lost.first_offset, 2**63 - 1 if lost.end_offset is None else lost.end_offset
-            row = int(np.searchsorted(rows["last_offset"], start))
-            while start < stop:
-                first = min(int(rows["first_offset"][row]), stop) if row < rows.size else stop
-                # where a copy lost nothing, compaction left the gap
-                if first > start and (is_after_loss[row] or not leader.is_compacted or not lost.n_bytes):
-                    self._miss(lost, start, first if first < 2**63 - 1 else None)
-                row += 1
-                start = int(ends[row]) if row <= rows.size else stop
+            else:
+                self._find_gaps(lost, lost.first_offset, rows, ends)
         is_open = any(one.end_offset is None for one in self.report.missing)
         if leader.is_end_lost and int(ends[-1]) < leader.end_offset and not is_open:
             self._miss(None, int(ends[-1]), leader.end_offset)
+
+    def _find_gaps(self, lost: Lost, start: int, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
+        """Report the parts of a loss from `start` on that no other copy has."""
+        is_after_loss = np.append(rows["is_after_loss"], True)
+        is_compacted = self._replicas[self._leader].is_compacted
+        stop = 2**63 - 1 if lost.end_offset is None else lost.end_offset
+        row = int(np.searchsorted(rows["last_offset"], start))
+        while start < stop:
+            first = min(int(rows["first_offset"][row]), stop) if row < rows.size else stop
+            # where a copy lost nothing, compaction left the gap
+            if first > start and (is_after_loss[row] or not is_compacted or not lost.n_bytes):
+                self._miss(lost, start, first if first < 2**63 - 1 else None)
+            row += 1
+            start = int(ends[row]) if row <= rows.size else stop
 
     def _miss(self, lost: Lost | None, start: int | None, end: int | None) -> None:
         """Report offsets that no copy has, or a part of what the leader lost."""
