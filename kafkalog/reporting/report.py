@@ -244,22 +244,28 @@ def report(
     contents.end()
     if is_local and (contents.findings.n_damage or not is_harmless):
         contents.add_next(boot_step(log_dirs_of(map(str, names))))
-    totals = {name: sum(one[name] for one in contents.tables["partitions"].objects()) for name in _TOTALS}
-    summary = {
-        **start,
-        "n_topics": len(contents.tables["topics"].rows),
-        "n_partitions": len(contents.tables["partitions"].rows),
-        **totals,
-        "n_records_is_minimum": any(one["n_records_is_minimum"] for one in contents.tables["partitions"].objects()),
-        "n_findings": len(contents.findings.rows) + contents.findings.n_more,
-        "n_damage": contents.findings.n_damage - contents.findings.n_unreadable,
-        "n_unreadable": contents.findings.n_unreadable,
-        **contents.lost(),
-        "n_groups": len(contents.tables["groups"].rows),
-        "lag": sum(one["lag"] or 0 for one in contents.tables["groups"].objects()),
-        "n_hanging": sum(one["is_hanging"] for one in contents.tables["transactions"].objects()),
-    }
+    summary = {**start, **_key_figures(contents)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
+
+
+def _key_figures(contents: Contents) -> dict[str, Any]:
+    """The sums of the tables and findings."""
+    tables, findings = contents.tables, contents.findings
+    totals = {name: sum(partition[name] for partition in tables["partitions"].objects()) for name in _TOTALS}
+    is_minimum = any(partition["n_records_is_minimum"] for partition in tables["partitions"].objects())
+    return {
+        "n_topics": len(tables["topics"].rows),
+        "n_partitions": len(tables["partitions"].rows),
+        **totals,
+        "n_records_is_minimum": is_minimum,
+        "n_findings": len(findings.rows) + findings.n_more,
+        "n_damage": findings.n_damage - findings.n_unreadable,
+        "n_unreadable": findings.n_unreadable,
+        **contents.lost(),
+        "n_groups": len(tables["groups"].rows),
+        "lag": sum(group["lag"] or 0 for group in tables["groups"].objects()),
+        "n_hanging": sum(transaction["is_hanging"] for transaction in tables["transactions"].objects()),
+    }
 
 
 _TOTALS: Final = ("n_segments", "n_bytes", "n_file_bytes", "n_records")
