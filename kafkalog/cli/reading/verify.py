@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.verifying.report import Verification, VerifiedPartition
     from kafkalog.operations.verifying.values import VerifiedValues
+    from kafkalog.survey.next_steps import NextStep
 
 COMMAND: Final = Command(
     description="""\
@@ -69,9 +70,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
     from kafkalog.operations.verifying.report import Verification
-    from kafkalog.operations.verifying.verify import iter_verify
-    from kafkalog.storage.location import is_url
-    from kafkalog.survey.next_steps import boot_step, log_dirs_of
 
     # opened here and not by `iter_verify`: the progress bar needs the total
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
@@ -83,6 +81,31 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(n_bytes, "headers" if args.indexes_only else "verify")
     result = Verification()
     totals = _Totals()
+    _verify_partitions(log_dir, args, result, totals, console)
+    if not totals.n_partitions and not selected_keys(log_dir, args):
+        console.note("no partition matches" if len(log_dir) else "no partition to verify")
+    if args.values:
+        with usage_errors():
+            _verify_values(log_dir, args, decoding, result, console)
+    steps = _steps_after(log_dir, result, totals, console)
+    console.progress.close()
+    # a job of cron mails whatever is printed
+    if args.quiet and not args.json and totals.ok:
+        return
+    not_checked = _what_was_not_checked(args)
+    lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
+    total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
+    console.rows([total], lines, as_json=args.json)
+    for step in steps:
+        console.note(f"next: {step} ({step.why})")
+
+
+def _verify_partitions(
+    log_dir: LogDir, args: argparse.Namespace, result: Verification, totals: _Totals, console: Console
+) -> None:
+    """Verify partitions, and print the lines of each as soon as it is done."""
+    from kafkalog.operations.verifying.verify import iter_verify
+
     names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "threads", "limits")
     options = chosen(args, *names)
     for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
@@ -95,11 +118,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.json(*_objects(partition))
         elif not args.quiet or not partition.ok:
             console.lines(_text_lines(partition, verbose=args.verbose))
-    if not totals.n_partitions and not selected_keys(log_dir, args):
-        console.note("no partition matches" if len(log_dir) else "no partition to verify")
-    if args.values:
-        with usage_errors():
-            _verify_values(log_dir, args, decoding, result, console)
+
+
+def _steps_after(log_dir: LogDir, result: Verification, totals: _Totals, console: Console) -> list[NextStep]:
+    """Count the findings of log dirs and values; return what helps against the damage."""
+    from kafkalog.storage.location import is_url
+    from kafkalog.survey.next_steps import boot_step, log_dirs_of
+
     undecoded = [one.to_finding() for one in result.values if not one.ok]
     n_unreadable = sum(finding.is_unreadable for finding in result.findings)
     totals.n_unreadable += n_unreadable
@@ -108,16 +133,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     steps = [] if not totals.n_damage or any(map(is_url, log_dir.paths)) else [boot_step(log_dirs_of(log_dir.paths))]
     totals.n_damage += len(undecoded)
     console.count_findings([*result.findings, *undecoded])
-    console.progress.close()
-    # a job of cron mails whatever is printed
-    if args.quiet and not args.json and totals.ok:
-        return
-    not_checked = _what_was_not_checked(args)
-    lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
-    total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
-    console.rows([total], lines, as_json=args.json)
-    for step in steps:
-        console.note(f"next: {step} ({step.why})")
+    return steps
 
 
 def _verify_values(
