@@ -113,26 +113,31 @@ class Exporter:
         else:
             format, compression = _format_of(to, format, given.pop("compression", None), bool(self._keys) or is_resumed)
             self._options = OutputFormat(format, compression, **given)
-        if self._keys and format not in TABLE_FORMATS and not isinstance(to, (str, os.PathLike)):
-            raise ValueError("partition_by writes a directory: name one as the output")
+            if self._keys and not isinstance(to, (str, os.PathLike)):
+                raise ValueError("partition_by writes a directory: name one as the output")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
-        shown = self._columns if self._columns is not None else self.scan.columns
-        if format in TABLE_FORMATS:
-            # the columns that a table is partitioned by are columns of its rows, too
-            self._shown = [*shown, *(name for name in self._keys if name != "date" and name not in shown)]
-        else:
-            self._shown = [name for name in shown if name not in self._keys]
-        if not self._shown:
-            raise ValueError("partition_by names all columns, so the files would have none")
-        if "topic" in self._keys and format not in TABLE_FORMATS:
-            check_topics({key.topic for key, _ in self.scan.partitions() if key is not None})
+        self._shown = self._written_columns(is_table=format in TABLE_FORMATS)
         if is_resumed and not self._is_dry:
             self._resume(path, scan, format)
         if on_decode_error == "skip":
             self.scan = self.scan.without_undecoded()
         if not is_resumed:
             _ = self._schema
+
+    def _written_columns(self, *, is_table: bool) -> list[str]:
+        """The columns of the rows; those that `partition_by` names are in the paths of files."""
+        shown = self._columns if self._columns is not None else self.scan.columns
+        # the columns that a table is partitioned by are columns of its rows, too
+        if is_table:
+            written = [*shown, *(name for name in self._keys if name != "date" and name not in shown)]
+        else:
+            written = [name for name in shown if name not in self._keys]
+        if not written:
+            raise ValueError("partition_by names all columns, so the files would have none")
+        if "topic" in self._keys and not is_table:
+            check_topics({key.topic for key, _ in self.scan.partitions() if key is not None})
+        return written
 
     @functools.cached_property
     def _schema(self) -> pa.Schema:

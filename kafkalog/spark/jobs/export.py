@@ -19,7 +19,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.operations.exporting.export import OutputOptions, check_keys, check_replaceable
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
 from kafkalog.read_methods import RecordOptions, TaskOptions
-from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
+from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import runner
@@ -81,17 +81,11 @@ def export(
     output_format = OutputFormat(output.pop("format", None) or "parquet", **output)
     planning, reading = split_options(cast(TaskOptions, scan))
     columns = tuple(reading.pop("columns", None) or DEFAULT_COLUMNS)
-    needed = ["timestamp" if name == "date" else name for name in keys]
-    reading["columns"] = every = list(dict.fromkeys([*columns, *needed, "topic", "partition", "segment"]))
-    schema = record_schema(every)
-    written = pa.schema([schema.field(name) for name in columns if name not in keys])
-    if not written:
-        raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+    reading["columns"], written = _columns(columns, keys)
     opened, target = _places(path, out, limits, overwrite=overwrite)
     planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
     if "topic" in keys:
-        named = (part.topic_partition for task in planned.tasks for part in task.parts)
-        check_topics({key.topic for key in named if key is not None})
+        check_topics(_topics(planned))
     with runner.job_directory(target.parent, target.name) as job:
         work = partial(_export, job, (written, output_format, limits.max_directories), keys, reading, limits)
         done = runner.results(spark, runner.pieces_of(planned), work, task_bytes=0)
@@ -101,6 +95,22 @@ def export(
         found = [one.as_dict() for one in planned.findings]
         rows.append({"files": [], "n_records": 0, "size_in_bytes": 0, "findings": found})
     return runner.frame_of(spark, rows, SCHEMA)
+
+
+def _columns(columns: Sequence[str], keys: Sequence[str]) -> tuple[list[str], pa.Schema]:
+    """Return the columns to read, and the schema of those that stand in the files."""
+    needed = ["timestamp" if name == "date" else name for name in keys]
+    read = list(dict.fromkeys([*columns, *needed, "topic", "partition", "segment"]))
+    schema = record_schema(read)
+    written = pa.schema([schema.field(name) for name in columns if name not in keys])
+    if not written:
+        raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+    return read, written
+
+
+def _topics(planned: Plan) -> set[str]:
+    named = (part.topic_partition for task in planned.tasks for part in task.parts)
+    return {key.topic for key in named if key is not None}
 
 
 def _places(path: Any, out: str | os.PathLike[str], limits: Limits, *, overwrite: bool) -> tuple[Any, Path]:
