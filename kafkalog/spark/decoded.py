@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -102,24 +102,25 @@ class Decode:
         decoding = self._decoding(flat, log_dir)
         learned = {one.name: one.metadata[_LEARNED] for one in schema if _LEARNED in one.metadata}
         given = kinds.keys() - decoding.typed - self.declared.keys() - learned.keys()
-        declared = {**self.declared, **{name: kinds[name] for name in given}}
-        is_json = {name: one.format in JSON for name, one in self.formats.items()}
-        decoding.declare({name: json_type(kind) if is_json[name] else kind for name, kind in declared.items()})
+        decoding.declare(self._declared_types({name: kinds[name] for name in given}))
         decoding.declare({name: _from_text(text) for name, text in learned.items() if text})
-        if batches is None and learned:
-            named = "; ".join(f"{one.name}Schema: {_ddl(one.dataType)}" for one in schema if one.name in learned)
-            raise ValueError(
-                "the types of a stream's values must be known before it starts, as the first record of another type"
-                f" would end it for good. The records so far suggest {named}"
-            )
-        if batches is None and not decoding.has_types:
-            raise ValueError(
-                "the types of a stream's values must be known before it starts: set valueSchema (and valueMessage for"
-                " Protobuf), pass a schema, or take values as text or numbers"
-            )
-        if batches is not None:
+        if batches is None:
+            _check_known(decoding, [one for one in schema if one.name in learned])
+        else:
             learn(decoding, batches)
         decoding = decoding.select(types.record_columns(schema.names))
+        return decoding, self._arrow_schema(schema, kinds, given, decoding)
+
+    def _declared_types(self, given: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """The types in which columns are decoded whose types are declared, or `given` by the user's schema."""
+        is_json = {name: one.format in JSON for name, one in self.formats.items()}
+        declared = {**self.declared, **given}
+        return {name: json_type(kind) if is_json[name] else kind for name, kind in declared.items()}
+
+    def _arrow_schema(
+        self, schema: StructType, kinds: Mapping[str, pa.DataType], given: Collection[str], decoding: Decoding
+    ) -> pa.Schema:
+        """The types of columns in Arrow: `kinds` are those of decoded ones, which the user set for the `given` ones."""
         fields = []
         for field, found in zip(schema, decoding.schema(), strict=True):
             own = _plain_field(field.name, found).dataType if field.name not in kinds else field.dataType
@@ -130,7 +131,7 @@ class Decode:
                 raise ValueError(wrong_type(field.name, own.simpleString(), field.dataType.simpleString()))
             kind = kinds.get(field.name) or to_arrow_type(own, timezone="UTC")
             fields.append(pa.field(field.name, kind, nullable=field.nullable))
-        return decoding, pa.schema(fields)
+        return pa.schema(fields)
 
     def _decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
         source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
@@ -142,6 +143,21 @@ class Decode:
     def _column_of(self, name: str) -> str:
         top = name.partition(".")[0]
         return top if top in self.formats else name
+
+
+def _check_known(decoding: Decoding, learned: Sequence[StructField]) -> None:
+    """Raise ValueError if the types of a stream's values are not known, or only from records."""
+    if learned:
+        named = "; ".join(f"{one.name}Schema: {_ddl(one.dataType)}" for one in learned)
+        raise ValueError(
+            "the types of a stream's values must be known before it starts, as the first record of another type"
+            f" would end it for good. The records so far suggest {named}"
+        )
+    if not decoding.has_types:
+        raise ValueError(
+            "the types of a stream's values must be known before it starts: set valueSchema (and valueMessage for"
+            " Protobuf), pass a schema, or take values as text or numbers"
+        )
 
 
 def learn(decoding: Decoding, batches: Batches) -> None:
@@ -217,6 +233,21 @@ def _check_fields(name: str, kind: pa.DataType, whole: pa.DataType) -> None:
 
 def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     """Return what is to be decoded, and the filters on what is not."""
+    wanted, declared = _column_options(given)
+    on_error = given.choice("onDecodeError", ("fail", "null", "skip"), "fail") if "ondecodeerror" in given else None
+    formats = parse_decode(wanted)
+    filters = _split(given.get("filters"), formats)
+    if not formats:
+        for name in ("schemas", "schemaContext", "onDecodeError"):
+            if name.lower() in given:
+                raise ValueError(f"{name} is for decoding: give the option valueFormat or keyFormat")
+        return None, filters.before
+    schemas, context = given.get("schemas"), given.get("schemacontext")
+    return Decode(formats, schemas, filters.after, declared, context, on_error), filters.before
+
+
+def _column_options(given: Options) -> tuple[dict[str, Any], dict[str, pa.DataType]]:
+    """The options of each column that is to be decoded, and the types that are declared for JSON."""
     # text and numbers have no frames in any case
     of_frames: dict[str, Any] = {} if given.flag("framed", default=True) else {"framed": False}
     if (id_size := given.number("idSize")) is not None:
@@ -224,9 +255,7 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     wanted: dict[str, Any] = {}
     declared: dict[str, pa.DataType] = {}
     for column in ("key", "value"):
-        named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
-        if column == "value" and "readerschema" in given:
-            named["reader_schema"] = given["readerschema"]
+        named = _named_types(given, column)
         if f"{column}format" in given:
             name = given[f"{column}format"]
             if name in JSON and "schema" in named:
@@ -237,17 +266,15 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
             wanted[column] = {"format": name, **named, **more, **(of_frames if name in WITH_SCHEMAS else {})}
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
-    on_error = given.choice("onDecodeError", ("fail", "null", "skip"), "fail") if "ondecodeerror" in given else None
-    formats = parse_decode(wanted)
-    filters = _split(given.get("filters"), formats)
-    if not formats:
-        if needless := next(
-            (name for name in ("schemas", "schemaContext", "onDecodeError") if name.lower() in given), None
-        ):
-            raise ValueError(f"{needless} is for decoding: give the option valueFormat or keyFormat")
-        return None, filters.before
-    schemas, context = given.get("schemas"), given.get("schemacontext")
-    return Decode(formats, schemas, filters.after, declared, context, on_error), filters.before
+    return wanted, declared
+
+
+def _named_types(given: Options, column: str) -> dict[str, str]:
+    """The schemas and the message that options name for a column."""
+    named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
+    if column == "value" and "readerschema" in given:
+        named["reader_schema"] = given["readerschema"]
+    return named
 
 
 def _json_schema(text: str) -> pa.DataType:
