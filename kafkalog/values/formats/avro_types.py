@@ -127,16 +127,9 @@ class _Parser:
         if kind == "record":
             self._take_fields(found, schema.get("fields"), namespace, depth)
         elif kind == "enum":
-            symbols = schema.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
-                raise SchemaError(f"{full} has no list of symbols")
-            found.symbols = symbols
-            found.default = schema.get("default") if schema.get("default") in symbols else None
+            _take_symbols(found, schema)
         else:
-            size = schema.get("size")
-            if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
-                raise SchemaError(f"{full} has no size")
-            found.size = size
+            _take_size(found, schema)
             _take_logical_type(found, schema)
         return found
 
@@ -155,6 +148,21 @@ class _Parser:
             raise SchemaError(f"{found.name} has a field twice")
         if found.name == VARIABLE_SCALE and [(name, one.kind) for name, one in found.fields] == _SCALE_AND_VALUE:
             found.logical = VARIABLE_SCALE
+
+
+def _take_symbols(found: AvroType, schema: dict[str, Any]) -> None:
+    symbols = schema.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+        raise SchemaError(f"{found.name} has no list of symbols")
+    found.symbols = symbols
+    found.default = schema.get("default") if schema.get("default") in symbols else None
+
+
+def _take_size(found: AvroType, schema: dict[str, Any]) -> None:
+    size = schema.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
+        raise SchemaError(f"{found.name} has no size")
+    found.size = size
 
 
 def _names(schema: dict[str, Any]) -> list[str]:
