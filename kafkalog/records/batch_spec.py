@@ -65,12 +65,15 @@ class BatchSpec:
             raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
         if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
             raise ValueError("batches of LogAppendTime need log_append_time")
-        has_producer = _scalar(self.producer_id)
-        if has_producer is None:
-            return
+        producer_id = _scalar(self.producer_id)
+        if producer_id is not None:
+            self._check_producer(producer_id)
+
+    def _check_producer(self, producer_id: int) -> None:
+        """Raise ValueError if the numbers of the producer of all batches contradict each other."""
         is_control = _scalar(self.is_control)
         epoch, sequence = _scalar(self.producer_epoch), _scalar(self.base_sequence)
-        if has_producer < 0:
+        if producer_id < 0:
             if _scalar(self.is_transactional):
                 raise ValueError("transactional batches need a producer_id")
             if (epoch is not None and epoch >= 0) or (sequence is not None and sequence >= 0):
