@@ -325,49 +325,14 @@ class Pass:
         """The reader of a segment; None if each batch has to be looked at."""
         query, selection = self.query, selections[segment]
         has_timestamps = selection.has_timestamps
-        is_committed = query.isolation_level == "read_committed"
         # of bytes in memory only the pages of headers are looked at
         is_by_header = has_timestamps and segment.is_in_memory
         if not names or not selection.is_range or selection.include_control or is_by_header:
             return self._header_reader(selection, has_names=names is not None)
-        first, stop = ALL_OFFSETS
-        if selection.start_offset is not None:
-            first = selection.start_offset
-        if selection.end_offset is not None:
-            stop = max(selection.end_offset - 1, ALL_OFFSETS[0])  # the batch that ends there ends the reading, too
         # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
         n_ahead = query.threads if query.threads > 1 else 0
-        fields, is_plain = None, not (is_committed or has_timestamps) and query.limit is None and query.check_crcs
-        # record batches are made at once if nobody has to look at their records
-        if self._schema is not None and is_plain and query.latest is None and query.residual is None:
-            fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
-        into = self._into
-        is_whole = is_plain and query.latest is None and query.residual is None
-        if form != "numpy" or not is_whole or not APPENDED.issuperset(names):
-            into = None
-        if fields is not None and not self._is_kept and form != "views":
-            window_bytes = _RUN_BYTES
-        elif n_ahead:
-            # those that are read, and the one that the consumer has until it has the next
-            window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
-        else:
-            window_bytes = _ALONE_BYTES
-        if has_timestamps:
-            names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
-        options = WindowOptions(
-            names=names,
-            form=form,
-            check_crcs=query.check_crcs,
-            limits=query.limits,
-            window_bytes=window_bytes,
-            offsets=(first, stop),
-            stop_at=OF_TRANSACTIONS if is_committed else 0,
-            batch_fields=fields,
-            is_kept=self._is_kept,
-            into=into,
-        )
         records = RecordReader(
-            options,
+            self._window_options(partition, segment, selection, names, form, n_ahead),
             submit=(lambda call: pool.submit(call).result) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
@@ -380,6 +345,51 @@ class Pass:
             return records
         headers = self._header_reader(selection, has_names=True)
         return RangeReader(selection, headers, records, limits=query.limits)
+
+    def _window_options(
+        self,
+        partition: Partition,
+        segment: Segment,
+        selection: Selection,
+        names: Sequence[str],
+        form: Form,
+        n_ahead: int,
+    ) -> WindowOptions:
+        """What is read of the records of a segment, and in how large pieces."""
+        query, fields = self.query, None
+        is_committed = query.isolation_level == "read_committed"
+        # record batches are made at once if nobody has to look at their records
+        is_whole = self._is_whole(selection)
+        if self._schema is not None and is_whole:
+            fields = batch_fields(self._schema, partition.topic_partition, segment.path.name)
+        if fields is not None and not self._is_kept and form != "views":
+            window_bytes = _RUN_BYTES
+        elif n_ahead:
+            # those that are read, and the one that the consumer has until it has the next
+            window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
+        else:
+            window_bytes = _ALONE_BYTES
+        if selection.has_timestamps:
+            names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
+        return WindowOptions(
+            names=names,
+            form=form,
+            check_crcs=query.check_crcs,
+            limits=query.limits,
+            window_bytes=window_bytes,
+            offsets=_offsets_of(selection),
+            stop_at=OF_TRANSACTIONS if is_committed else 0,
+            batch_fields=fields,
+            is_kept=self._is_kept,
+            into=self._into if is_whole and form == "numpy" and APPENDED.issuperset(names) else None,
+        )
+
+    def _is_whole(self, selection: Selection) -> bool:
+        """Whether all records of a segment are wanted, as they are, and nobody has to look at them."""
+        query = self.query
+        if query.isolation_level == "read_committed" or selection.has_timestamps or query.limit is not None:
+            return False
+        return query.check_crcs and query.latest is None and query.residual is None
 
     def _header_reader(self, selection: Selection, *, has_names: bool) -> HeaderReader:
         """A reader of headers, which gives the bytes of the batches that are decoded, or whose checksum is compared."""
@@ -577,6 +587,16 @@ def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:
 def _is_done(event: _Event) -> bool:
     """Whether the records of an event were decoded when it was planned."""
     return isinstance(event, Task) and (isinstance(event.work, RecordRun) or event.work.is_done)
+
+
+def _offsets_of(selection: Selection) -> tuple[int, int]:
+    """The half-open range of offsets whose batches are read together."""
+    first, stop = ALL_OFFSETS
+    if selection.start_offset is not None:
+        first = selection.start_offset
+    if selection.end_offset is not None:
+        stop = max(selection.end_offset - 1, ALL_OFFSETS[0])  # the batch that ends there ends the reading, too
+    return first, stop
 
 
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:

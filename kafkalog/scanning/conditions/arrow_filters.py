@@ -62,6 +62,15 @@ def both(one: Filter, other: Translation) -> tuple[Filter, bool]:
     return (Filter(made.groups, one.derived), True) if made.is_exact else (one, False)
 
 
+def _truth(constant: pa.Scalar, negated: bool) -> Translation:
+    """The translation of a constant; null is neither true nor false."""
+    if not constant.is_valid:
+        return _NONE
+    if not pa.types.is_boolean(constant.type):
+        raise NotUnderstoodError
+    return _ALL if constant.as_py() != negated else _NONE
+
+
 class _Translator:
     """Translates trees over columns of a schema.
 
@@ -80,11 +89,7 @@ class _Translator:
 
     def _translate(self, node: Node, negated: bool) -> Translation:
         if isinstance(node, Constant):
-            if not node.scalar.is_valid:
-                return _NONE
-            if not pa.types.is_boolean(node.scalar.type):
-                raise NotUnderstoodError
-            return _ALL if node.scalar.as_py() != negated else _NONE
+            return _truth(node.scalar, negated)
         if isinstance(node, FieldRef):
             return _one(Term.of(self._column(node, "bool"), "==", not negated))
         match node.function, node.arguments:
