@@ -110,7 +110,7 @@ def _indexes(path: list[int]) -> bytes:
     return b"\0" if path == [0] else b"".join(_zigzag(number) for number in (len(path), *path))
 
 
-def _wrong(where: str, value: Any, kind: str) -> EncodeError:
+def _wrong(where: str, value: object, kind: str) -> EncodeError:
     shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
     return EncodeError(f"{where.lstrip('.') or 'the value'} is {shown}, but its schema has {kind}")
 
@@ -152,7 +152,7 @@ def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:
     return _avro_nested(kind, value, where)
 
 
-def _avro_nested(kind: AvroType, given: Any, where: str) -> list[bytes]:
+def _avro_nested(kind: AvroType, given: object, where: str) -> list[bytes]:
     value: Any = _parsed(given)
     parts: list[bytes] = []
     if kind.kind == "record":
@@ -178,16 +178,12 @@ def _avro_nested(kind: AvroType, given: Any, where: str) -> list[bytes]:
 
 
 def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
-    named = {(one.name.rpartition(".")[2] or one.kind): number for number, one in enumerate(kind.inner)}
-    named |= {one.name or one.kind: number for number, one in enumerate(kind.inner)}
     n_others = sum(one.kind != "null" for one in kind.inner)
-    # as in decoded columns: a struct with a field for each branch, one of them not null
-    if n_others > 1 and isinstance(value, dict) and value.keys() - {BRANCH} <= named.keys():
-        given = [name for name, inner in value.items() if inner is not None and name in named]
-        if len(given) > 1:
-            raise EncodeError(f"{where.lstrip('.') or 'the value'} has several branches of a union: {', '.join(given)}")
-        for name in given:
-            return [_zigzag(named[name]), *_avro(kind.inner[named[name]], value[name], where)]
+    if n_others > 1 and isinstance(value, dict):
+        branch = _named_branch(kind, value, where)
+        if branch is not None:
+            number, inner = branch
+            return [_zigzag(number), *_avro(kind.inner[number], inner, where)]
     for number, one in enumerate(kind.inner):
         if (one.kind == "null") == (value is None):
             try:
@@ -198,7 +194,19 @@ def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
     raise _wrong(where, value, "a union of other types")
 
 
-def _parsed(value: Any) -> Any:
+def _named_branch(kind: AvroType, value: dict[str, Any], where: str) -> tuple[int, Any] | None:
+    """The branch of a union that a struct has, as in decoded columns: a field for each branch, one of them not null."""
+    named = {(one.name.rpartition(".")[2] or one.kind): number for number, one in enumerate(kind.inner)}
+    named |= {one.name or one.kind: number for number, one in enumerate(kind.inner)}
+    if not value.keys() - {BRANCH} <= named.keys():
+        return None
+    given = [name for name, inner in value.items() if inner is not None and name in named]
+    if len(given) > 1:
+        raise EncodeError(f"{where.lstrip('.') or 'the value'} has several branches of a union: {', '.join(given)}")
+    return (named[given[0]], value[given[0]]) if given else None
+
+
+def _parsed(value: object) -> Any:
     """Nested values may be JSON text in files of other formats."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
@@ -208,7 +216,7 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _whole(value: Any, kind: str, where: str) -> int:
+def _whole(value: object, kind: str, where: str) -> int:
     if isinstance(value, str):
         try:
             value = int(value)
@@ -222,7 +230,7 @@ def _whole(value: Any, kind: str, where: str) -> int:
     return value
 
 
-def _moment(logical: str | None, value: Any, kind: str, where: str) -> int:
+def _moment(logical: str | None, value: object, kind: str, where: str) -> int:
     """A number, or the number for a date or time."""
     if logical is None or not isinstance(value, str) or value.lstrip("-").isdecimal():
         return _whole(value, kind, where)
@@ -231,7 +239,7 @@ def _moment(logical: str | None, value: Any, kind: str, where: str) -> int:
     return _number_of(value, "D" if logical == "date" else _UNITS[logical.rpartition("-")[2]], where, value)
 
 
-def _number_of(text: str, unit: str, where: str, value: Any) -> int:
+def _number_of(text: str, unit: str, where: str, value: object) -> int:
     """An ISO 8601 text in units since 1970."""
     whole, _, digits = text.removesuffix("Z").partition(".")
     try:
@@ -246,7 +254,7 @@ def _number_of(text: str, unit: str, where: str, value: Any) -> int:
     return seconds * _PER_SECOND[unit] + int(digits[:places].ljust(places, "0") or 0)
 
 
-def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
+def _decimal(kind: AvroType, value: object, where: str) -> bytes:
     """The unscaled number; Python's contexts would round it."""
     try:
         sign, digits, exponent = Decimal(str(value)).as_tuple()
@@ -268,13 +276,13 @@ def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
         raise _wrong(where, value, f"decimals of {size} bytes") from None
 
 
-def _big_decimal(kind: AvroType, value: Any, where: str) -> list[bytes]:
+def _big_decimal(kind: AvroType, value: object, where: str) -> list[bytes]:
     """Source: Conversions.BigDecimalConversion, Avro 1.12."""
     number, scale = _scaled(value, where)
     return [_zigzag(sum(map(len, number)) + len(scale)), *number, scale]
 
 
-def _scaled(value: Any, where: str) -> tuple[list[bytes], bytes]:
+def _scaled(value: object, where: str) -> tuple[list[bytes], bytes]:
     """The unscaled number as Avro's bytes, and the scale as an int."""
     try:
         sign, digits, exponent = Decimal(str(value)).as_tuple()
@@ -287,7 +295,7 @@ def _scaled(value: Any, where: str) -> tuple[list[bytes], bytes]:
     return [_zigzag(len(data)), data], _zigzag(-exponent)
 
 
-def _variable_scale(kind: AvroType, value: Any, where: str) -> list[bytes]:
+def _variable_scale(kind: AvroType, value: object, where: str) -> list[bytes]:
     """A decimal with a scale of its own; a struct of both is a record as any other."""
     if isinstance(_parsed(value), dict):
         return _avro_nested(kind, value, where)
@@ -295,14 +303,14 @@ def _variable_scale(kind: AvroType, value: Any, where: str) -> list[bytes]:
     return [scale, *number]
 
 
-def _fixed_uuid(kind: AvroType, value: Any, where: str) -> list[bytes]:
+def _fixed_uuid(kind: AvroType, value: object, where: str) -> list[bytes]:
     try:
         return [value if isinstance(value, bytes) else uuid.UUID(_text(value, where).decode()).bytes]
     except ValueError:
         raise _wrong(where, value, "a UUID") from None
 
 
-def _duration(kind: AvroType, given: Any, where: str) -> list[bytes]:
+def _duration(kind: AvroType, given: object, where: str) -> list[bytes]:
     value: Any = _parsed(given)
     if not isinstance(value, dict) or value.keys() != set(DURATION):
         raise _wrong(where, value, f"a duration: {', '.join(DURATION)}")
@@ -338,13 +346,13 @@ def _real(value: Any, where: str, kind: str) -> float:
 _INFINITE: Final = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
-def _text(value: Any, where: str) -> bytes:
+def _text(value: object, where: str) -> bytes:
     if not isinstance(value, str):
         raise _wrong(where, value, "text")
     return value.encode()
 
 
-def _bytes(value: Any, where: str) -> bytes:
+def _bytes(value: object, where: str) -> bytes:
     try:
         return value if isinstance(value, bytes) else base64.b64decode(_text(value, where), validate=True)
     except binascii.Error:
@@ -355,7 +363,7 @@ def _zigzag(number: int) -> bytes:
     return uvarint((number << 1 ^ number >> 63) & (2**64 - 1))
 
 
-def _message(kind: Descriptor, value: Any) -> bytes:
+def _message(kind: Descriptor, value: object) -> bytes:
     message = new_message(kind)
     _fill(message, value, "")
     if not message.IsInitialized():
@@ -364,7 +372,7 @@ def _message(kind: Descriptor, value: Any) -> bytes:
     return data
 
 
-def _fill(message: Any, value: Any, where: str) -> None:
+def _fill(message: Any, value: object, where: str) -> None:
     """Set the fields of a message of Google's library."""
     kind = message.DESCRIPTOR
     value = _fields_of(kind, value, where)
@@ -386,19 +394,9 @@ def _fill(message: Any, value: Any, where: str) -> None:
                 raise EncodeError(f"{where.lstrip('.') or 'the value'} has both {other!r} and {name!r} of a oneof")
         target = getattr(message, name)
         if is_map(one):
-            keys, items = (one.message_type.fields_by_name[part] for part in ("key", "value"))
-            for text, item in inner.items() if isinstance(inner, dict) else ():
-                key = _scalar(keys, text, inside)
-                if items.message_type is not None:
-                    _fill(target[key], item, inside)
-                else:
-                    target[key] = _scalar(items, item, inside)
+            _fill_map(target, one, inner, inside)
         elif one.is_repeated:
-            for item in inner if isinstance(inner, list) else [inner]:
-                if one.message_type is not None:
-                    _fill(target.add(), item, inside)
-                else:
-                    target.append(_scalar(one, item, inside))
+            _fill_list(target, one, inner, inside)
         elif one.message_type is not None:
             target.SetInParent()
             _fill(target, inner, inside)
@@ -406,7 +404,27 @@ def _fill(message: Any, value: Any, where: str) -> None:
             setattr(message, name, _scalar(one, inner, inside))
 
 
-def _fields_of(kind: Descriptor, given: Any, where: str) -> Any:
+def _fill_map(target: Any, one: Any, entries: object, where: str) -> None:
+    """Set the entries of a field of a message that is a map."""
+    keys, items = (one.message_type.fields_by_name[part] for part in ("key", "value"))
+    for text, item in entries.items() if isinstance(entries, dict) else ():
+        key = _scalar(keys, text, where)
+        if items.message_type is not None:
+            _fill(target[key], item, where)
+        else:
+            target[key] = _scalar(items, item, where)
+
+
+def _fill_list(target: Any, one: Any, given: object, where: str) -> None:
+    """Append the items of a repeated field; a value that is no list is the only item."""
+    for item in given if isinstance(given, list) else [given]:
+        if one.message_type is not None:
+            _fill(target.add(), item, where)
+        else:
+            target.append(_scalar(one, item, where))
+
+
+def _fields_of(kind: Descriptor, given: object, where: str) -> Any:
     """The fields of a message, also of those that columns show in another form."""
     if kind.full_name == TIMESTAMP and isinstance(given, str):
         nanos = _number_of(given, "ns", where, given)
@@ -432,7 +450,7 @@ def _fill_dynamic(message: Any, value: Any, where: str) -> None:
         raise _wrong(where, value, message.DESCRIPTOR.full_name) from None
 
 
-def _scalar(one: Any, value: Any, where: str) -> Any:
+def _scalar(one: Any, value: object, where: str) -> Any:
     kind = TYPES[one.type]
     if kind == "string":
         return _text(value, where).decode()

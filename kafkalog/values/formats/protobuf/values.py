@@ -68,6 +68,14 @@ class _Node:
     closed: int = 0
 
 
+def _below(name: str, paths: Sequence[Path] | None, *, is_member: bool) -> list[Path] | None:
+    """The selected paths inside a field, none if it is not selected; None for all of it, as for a oneof's member."""
+    if paths is None:
+        return None
+    below = [path[1:] for path in paths if path[0] == name]
+    return None if is_member or () in below else below
+
+
 class _Program:
     def __init__(self, *, branches: bool = False) -> None:
         self._names_members = branches
@@ -119,31 +127,36 @@ class _Program:
         oneofs = self._oneofs(one, paths)
         members = {name for names in oneofs.values() for name in names}
         for inner in one.fields:
-            mine = None if paths is None else [path[1:] for path in paths if path[0] == inner.name]
-            if mine is not None and inner.name in members:
-                mine.append(())
-            if mine is not None and not mine:
+            below = _below(inner.name, paths, is_member=inner.name in members)
+            if below is not None and not below:
                 passed.append(inner)
                 continue
             names.append(inner.name)
             children.append(len(self.columns.all))
-            nodes.append(self._field(inner, around, None if not mine or () in mine else mine))
+            nodes.append(self._field(inner, around, below))
             if inner.containing_oneof is not None:
                 self._nodes[nodes[-1]].oneof = first_oneof + inner.containing_oneof.index
         known = {inner.containing_oneof.index for inner in one.fields if inner.containing_oneof and inner.name in names}
-        for inner in passed:
-            if inner.containing_oneof and inner.containing_oneof.index in known:  # it unsets a selected member
-                at = self._pass_field(inner)
-                if self._nodes[at].op != "enum":
-                    self._nodes[at].op, self._nodes[at].children = "skip", []
-                self._nodes[at].oneof = first_oneof + inner.containing_oneof.index
-                nodes.append(at)
+        # they unset a selected member
+        nodes += [
+            self._pass_member(inner, first_oneof)
+            for inner in passed
+            if inner.containing_oneof and inner.containing_oneof.index in known
+        ]
         self.columns.set_struct(column, names, children)
         if oneofs:
             self.columns.name_set(column, oneofs)
         # writers use this order: the kernel expects the next field at the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
         return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=len(one.oneofs)))
+
+    def _pass_member(self, one: Any, first_oneof: int) -> int:
+        """Add a node for a member of a oneof that is not selected, of which only the presence counts."""
+        at = self._pass_field(one)
+        if self._nodes[at].op != "enum":
+            self._nodes[at].op, self._nodes[at].children = "skip", []
+        self._nodes[at].oneof = first_oneof + one.containing_oneof.index
+        return at
 
     def _oneofs(self, one: Descriptor, paths: Sequence[Path] | None) -> dict[str, list[str]]:
         """The members of each selected oneof, by the name of the field that names the one that is set."""
