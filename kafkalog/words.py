@@ -11,7 +11,8 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from types import FunctionType
+from typing import Final, NamedTuple
 
 from kafkalog.text import near
 
@@ -238,17 +239,23 @@ _OPTIONS: Final = r"""
 VALUE stands for what follows. A row without a second part counts everywhere.
 """
 
-_KEYWORDS: Final = """
+_BOUNDS: Final = {
+    ("start", "offset"): "offset start from_offset begin skiprows starting_offset startingOffsets",
+    ("end", "offset"): "end to_offset stop ending_offset endingOffsets",
+    ("start", "timestamp"): "since start_time from_time after begin_time time",
+    ("end", "timestamp"): "until end_time before to_time",
+}
+"""The words for keyword arguments that are bounds of a scan, by the end and by what it is of."""
+
+_KEYWORDS: Final = (
+    "\n".join(f"{words} = {'_'.join(bound)}" for bound, words in _BOUNDS.items())
+    + """
 topic topic_name subscribe include = topics
 partition partition_id = partitions
 filter query condition predicate where expression = filters
 filter predicate query = drop
 n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
 usecols fields select cols column projection names = columns
-offset start from_offset begin skiprows starting_offset startingOffsets = start_offset
-end to_offset stop ending_offset endingOffsets = end_offset
-since start_time from_time after begin_time time = start_timestamp
-until end_time before to_time = end_timestamp
 time when at = timestamp
 before = before_offset
 to = to_offset
@@ -275,9 +282,18 @@ kafka_version version = release
 dtype dtypes types = decode
 include_internal internal_topics = internal
 """
+)
 """Keyword arguments, ``=`` and the one that is meant; if a function has it."""
 
-_ATTRIBUTES: Final = """
+_LOG_ENDS: Final = {
+    "start": "first_offset beginning_offset beginning_offsets low_watermark earliest",
+    "end": "last_offset end_offsets high_watermark latest next_offset",
+}
+"""The words for attributes that are the offsets of a log's ends."""
+
+_ATTRIBUTES: Final = (
+    "\n".join(f"{end} {end}_offset {words} = log_{end}_offset" for end, words in _LOG_ENDS.items())
+    + """
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
 collect lazy compute fetch load execute run read = to_table(), to_pandas() or to_polars()
@@ -300,13 +316,12 @@ show display print = head(20), or kafkalog.cat(path)
 consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
-start_offset first_offset beginning_offset beginning_offsets low_watermark earliest start = log_start_offset
-end_offset last_offset end_offsets high_watermark latest next_offset end = log_end_offset
 lag groups consumer_groups committed offsets = kafkalog.groups(path)
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
 to_html save_html render = write("report.html")
 """
+)
 """Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""
 
 
@@ -419,16 +434,16 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
         value = name[2:]  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
+    typed, where = {spelt, name}, {"", command, *own}
     for row in _rows(_OPTIONS):
         words, needs, text = (part.strip() for part in row.split("|", 2))
-        if {spelt, name}.isdisjoint(words.split()) or (needs and needs not in own and needs != command):
-            continue
-        is_value = value and not value.startswith("-") and "'" not in value
-        return text.replace("VALUE", value) if is_value else text
+        if needs in where and not typed.isdisjoint(words.split()):
+            is_value = value and not value.startswith("-") and "'" not in value
+            return text.replace("VALUE", value) if is_value else text
     return None
 
 
-def documented_keywords(function: Any) -> list[str]:
+def documented_keywords(function: FunctionType) -> list[str]:
     """The parameters that the docstring of a function lists; those after a star may be in another function."""
     names = re.findall(r"^ {4}(\w+(?:, \w+)*) : ", function.__doc__ or "", re.MULTILINE)
     own = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
