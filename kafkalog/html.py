@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ class PublicNames:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             """Raise AttributeError, with what to call instead of what other libraries have."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
@@ -171,7 +171,7 @@ class ReportList(list[Item], HtmlReport):
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
 
 
-def _arrow_cells(values: list[Any]) -> list[Any]:
+def _arrow_cells(values: list[object]) -> list[object]:
     """Values of one type for Arrow: paths as text, and what is nested as JSON."""
     if any(isinstance(value, (list, dict)) for value in values):
         return [None if value is None else json.dumps(value, default=str) for value in values]
@@ -180,7 +180,7 @@ def _arrow_cells(values: list[Any]) -> list[Any]:
     return values if is_plain or kinds == {int, float} else [None if value is None else str(value) for value in values]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON has it."""
     if hasattr(value, "as_dict"):
         return value.as_dict()
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _objects(title: str, rows: Sequence[Any]) -> str:
+def _objects(title: str, rows: Sequence[object]) -> str:
     """A table of dataclasses: their fields and properties, without those that are empty in all rows."""
     if not rows:
         return table(title, [], [])
@@ -209,7 +209,7 @@ def _objects(title: str, rows: Sequence[Any]) -> str:
     return table(title, [*kept], zip(*kept.values(), strict=True), n_rows=len(rows))
 
 
-def _brief(value: Any) -> object:
+def _brief(value: object) -> object:
     """A value for a cell; of a list or a larger dict its length."""
     if isinstance(value, dict) and len(value) == 1:
         return " ".join(str(part) for pair in value.items() for part in pair)

@@ -49,7 +49,7 @@ def one_array(data: RecordColumns | Column) -> pa.RecordBatch | pa.Array:
     return to_arrow(data)
 
 
-def stream(data: RecordColumns | Column, *, stored_names: bool = False) -> Any:
+def stream(data: RecordColumns | Column, *, stored_names: bool = False) -> pa.ChunkedArray | pa.RecordBatchReader:
     """A reader of records, or one column in chunks. With `stored_names`, header names are bytes."""
     if not isinstance(data, RecordColumns):
         return pa.chunked_array([to_arrow(data)])

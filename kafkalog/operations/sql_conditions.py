@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -20,8 +20,13 @@ from kafkalog.parsing import field_column
 from kafkalog.values.mixed_expressions import check_literal
 from kafkalog.values.mixed_fields import holds_for_mixed, literal_of
 
+if TYPE_CHECKING:
+    import duckdb
+
 Columns: TypeAlias = Mapping[str, frozenset[Path]]
 """The columns of a table in lower case, each with the paths in it that are JSON text."""
+Tree: TypeAlias = dict[str, Any]
+"""A node of DuckDB's tree of a query."""
 
 _HOLDS: Final = "__kafkalog_holds"
 _TEXT: Final = "__kafkalog_text"
@@ -66,7 +71,7 @@ def _below(paths: frozenset[Path], parts: Path) -> frozenset[Path]:
     return frozenset(path[len(parts) :] for path in paths if path[: len(parts)] == parts)
 
 
-def typed_query(connection: Any, query: str, tables: Mapping[str, Columns]) -> str:
+def typed_query(connection: duckdb.DuckDBPyConnection, query: str, tables: Mapping[str, Columns]) -> str:
     """The query with typed conditions; `tables` are its tables in lower case.
 
     Raises ConditionError for a condition that has no meaning for values of several types.
@@ -91,7 +96,7 @@ def add_function(connection: Any) -> None:
     connection.create_function(_HOLDS, _holds, kinds, "BOOLEAN", type="arrow")
 
 
-def _holds(texts: Any, operations: Any, literals: Any) -> Any:
+def _holds(texts: pa.Array | pa.ChunkedArray, operations: pa.Array, literals: pa.Array) -> pa.Array:
     """Whether a condition holds for JSON texts; its operation and its literals, as JSON, are the same in all rows."""
     if not len(texts):
         return pa.array([], pa.bool_())
@@ -104,11 +109,11 @@ def _holds(texts: Any, operations: Any, literals: Any) -> Any:
 class _Typing:
     """Changes the tree of a query in place."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self.n_changes = 0
 
-    def query(self, node: dict[str, Any], outer: _Scope) -> Columns:
+    def query(self, node: Tree, outer: _Scope) -> Columns:
         """Type the conditions of a query; returns its columns, as far as they are known."""
         named = dict(outer.named)
         for entry in (node.get("cte_map") or {}).get("map") or ():
@@ -125,12 +130,12 @@ class _Typing:
                 self._expressions(part, inner)
         return columns
 
-    def _queries(self, part: Any, scope: _Scope) -> Columns:
+    def _queries(self, part: object, scope: _Scope) -> Columns:
         """Type the queries in a part of the tree; returns the columns of the first."""
         found = [self.query(node, scope) for node in _queries(part)]
         return found[0] if found else {}
 
-    def _from(self, table: Any, scope: _Scope) -> None:
+    def _from(self, table: object, scope: _Scope) -> None:
         """Add the tables of a ``from`` to a scope."""
         if not isinstance(table, dict):
             return
@@ -150,7 +155,7 @@ class _Typing:
                 if name not in ("left", "right", "source"):
                     self._expressions(part, scope)
 
-    def _expressions(self, part: Any, scope: _Scope) -> None:
+    def _expressions(self, part: object, scope: _Scope) -> None:
         """Type the conditions in a part of the tree."""
         if isinstance(part, list):
             for item in part:
@@ -163,7 +168,7 @@ class _Typing:
             for item in list(part.values()):
                 self._expressions(item, scope)
 
-    def _condition(self, part: dict[str, Any], scope: _Scope) -> None:
+    def _condition(self, part: Tree, scope: _Scope) -> None:
         """Type a condition, if the part is one on a field with values of several types."""
         kind = part.get("type")
         if kind in _COMPARISONS and "left" in part:
@@ -183,7 +188,7 @@ class _Typing:
             for column in filter(None, (self._column(part[side], scope) for side in ("left", "right"))):
                 raise ConditionError(several_types(column, "Compare it with = or <>"))
 
-    def _comparison(self, part: dict[str, Any], operation: str, scope: _Scope) -> None:
+    def _comparison(self, part: Tree, operation: str, scope: _Scope) -> None:
         left, right = part["left"], part["right"]
         is_left, is_right = self._column(left, scope), self._column(right, scope)
         if is_left and is_right and operation in ("==", "!="):
@@ -193,7 +198,7 @@ class _Typing:
         if column := is_left or is_right:
             self._replace(part, left, operation, [self._literal(column, right)])
 
-    def _between(self, part: dict[str, Any], scope: _Scope) -> None:
+    def _between(self, part: Tree, scope: _Scope) -> None:
         column = self._column(part["input"], scope)
         if column is None:
             return
@@ -203,7 +208,7 @@ class _Typing:
             self._replace(call, part["input"], operation, [literal])
         _become(part, both)
 
-    def _pattern(self, part: dict[str, Any], scope: _Scope) -> None:
+    def _pattern(self, part: Tree, scope: _Scope) -> None:
         arguments = part.get("arguments") or part.get("children") or [{}]
         subject = arguments[0].get("expression", arguments[0])
         if self._column(subject, scope):
@@ -212,13 +217,13 @@ class _Typing:
             _become(subject, call)
             self.n_changes += 1
 
-    def _column(self, node: Any, scope: _Scope) -> str | None:
+    def _column(self, node: object, scope: _Scope) -> str | None:
         """The name of the field that an expression is, if it is JSON text."""
         parts = _parts(node)
         below = scope.mixed_below(tuple(part.lower() for part in parts)) if parts else None
         return field_column(parts[0], parts[1:]) if below is not None and () in below else None
 
-    def _literal(self, column: str, node: dict[str, Any]) -> Any:
+    def _literal(self, column: str, node: Tree) -> Any:
         """The value that a condition compares with, as JSON holds it."""
         if _has_columns(node):
             raise ConditionError(several_types(column, "Compare it with a number, text or a boolean"))
@@ -230,32 +235,32 @@ class _Typing:
         check_literal(column, value)
         return literal_of(column, value, is_bare=False)
 
-    def _replace(self, part: dict[str, Any], field: dict[str, Any], operation: str, literals: list[Any]) -> None:
+    def _replace(self, part: Tree, field: Tree, operation: str, literals: list[Any]) -> None:
         text = f"[{','.join(map(_json, literals))}]".replace("'", "''")
         call = self._expression(f"{_HOLDS}('', '{operation}', '{text}')")
         _become(_first(call), dict(field))
         _become(part, call)
         self.n_changes += 1
 
-    def _expression(self, text: str) -> dict[str, Any]:
+    def _expression(self, text: str) -> Tree:
         """The tree of an expression."""
         made = _value(self._connection, "select json_serialize_sql(?::varchar)", f"select {text}")
-        expression: dict[str, Any] = json.loads(made)["statements"][0]["node"]["select_list"][0]
+        expression: Tree = json.loads(made)["statements"][0]["node"]["select_list"][0]
         return expression
 
 
-def _value(connection: Any, query: str, *parameters: str) -> Any:
+def _value(connection: duckdb.DuckDBPyConnection, query: str, *parameters: str) -> Any:
     """The value of a query that has one."""
     ((value,),) = connection.execute(query, parameters).fetchall()
     return value
 
 
-def _text_of(connection: Any, tree: dict[str, Any]) -> str:
+def _text_of(connection: duckdb.DuckDBPyConnection, tree: Tree) -> str:
     """The SQL of a tree."""
     return str(_value(connection, "select json_deserialize_sql(?::json)", json.dumps(tree)))
 
 
-def _json(literal: Any) -> str:
+def _json(literal: object) -> str:
     """A literal as JSON, with all digits of a number."""
     return str(literal) if isinstance(literal, Decimal) else json.dumps(literal)
 
@@ -268,7 +273,7 @@ def several_types(field: str, how: str) -> str:
     )
 
 
-def _queries(part: Any) -> Iterator[dict[str, Any]]:
+def _queries(part: object) -> Iterator[Tree]:
     """The queries in a part of the tree, but not those in them."""
     if isinstance(part, dict):
         if str(part.get("type", "")).endswith("_NODE"):
@@ -281,7 +286,7 @@ def _queries(part: Any) -> Iterator[dict[str, Any]]:
             yield from _queries(item)
 
 
-def _selected(expressions: list[dict[str, Any]], scope: _Scope) -> Columns:
+def _selected(expressions: list[Tree], scope: _Scope) -> Columns:
     """The columns of a select list, as far as they are columns of tables."""
     columns: dict[str, frozenset[Path]] = {}
     for expression in expressions:
@@ -298,7 +303,7 @@ def _selected(expressions: list[dict[str, Any]], scope: _Scope) -> Columns:
     return columns
 
 
-def _renamed(columns: Columns, table: dict[str, Any]) -> Columns:
+def _renamed(columns: Columns, table: Tree) -> Columns:
     """The columns under the names that ``as t(a, b)`` gives to the first of them."""
     names = [str(name).lower() for name in table.get("column_name_alias") or ()]
     if not names:
@@ -307,7 +312,7 @@ def _renamed(columns: Columns, table: dict[str, Any]) -> Columns:
     return dict(zip([*names, *[*columns][len(names) :]], paths, strict=False))
 
 
-def _parts(node: Any) -> Path:
+def _parts(node: object) -> Path:
     """The names that an expression is, such as a table, its column and a field; none for another expression."""
     if not isinstance(node, dict):
         return ()
@@ -325,14 +330,14 @@ def _parts(node: Any) -> Path:
     return (*parts, text) if parts and isinstance(text, str) else ()
 
 
-def _first(call: dict[str, Any]) -> dict[str, Any]:
+def _first(call: Tree) -> Tree:
     """The first argument of a call."""
     argument = (call.get("arguments") or call["children"])[0]
-    expression: dict[str, Any] = argument.get("expression", argument)
+    expression: Tree = argument.get("expression", argument)
     return expression
 
 
-def _has_columns(part: Any) -> bool:
+def _has_columns(part: object) -> bool:
     if isinstance(part, list):
         return any(map(_has_columns, part))
     if not isinstance(part, dict):
@@ -340,7 +345,7 @@ def _has_columns(part: Any) -> bool:
     return part.get("type") in ("COLUMN_REF", "SUBQUERY") or any(map(_has_columns, part.values()))
 
 
-def _become(part: dict[str, Any], other: dict[str, Any]) -> None:
+def _become(part: Tree, other: Tree) -> None:
     """Put another expression in a place of the tree; the name of a column stays."""
     alias = part.get("alias")
     part.clear()

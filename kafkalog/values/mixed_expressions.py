@@ -98,7 +98,7 @@ def typed_expression(expression: pc.Expression, mixed: Collection[Path]) -> Type
     return TypedExpression(with_columns(expression, places) if places else expression, comparisons)
 
 
-def check_literal(column: str, value: Any) -> None:
+def check_literal(column: str, value: object) -> None:
     """Raise ConditionError for text with JSON's quotes: it may mean the JSON text, or the text that it stands for."""
     if isinstance(value, str) and _QUOTED.fullmatch(value):
         raise ConditionError(
