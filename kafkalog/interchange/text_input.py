@@ -289,15 +289,19 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
                 made[role] = _texts(cells)
             else:
                 made[role] = _json_column(role, cells, column, options)
-        rows: list[Any]
-        if not options.is_value_decoded:
-            rows = [None] * len(objects)
-        elif "value" in roles:
-            rows = [each.get(roles["value"]) for each in objects]
-        else:
-            rows = [{name: each[name] for name in options.fields_of_rows(each)} for each in objects]
-        made[JSON_ROW] = _json_texts(rows)
+        made[JSON_ROW] = _json_texts(_decoded_values(objects, roles, options))
         yield pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+
+def _decoded_values(
+    objects: Sequence[Mapping[str, object]], roles: Mapping[str, str], options: TextOptions
+) -> Sequence[object]:
+    """The values to encode: a field of each line, or all fields that are none of the record; else none."""
+    if not options.is_value_decoded:
+        return [None] * len(objects)
+    if "value" in roles:
+        return [each.get(roles["value"]) for each in objects]
+    return [{name: each[name] for name in options.fields_of_rows(each)} for each in objects]
 
 
 def _json_texts(values: Iterable[Any]) -> pa.Array:
