@@ -118,14 +118,19 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if all(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind) for kind in pair):
         return pa.binary()
     if all(pt.is_decimal(kind) or pt.is_integer(kind) for kind in pair):
-        scale = max(kind.scale for kind in pair if pt.is_decimal(kind))
-        digits = max(_whole_digits(kind) for kind in pair) + scale
-        return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale) if digits <= 76 else None
+        return _wider_decimal(pair)
     if all(map(pt.is_time, pair)):
         return pa.time64("ns" if "ns" in (one.unit, other.unit) else "us")
     if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
         return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
     return None
+
+
+def _wider_decimal(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
+    """The decimal that holds decimals and integers; None if it would need too many digits."""
+    scale = max(kind.scale for kind in kinds if pt.is_decimal(kind))
+    digits = max(map(_whole_digits, kinds)) + scale
+    return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale) if digits <= 76 else None
 
 
 def leaf_at(array: pa.Array, path: Path) -> pa.Array:
