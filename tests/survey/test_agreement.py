@@ -19,6 +19,7 @@ from kafkalog.errors import CorruptionWarning, Reason
 from kafkalog.format import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, segment_file_name
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 
+COPIES = ("copy to the end", "copy of the rest", "copy into the next segment", "zero tail")
 N = 260
 """Records that existed: offsets 0 to 259."""
 
@@ -69,6 +70,28 @@ def compacted_segments(rng):
     return rolled(batches)
 
 
+def transactional_segments(rng):
+    """Segments of transactions that commit and abort, next to batches of other producers."""
+    size, batches, base = rng.choice([3, 10]), [], 0
+    while base < N:
+        n = min(size, N - base - 1)
+        records = [builder.record_v2(i, 0, None, rng.randbytes(40)) for i in range(n)]
+        producer = rng.choice([-1, 7, 8])
+        given = {"producer_id": producer, "producer_epoch": 0, "base_sequence": base} if producer > 0 else {}
+        if n and producer > 0:
+            data = builder.batch_v2(records, base_offset=base, transactional=True, **given)
+            end = rng.random() < 0.7
+            marker = builder.control_batch(end, base_offset=base + n, producer_id=producer, producer_epoch=0)
+            batches += [(base, data), (base + n, marker)]
+            base += n + 1
+        else:
+            n = min(size, N - base)
+            records = [builder.record_v2(i, 0, None, rng.randbytes(40)) for i in range(n)]
+            batches.append((base, builder.batch_v2(records, base_offset=base)))
+            base += n
+    return rolled(batches)
+
+
 def rolled(batches):
     """Batches in segments of about 4 KiB, each by its base offset."""
     segments = {}
@@ -81,7 +104,12 @@ def rolled(batches):
     return segments
 
 
-LOGS = {"v2": v2_segments, "v0 and v1": legacy_segments, "compacted": compacted_segments}
+LOGS = {
+    "v2": v2_segments,
+    "v0 and v1": legacy_segments,
+    "compacted": compacted_segments,
+    "transactional": transactional_segments,
+}
 
 
 def write_log(root, rng, kind):
@@ -111,7 +139,8 @@ def damage(partition, rng):
     if not data:
         return "nothing is left to damage"
     at, n = rng.randrange(len(data)), rng.choice([1, 8, 61, 300, 1200])
-    kind = rng.choice(["flip", "zeros", "noise", "cut", "insert", "delete", "lose log", "lose segment", "empty"])
+    kinds = ["flip", "zeros", "noise", "cut", "insert", "delete", "lose log", "lose segment", "empty", *COPIES]
+    kind = rng.choice(kinds)
     if kind == "flip":
         data[at] ^= 1 << rng.randrange(8)
     elif kind == "zeros":
@@ -125,6 +154,18 @@ def damage(partition, rng):
         del data[at : at + n]
     elif kind in ("cut", "empty"):
         del data[at if kind == "cut" else 0 :]
+    elif kind == "zero tail":
+        data += bytes(n)
+    elif kind in COPIES:
+        logs = sorted(partition.glob("*.log"))
+        other = logs[min(logs.index(log) + 1, len(logs) - 1)] if kind == "copy into the next segment" else log
+        batches = [bytes(data[start:stop]) for start, stop in builder.batch_positions(bytes(data))]
+        first = rng.randrange(len(batches)) if batches else 0
+        copied = b"".join(batches[first : first + rng.choice([1, 2, 5])])
+        if other != log:
+            other.write_bytes(copied + other.read_bytes())
+            return f"{kind}: {len(copied)} bytes of {log.name}"
+        data += copied if kind == "copy to the end" else b"".join(batches[first:])
     if kind == "lose log":
         log.unlink()
     elif kind == "lose segment":
@@ -170,7 +211,11 @@ def check(folder, kind, seed):
     partition = write_log(folder / "logs", rng, kind)
     root = partition.parent
     existed = kafkalog.read_table(root, columns=["offset"])["offset"].to_pylist()
-    what = [damage(partition, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+    what = []
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        what.append(damage(partition, rng))
+        if what[-1].startswith("copy"):
+            break  # damage among copies may look like a log that was written again
     bases = sorted(int(path.stem) for path in partition.glob("*.log"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)

@@ -46,6 +46,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
                 self.findings.add(found)
             elif not any(rows[place].damage for place in places):
                 rows[places[0]] = found
+                self.findings.n_damage += 1
         self.partitions.append(row)
 
     def check(self) -> None:
