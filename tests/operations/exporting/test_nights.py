@@ -10,7 +10,6 @@ import sys
 
 import duckdb
 import pytest
-from effort import THOROUGH
 from lakes import LAKES, Directory
 
 import kafkalog
@@ -35,7 +34,7 @@ class Lines(Directory):
 
 
 NIGHTS = {**LAKES, "lines": Lines}
-N_KILLS = 50 if THOROUGH else 17
+N_KILLS = 17
 
 
 def append(root, values, epoch):
