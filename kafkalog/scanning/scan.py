@@ -52,7 +52,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.columns import BinaryColumn, Column, RecordColumns
+from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, as_views
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
@@ -317,7 +317,10 @@ class Scan(ArrowStream):
         gathered = GatheredRecords(names)
         for task, part in self._pass().run(names, self._numpy_form(), into=gathered):
             contexts.append(_context_of(task, part.n_records))
-            gathered.add(part, task.window.source.size / max(task.window.n_bytes, 1))
+            gathered.add(
+                self._in_form(part) if isinstance(part, RecordColumns) else part,
+                task.window.source.size / max(task.window.n_bytes, 1),
+            )
             del task, part  # their memory can be reused for the next ones
         return self._with_context(gathered.finish(), contexts)
 
@@ -338,9 +341,16 @@ class Scan(ArrowStream):
         names = self._numpy_names()
         for task, part in self._pass().run(names, self._numpy_form()):
             assert isinstance(part, RecordColumns)
-            for piece in self._cut(part):
+            for piece in self._cut(self._in_form(part)):
                 yield self._with_context(piece, [_context_of(task, piece.n_records)])
             del task, part
+
+    def _in_form(self, part: RecordColumns) -> RecordColumns:
+        """Records with their strings as views if these are asked for: older formats and damaged batches have none."""
+        if self._numpy_form() != "views":
+            return part
+        columns = {name: as_views(one) if isinstance(one, BinaryColumn) else one for name, one in part.items()}
+        return RecordColumns(part.n_records, columns, is_known=True)
 
     def _numpy_names(self) -> list[str]:
         """The columns to decode for NumPy."""

@@ -563,7 +563,9 @@ def test_the_next_commands_delete_no_record(own_client, tmp_path):
     topics = ["old", "own", "p-retention", "p-none-java", "p-txn", "p-compact"]
     settings = {"own": {"retention.ms": "-1"}}
     sources = [unpacked("k44"), tmp_path / "log"]
-    report = kafkalog.boot(sources, tmp_path / "out", topics=topics, settings=settings, listeners=listeners())
+    report = kafkalog.boot(
+        sources, tmp_path / "out", topics=topics, settings=settings, listeners=listeners(), include_unknown=True
+    )
     commands = report.next_commands()
     deleting = [line for line in commands if line.startswith("#")]
     assert {line.partition("--topic ")[2].split()[0] for line in deleting} == {"old", "p-retention", "p-none-java"}
