@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +108,7 @@ class ResolvedValues:
         live = payloads.valid
         live[[*decoded.failures]] = False
         rows = np.arange(len(payloads))
-        array = resolution.resolved(decoded.array, self._writer, self._reader.schema, self._whole, rows, live, ())
+        array = resolution.resolved(decoded.array, self._writer, self._reader.schema, self._whole, _Place(rows, live))
         for row, faults in resolution.faults.items():
             whole = [fault for fault in faults if not fault[0]]
             if whole:
@@ -213,6 +213,23 @@ def _fields_by_number(writer: AvroType, reader: AvroType) -> dict[int, AvroType]
     return {number: inner for name, inner in reader.fields if (number := numbers[name]) is not None}
 
 
+class _Place(NamedTuple):
+    """Where values stand: the rows of the whole values that they are in, and their path in these."""
+
+    rows: Rows
+    live: _Mask
+    """Which of them exist, and are resolved here."""
+    path: Path = ()
+
+    def among(self, mask: _Mask) -> _Place:
+        """The same place, with fewer values."""
+        return self._replace(live=self.live & mask)
+
+    def inside(self, name: str) -> _Place:
+        """The place of a field."""
+        return self._replace(path=(*self.path, name))
+
+
 class _Resolution:
     """Makes arrays of the writer's types those of the reader's; `faults` are by row of the whole value."""
 
@@ -223,153 +240,115 @@ class _Resolution:
     def _is_selected(self, path: Path) -> bool:
         return self._paths is None or any(path[: len(one)] == one[: len(path)] for one in self._paths)
 
-    def _fault(self, rows: Rows, path: Path, why: str) -> None:
-        if not self._is_selected(path):
+    def _fault(self, place: _Place, why: str, bad: _Mask | None = None) -> None:
+        """Note a fault of the values at a place, or of those of them that are `bad`."""
+        if not self._is_selected(place.path):
             return
-        for row in np.unique(rows).tolist():
-            self.faults.setdefault(row, []).append((path, why))
+        for row in np.unique(place.rows[place.live if bad is None else place.live & bad]).tolist():
+            self.faults.setdefault(row, []).append((place.path, why))
 
     def resolved(
-        self,
-        array: pa.Array,
-        writer: AvroType,
-        reader: AvroType,
-        kind: pa.DataType,
-        rows: Rows,
-        live: _Mask,
-        path: Path,
+        self, array: pa.Array, writer: AvroType, reader: AvroType, kind: pa.DataType, place: _Place
     ) -> pa.Array:
-        """Resolve a type that may be a union. `live` are the values that exist, and are in these rows."""
+        """Resolve a type that may be a union."""
         branches = _branches(writer)
         valid = validity(array)
         is_null = np.zeros(len(array), np.bool_) if valid is None else ~valid
         if _has_null(writer) and not _has_null(reader):
-            self._fault(rows[live & is_null], path, "{} is null, which the reader's schema does not allow")
-        live = live & ~is_null
+            self._fault(place, "{} is null, which the reader's schema does not allow", is_null)
+        place = place.among(~is_null)
         if not branches:
             return pa.nulls(len(array), kind)
         if len(branches) == 1:
-            return self._branch(array, branches[0], reader, kind, rows, live, path)
+            return self._branch(array, branches[0], reader, kind, place)
         parts = [pa.nulls(1, kind)]
         order = np.zeros(len(array), np.int64)
         for branch, part in zip(branches, array.flatten(), strict=True):
             own = validity(part)
-            chosen = live if own is None else live & own
-            order[chosen] = sum(map(len, parts)) + np.flatnonzero(chosen)
-            parts.append(self._branch(part, branch, reader, kind, rows, chosen, path))
+            chosen = place if own is None else place.among(own)
+            order[chosen.live] = sum(map(len, parts)) + np.flatnonzero(chosen.live)
+            parts.append(self._branch(part, branch, reader, kind, chosen))
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def _branch(
-        self,
-        array: pa.Array,
-        writer: AvroType,
-        reader: AvroType,
-        kind: pa.DataType,
-        rows: Rows,
-        live: _Mask,
-        path: Path,
+        self, array: pa.Array, writer: AvroType, reader: AvroType, kind: pa.DataType, place: _Place
     ) -> pa.Array:
         at = _matching(writer, reader)
         if at is None:
             why = f"{{}} is of type {writer.name or writer.kind}, which the reader's schema does not take"
-            self._fault(rows[live], path, why)
+            self._fault(place, why)
             return pa.nulls(len(array), kind)
         branches = _branches(reader)
         if len(branches) == 1:
-            return self._value(array, writer, branches[0], kind, rows, live, path)
-        inside = (*path, kind.field(at).name)
+            return self._value(array, writer, branches[0], kind, place)
+        inside = place.inside(kind.field(at).name)
         children = [pa.nulls(len(array), one.type) for one in kind]
-        children[at] = self._value(array, writer, branches[at], kind.field(at).type, rows, live, inside)
+        children[at] = self._value(array, writer, branches[at], kind.field(at).type, inside)
         if kind.num_fields > len(branches):
             name = pa.array([kind.field(at).name, None])
             children[-1] = name.take(pa.array(array.is_null().cast(pa.int64())))
         return struct_array(children, kind, validity(array), len(array))
 
-    def _value(
-        self,
-        array: pa.Array,
-        writer: AvroType,
-        reader: AvroType,
-        kind: pa.DataType,
-        rows: Rows,
-        live: _Mask,
-        path: Path,
-    ) -> pa.Array:
+    def _value(self, array: pa.Array, writer: AvroType, reader: AvroType, kind: pa.DataType, place: _Place) -> pa.Array:
         """Resolve a type that is no union to one that matches it."""
         if writer.kind == "record":
-            return self._record(array, writer, reader, kind, rows, live, path)
+            return self._record(array, writer, reader, kind, place)
         if writer.kind in ("array", "map"):
-            return self._items(array, writer, reader, kind, rows, live, path)
+            return self._items(array, writer, reader, kind, place)
         if writer.kind == "enum":
-            return self._enum(array, reader, rows, live, path)
+            return self._enum(array, reader, place)
         if array.type == kind:
             return array
         if reader.kind == "string":
-            return self._text(array, rows, live, path)
+            return self._text(array, place)
         if reader.logical in _DAY:
             outside = pc.or_(pc.less(array, 0), pc.greater_equal(array, _DAY[reader.logical])).fill_null(False)
             bad = outside.to_numpy(zero_copy_only=False)
-            self._fault(rows[live & bad], path, "a time is not within a day")
+            self._fault(place, "a time is not within a day", bad)
             array = pc.if_else(outside, pa.scalar(None, array.type), array)
         if reader.kind == "long":
             return array.cast(pa.int64()).cast(kind)
         return array.cast(kind, safe=False)
 
     def _record(
-        self,
-        array: pa.Array,
-        writer: AvroType,
-        reader: AvroType,
-        kind: pa.DataType,
-        rows: Rows,
-        live: _Mask,
-        path: Path,
+        self, array: pa.Array, writer: AvroType, reader: AvroType, kind: pa.DataType, place: _Place
     ) -> pa.Array:
         if VARIABLE_SCALE in (writer.logical, reader.logical):
             if writer.logical == reader.logical:
                 return array
-            self._fault(rows[live], path, "{} is not a decimal with a scale of its own in both schemas")
+            self._fault(place, "{} is not a decimal with a scale of its own in both schemas")
             return pa.nulls(len(array), kind)
         children = []
         for (name, inner), field in zip(reader.fields, kind, strict=True):
-            number, inside = _field_of(writer, reader, name), (*path, name)
-            if not self._is_selected(inside):
+            number, inside = _field_of(writer, reader, name), place.inside(name)
+            if not self._is_selected(inside.path):
                 children.append(pa.nulls(len(array), field.type))
                 continue
             if number is not None:
                 own_name, own = writer.fields[number]
                 part = array.field(array.type.get_field_index(own_name))
-                children.append(self.resolved(part, own, inner, field.type, rows, live, inside))
+                children.append(self.resolved(part, own, inner, field.type, inside))
                 continue
             default = self._reader.default(reader, name)
             if default is None:
-                self._fault(rows[live], inside, "{} is missing, and has no default in the reader's schema")
+                self._fault(inside, "{} is missing, and has no default in the reader's schema")
                 children.append(pa.nulls(len(array), field.type))
             else:
                 children.append(default.take(pa.array(np.zeros(len(array), np.int64))))
         return struct_array(children, kind, validity(array), len(array))
 
-    def _items(
-        self,
-        array: pa.Array,
-        writer: AvroType,
-        reader: AvroType,
-        kind: pa.DataType,
-        rows: Rows,
-        live: _Mask,
-        path: Path,
-    ) -> pa.Array:
+    def _items(self, array: pa.Array, writer: AvroType, reader: AvroType, kind: pa.DataType, place: _Place) -> pa.Array:
         is_map = writer.kind == "map"
         valid = validity(array)
         offsets = array.offsets.to_numpy().astype(np.int64)
-        sizes = np.where(live, np.diff(offsets), 0)
+        sizes = np.where(place.live, np.diff(offsets), 0)
         at = np.repeat(offsets[:-1] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-        chosen, owners = pa.array(at), np.repeat(rows, sizes)
+        chosen = pa.array(at)
         items = (array.items if is_map else array.values).take(chosen)
-        inside = (*path, "{}" if is_map else "[]")
+        path = (*place.path, "{}" if is_map else "[]")
+        inside = _Place(np.repeat(place.rows, sizes), np.ones(len(items), np.bool_), path)
         inner = kind.item_type if is_map else kind.value_type
-        alive = np.ones(len(items), np.bool_)
-        found = self.resolved(items, writer.inner[0], reader.inner[0], inner, owners, alive, inside)
+        found = self.resolved(items, writer.inner[0], reader.inner[0], inner, inside)
         bounds = pa.py_buffer(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
         child = found
         if is_map:
@@ -377,22 +356,22 @@ class _Resolution:
             child = pa.StructArray.from_arrays([keys, found], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(array), [bitmap(valid), bounds], children=[child])
 
-    def _enum(self, array: pa.Array, reader: AvroType, rows: Rows, live: _Mask, path: Path) -> pa.Array:
+    def _enum(self, array: pa.Array, reader: AvroType, place: _Place) -> pa.Array:
         """Keep the symbols that the reader has; others become its default."""
         known = array.dictionary_encode()
         texts = known.dictionary.to_pylist()
         mapped = [text if text in reader.symbols else reader.default for text in texts]
         codes = known.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
         unknown = np.array([*(text is None for text in mapped), False], np.bool_)
-        self._fault(rows[live & unknown[codes]], path, "{} is a symbol that the reader's schema does not have")
+        self._fault(place, "{} is a symbol that the reader's schema does not have", unknown[codes])
         return pa.array([*mapped, None], pa.string()).take(pa.array(codes))
 
-    def _text(self, array: pa.Array, rows: Rows, live: _Mask, path: Path) -> pa.Array:
+    def _text(self, array: pa.Array, place: _Place) -> pa.Array:
         try:
             return array.cast(pa.string())
         except pa.ArrowInvalid:
             bad = np.array([data is not None and not _is_text(data) for data in array.to_pylist()], np.bool_)
-            self._fault(rows[live & bad], path, "a string is not UTF-8")
+            self._fault(place, "a string is not UTF-8", bad)
             return pc.if_else(pa.array(bad), pa.scalar(None, array.type), array).cast(pa.string())
 
 
