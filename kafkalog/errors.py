@@ -456,6 +456,12 @@ class Findings:
         else:
             self.n_more += 1
 
+    def exchange(self, rows: list[Finding]) -> None:
+        """Keep other findings in place of those that are kept; the numbers change with them, the losses do not."""
+        self.n_damage += sum(one.damage for one in rows) - sum(one.damage for one in self.rows)
+        self.n_unreadable += sum(one.is_unreadable for one in rows) - sum(one.is_unreadable for one in self.rows)
+        self.rows = rows
+
 
 def warn(message: object, category: type[Warning]) -> None:
     """Issue a warning that points at the caller's line, the first one outside this package and PyArrow."""

@@ -439,9 +439,7 @@ class _Load:
         splits = _ordered_splits(segments)
         if splits is None:
             return
-        rows = [one for one in findings.rows if one.reason is not Reason.OFFSET_OUTSIDE_SEGMENT]
-        findings.n_damage -= sum(one.damage for one in findings.rows) - sum(one.damage for one in rows)
-        findings.rows = rows
+        findings.exchange([one for one in findings.rows if one.reason is not Reason.OFFSET_OUTSIDE_SEGMENT])
         row.problem = None
         recovered = {segment.base_offset for segment in self.plan.recovered}
         for segment, (split, _) in zip(segments, splits, strict=True):

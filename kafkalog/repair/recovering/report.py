@@ -35,18 +35,17 @@ class RecoveryReport(PartitionsReport, JsonFields):
 
     def add(self, row: PartitionPlan) -> None:
         """Take the row of a partition. Its problem and damage are findings, in place of others about the same bytes."""
-        rows = self.findings.rows
         for found in [row.problem, *(segment.finding for segment in row.segments)]:
             if found is None or not found.damage:
                 continue
+            rows = self.findings.rows
             places = [n for n, one in enumerate(rows) if (one.path, one.position) == (found.path, found.position)]
             if not places:
                 if found is row.problem:  # what is not touched is not lost
                     row.problem = found = replace(found, n_records=0)
                 self.findings.add(found)
             elif not any(rows[place].damage for place in places):
-                rows[places[0]] = found
-                self.findings.n_damage += 1
+                self.findings.exchange([*rows[: places[0]], found, *rows[places[0] + 1 :]])
         self.partitions.append(row)
 
     def check(self) -> None:
