@@ -205,7 +205,7 @@ def pieces_of(planned: Plan) -> list[Piece]:
     return [Piece(task, task.n_bytes, files_of_task(task)) for task in planned.tasks]
 
 
-def absolute(path: Any) -> Any:
+def absolute(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Return paths, or those of what `kafkalog.open` returned, with absolute local paths: executors run elsewhere.
 
     A URL becomes a `Location`, which executors open with the credentials that they have.
@@ -215,11 +215,11 @@ def absolute(path: Any) -> Any:
     if is_url(path) and not isinstance(path, str):
         return path  # the text of a location does not lead back to its store
     if not isinstance(path, (str, os.PathLike)):
-        return [absolute(one) for one in path]
+        return [absolute(one, storage_options) for one in path]
     scheme, found, rest = os.fspath(path).partition(":")
     if found and scheme == "file":
         path = "/" + unquote(rest).lstrip("/")
-    return located(path) if is_url(path) else os.path.abspath(path)
+    return located(path, storage_options) if is_url(path) else os.path.abspath(path)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.log.log_dir import located
 from kafkalog.parsing import is_to_end, parse_milliseconds
 from kafkalog.read_methods import RecordOptions, with_remote_segments
 from kafkalog.scanning.planning import TASK_BYTES
@@ -22,7 +21,7 @@ from kafkalog.spark.options import Options, parse_json
 from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS
-from kafkalog.storage.location import is_public_option, is_url
+from kafkalog.storage.location import is_public_option
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -168,16 +167,12 @@ def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
         named = parse_json(options["paths"], '["/a", "/b"] as paths', lambda value: isinstance(value, list))
     if not named:
         raise ValueError("no path given: name a log dir in load(path)")
-    return tuple(
-        located(text, storage) if is_url(text) and not text.startswith("file:") else absolute(text)
-        for text in map(str, named)
-    )
+    return tuple(absolute(str(one), storage) for one in named)
 
 
 def _joined(path: str, tiered: str, storage: dict[str, str]) -> Any:
     """A path with its segments in remote storage."""
-    remote = tiered if is_url(tiered) and not tiered.startswith("file:") else absolute(tiered)
-    return with_remote_segments(path, remote, storage_options=storage)
+    return with_remote_segments(path, absolute(tiered, storage))
 
 
 def _topics(options: Options, paths: tuple[str, ...]) -> Topics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -54,7 +54,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         options = self._options
         log_dir = open_paths(options.paths)
         keys = wanted_partitions(log_dir, options)
-        ends, starts = self._ends()
+        ends = self._followed().ends()
         # a partition may have been deleted since the log dir was listed
         keys = [key for key in keys if key in ends]
         # like Spark's Kafka source, a stream begins at the end by default, and so do partitions that a JSON leaves out
@@ -63,8 +63,10 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         asked = options.starting.values
         # "latest" is the end that can be read now (LSO or high watermark); named offsets are taken as they are
         found = starting_offsets(log_dir, keys, options, ends.__getitem__)
-        others = {key: ends[key] if isinstance(asked, Mapping) and key not in asked else starts[key] for key in keys}
-        return to_json({**others, **found})
+        left = [key for key in keys if key not in found]
+        at_end = [key for key in left if isinstance(asked, Mapping) and key not in asked]
+        starts = self._starts([key for key in left if key not in at_end])
+        return to_json({**{key: ends[key] for key in at_end}, **starts, **found})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that `maxOffsetsPerTrigger` sets."""
@@ -73,16 +75,17 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember the current end offsets, at which an ``availableNow`` query stops."""
-        self._target, _ = self._ends()
+        self._target = self._followed().ends()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """Return the end offsets of the next batch."""
         begun = from_json(start)
-        ends, starts = self._ends()
+        ends = self._followed().ends()
         if self._target is not None:
             # with availableNow, records and partitions that come later are of the next run
             ends = {key: min(end, self._target[key]) for key, end in ends.items() if key in self._target}
-        begin = {key: begun.get(key, starts[key]) for key in ends}
+        starts = self._starts([key for key in ends if key not in begun])
+        begin = {key: begun[key] if key in begun else starts[key] for key in ends}
         # before the ends are raised, which would hide that a log was truncated
         self._check(begun, begin, ends)
         # offsets of a query never go back: of a truncated log the batch is empty
@@ -93,7 +96,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         """Return the end offsets of the files, for the query's progress."""
-        return to_json(self._ends()[0])
+        return to_json(self._followed().ends())
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the tasks of a micro-batch."""
@@ -131,13 +134,13 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
             )
         return self._tail
 
-    def _ends(self) -> tuple[Offsets, Offsets]:
-        tail = self._followed()
-        ends, starts = tail.ends(), tail.starts()
-        if self._options.paths != self._options.followed:
+    def _starts(self, keys: Collection[kf.TopicPartition]) -> Offsets:
+        """The log start offsets of partitions whose ends were asked for."""
+        starts = self._followed().starts()
+        if keys and self._options.paths != self._options.followed:
             joined = open_paths(self._options.paths)  # a broker moves segments between two triggers
-            starts = {key: joined[key].log_start_offset if key in joined else start for key, start in starts.items()}
-        return ends, starts
+            starts |= {key: joined[key].log_start_offset for key in keys if key in joined}
+        return {key: starts[key] for key in keys}
 
     def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
         """Report data that has disappeared, including the first records of a partition that was added."""
