@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.growing_columns import GrowingHeaders, GrowingRecords, GrowingStrings
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked
+from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn, is_masked
 from kafkalog.storage.buffer_pool import GrowingArray
 
 APPENDED: Final = frozenset(("offset", "timestamp", "timestamp_type", "key", "value", "headers"))
@@ -104,17 +104,6 @@ class GatheredRecords:
 def _owned(column: Column) -> Column:
     """A column of numbers that its owner may write to."""
     return column.copy() if isinstance(column, np.ndarray) and not column.flags.writeable else column
-
-
-def gather(
-    parts: Iterable[RecordColumns], names: Sequence[str], n_parts: Callable[[], float] = lambda: 1
-) -> RecordColumns:
-    """Concatenate records that arrive in parts; see `GatheredRecords`."""
-    gathered = GatheredRecords(names)
-    for part in parts:
-        gathered.add(part, n_parts() if gathered.is_empty else 1)
-        del part  # its memory can be reused for the next one
-    return gathered.finish()
 
 
 class _Gathered(Protocol):
@@ -213,8 +202,8 @@ class _GatheredViews:
     def __init__(self, column: ViewColumn, n_parts: float) -> None:
         self._parts: list[ViewColumn] = []
 
-    def add(self, column: BinaryColumn | ViewColumn) -> None:
-        self._parts.append(as_views(column))
+    def add(self, column: ViewColumn) -> None:
+        self._parts.append(column)
 
     def finish(self) -> ViewColumn:
         return ViewColumn.concatenate(self._parts)

@@ -24,7 +24,7 @@ from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.columns import ALL_COLUMNS
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import decode
-from kafkalog.records.gathering import gather
+from kafkalog.records.gathering import GatheredRecords
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import record_windows
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, walk_with
@@ -281,7 +281,10 @@ def test_records_gathered_part_by_part_are_those_concatenated(segment, step):
             first += done.n_batches
             if done.columns is not None:
                 parts += [done.columns, done.columns.slice(0, 1), done.columns.slice(1, 1)]
-    gathered = gather(iter(parts), ALL_COLUMNS)
+    whole = GatheredRecords(ALL_COLUMNS)
+    for part in parts:
+        whole.add(part)
+    gathered = whole.finish()
     assert list(gathered) == list(ALL_COLUMNS)
     assert rows(gathered) == [row for part in parts for row in rows(part)]
 
