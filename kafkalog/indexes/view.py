@@ -28,7 +28,7 @@ from kafkalog._kernels.buffer_pool import populate
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
-from kafkalog.state.entries import entries_of, integers
+from kafkalog.state.entries import WrittenWhole, entries_of, integers
 from kafkalog.storage.source import Bytes, open_source
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class IndexEntries(PublicNames):
+class IndexEntries(WrittenWhole, PublicNames):
     """Entries of one index file.
 
     Attributes
@@ -114,16 +114,6 @@ class IndexEntries(PublicNames):
     def tobytes(self) -> bytes:
         """The entries as they are in a file, without padding."""
         return self.entries.tobytes()
-
-    def tofile(self, path: str | os.PathLike[str]) -> None:
-        """Write the entries, without padding, as a new file; raises OutputExistsError rather than replace one.
-
-        `kafkalog.reindex` rebuilds the indexes of a log, and replaces them in place.
-        """
-        from kafkalog.storage.staging import staged_file  # needs locks, which reading does without
-
-        with staged_file(path) as file:
-            file.write(self.tobytes())
 
     @classmethod
     def open(

@@ -1,12 +1,33 @@
-"""Columns of numbers to the entries of a file with a fixed dtype."""
+"""Columns of numbers to the entries of a file with a fixed dtype, and such a file as a whole."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+
+class WrittenWhole:
+    """An index or a snapshot that can be written as a new file."""
+
+    __slots__ = ()
+
+    def tobytes(self) -> bytes:
+        """The content of the file."""
+        raise NotImplementedError
+
+    def tofile(self, path: str | os.PathLike[str]) -> None:
+        """Write a new file, without padding; raises OutputExistsError rather than replace one.
+
+        `kafkalog.reindex` rebuilds the files of a log, and replaces them in place.
+        """
+        from kafkalog.storage.staging import staged_file  # needs locks, which reading does without
+
+        with staged_file(path) as file:
+            file.write(self.tobytes())
 
 
 def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, Reason, Sidec
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
-from kafkalog.state.entries import entries_of
+from kafkalog.state.entries import WrittenWhole, entries_of
 from kafkalog.state.transactions import OpenTransaction, TransactionReplay
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import read_file
@@ -32,7 +32,7 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ProducerSnapshot:
+class ProducerSnapshot(WrittenWhole):
     """One `.snapshot` file: the newest batch and the open transaction of each producer."""
 
     end_offset: int | None
@@ -93,13 +93,6 @@ class ProducerSnapshot:
     def tobytes(self) -> bytes:
         """The content of the file, in the order of the entries."""
         return encode_snapshot(self.entries)
-
-    def tofile(self, path: str | os.PathLike[str]) -> None:
-        """Write a new file; raises OutputExistsError rather than replace one."""
-        from kafkalog.storage.staging import staged_file  # needs locks, which reading does without
-
-        with staged_file(path) as file:
-            file.write(self.tobytes())
 
     def __repr__(self) -> str:
         return f"ProducerSnapshot({len(self)} producers, end_offset={self.end_offset})"
