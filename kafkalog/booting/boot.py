@@ -157,7 +157,7 @@ def boot(
     missing : {"continue", "empty", "refuse"}
         Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
-        Has no effect: what is intact on any disk is served, in the history of the copy with the latest leader epoch.
+        Has no effect: each intact batch of any disk is served, in the history of the copy with the latest leader epoch.
     strict : bool
         Refuse damaged partitions, and copies of one that differ.
     include_stray : bool
@@ -259,8 +259,8 @@ def boot(
         run.stage(staged, arguments)
         run.write(staged, target)
         run.check(staged, target)
-        _put(staged, "report.json", json.dumps(report.as_dict(), indent=1) + "\n")
-        _put(staged, "report.txt", report.text())
+        staged.put("report.json", json.dumps(report.as_dict(), indent=1) + "\n")
+        staged.put("report.txt", report.text())
         copy_ownership(staged.path, next(iter(run.placed)).copy.path if run.placed else target.parent)
     return report
 
@@ -620,17 +620,17 @@ class _Boot:
         for node in self._nodes:
             data_name = f"{node.folder}data/"
             log = f"{data_name}{kf.METADATA_DIRECTORY}/"
-            _put(staged, log + snapshot_name(len(self._records)), snapshot)
-            _put(staged, log + "quorum-state", quorum_state())
-            _put(staged, data_name + "bootstrap.checkpoint", levels)
-            _put(staged, data_name + ORIGIN_NAME, origin)
+            staged.put(log + snapshot_name(len(self._records)), snapshot)
+            staged.put(log + "quorum-state", quorum_state())
+            staged.put(data_name + "bootstrap.checkpoint", levels)
+            staged.put(data_name + ORIGIN_NAME, origin)
             identity: dict[str, object] = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
             identity["directory.id"] = node.directory_id
-            _put(staged, data_name + kf.META_PROPERTIES, encode_properties(identity))
+            staged.put(data_name + kf.META_PROPERTIES, encode_properties(identity))
             for name, offsets in self._checkpoints(node).items():
-                _put(staged, data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
-            _put(staged, data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
-            _put(staged, node.folder + "server.properties", self._properties(node, target))
+                staged.put(data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
+            staged.put(data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
+            staged.put(node.folder + "server.properties", self._properties(node, target))
 
     def _write_expiring(self, staged: StagedDirectory) -> None:
         """Write commits that expire by themselves again, to the first leaders of their partitions."""
@@ -662,9 +662,9 @@ class _Boot:
                 key = kf.TopicPartition(plan.name, number)
                 folder = f"{self._nodes[0].folder}data/{key}/"
                 for suffix in (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX):
-                    _put(staged, folder + kf.segment_file_name(at, suffix), b"")
-                _put(staged, folder + kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint([(self._cluster.epoch(key), at)]))
-                _put(staged, folder + kf.PARTITION_METADATA, encode_partition_metadata(plan.topic_id))
+                    staged.put(folder + kf.segment_file_name(at, suffix), b"")
+                staged.put(folder + kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint([(self._cluster.epoch(key), at)]))
+                staged.put(folder + kf.PARTITION_METADATA, encode_partition_metadata(plan.topic_id))
 
     def _checkpoints(self, node: Node) -> dict[str, dict[kf.TopicPartition, int]]:
         own = {one.copy.key: one for one in self.placed if one.node_id == node.node_id}
@@ -745,8 +745,3 @@ def _progress(one: StagedPartition) -> tuple[int, int, int]:
 def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:
     """Remove a leader epoch from a commit if the log does not have it: clients would report a truncated log."""
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
-
-
-def _put(staged: StagedDirectory, name: str, content: str | bytes) -> None:
-    with staged.create(name) as file:
-        file.write(content.encode() if isinstance(content, str) else content)

@@ -19,7 +19,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.state.checkpoints import encode_offset_checkpoint, parse_topic_id
 from kafkalog.storage.output_paths import check_outside
-from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.partition_writer import PartitionWriter, Producer
 
 _DAY_MS: Final = 86_400_000
@@ -70,8 +70,8 @@ def sample(output: str | os.PathLike[str], *, now: int | str | datetime | None =
         ends |= _write_customers(staged.path, topic_ids["customers"], now_ms)
         ends |= _write_payments(staged.path, topic_ids["payments"], now_ms)
         _write_groups(staged.path, topic_ids[kf.CONSUMER_OFFSETS], ends, now_ms)
-        _put(staged, kf.META_PROPERTIES, b"version=1\nnode.id=1\ncluster.id=" + _topic_id(chance).encode() + b"\n")
-        _put(staged, kf.HIGH_WATERMARK_CHECKPOINT, encode_offset_checkpoint(ends))
+        staged.put(kf.META_PROPERTIES, b"version=1\nnode.id=1\ncluster.id=" + _topic_id(chance).encode() + b"\n")
+        staged.put(kf.HIGH_WATERMARK_CHECKPOINT, encode_offset_checkpoint(ends))
     return LogDir([output])
 
 
@@ -161,8 +161,3 @@ def _table(keys: list[str], rows: list[dict[str, Any]], stamps: list[int]) -> di
 
 def _topic_id(chance: random.Random) -> str:
     return parse_topic_id(uuid.UUID(int=chance.getrandbits(128), version=4))
-
-
-def _put(staged: StagedDirectory, name: str, content: bytes) -> None:
-    with staged.create(name) as file:
-        file.write(content)

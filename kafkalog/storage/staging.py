@@ -205,6 +205,11 @@ class StagedDirectory:
         self._files[relative] = file = StagedFile(descriptor, self.target / relative, self._sync_later)
         return file
 
+    def put(self, name: str, content: str | bytes) -> None:
+        """Create a file with this content; see `create`."""
+        with self.create(name) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+
     def _sync_later(self, file: StagedFile) -> None:
         self._unsynced.append(file)
         if len(self._unsynced) >= _MAX_UNSYNCED:
