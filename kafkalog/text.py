@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -32,6 +32,16 @@ def counted(n: int, name: str, plural: str | None = None) -> str:
     if n != 1:
         name = plural or f"{name}{'es' if name.endswith('tch') else 's'}"
     return f"{n:,} {name}"
+
+
+def first_names(names: Sequence[object], most: int = 8) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> first_names(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(map(str, names[:most]))}{more}"
 
 
 def iso_seconds(timestamp: int | None) -> str:

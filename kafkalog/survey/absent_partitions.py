@@ -18,8 +18,8 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
 from kafkalog.survey.startup import PartitionPlan
+from kafkalog.text import first_names
 
-_MOST_NAMES: Final = 8
 _COPIED: Final = "the broker copies them from their leaders"
 _NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
 _EMPTY: Final = "no checkpoint has a record of them, and the broker makes the directories"
@@ -124,9 +124,8 @@ def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str])
 
 def absent_note(what: str, rows: Sequence[PartitionPlan]) -> Finding:
     """The note about partitions without a directory that lose nothing."""
-    names = [str(row.topic_partition) for row in rows]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    which = f"no directory of {', '.join(names[:_MOST_NAMES])}{more}, which the metadata log has on this broker"
+    names = first_names([row.topic_partition for row in rows])
+    which = f"no directory of {names}, which the metadata log has on this broker"
     return Finding(Reason.SEGMENT_MISSING, f"{which}: {what}", str(Path(rows[0].path).parent), damage=False)
 
 

@@ -36,6 +36,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding
+from kafkalog.text import first_names
 
 _SHOWN: Final = 4
 _COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
@@ -243,7 +244,8 @@ def _with_copies(finding: Finding, names: Sequence[str]) -> Finding:
     found = [name for name in names if (match := _COPY.search(name)) and first <= int(match[1]) <= last]
     if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
         return finding
-    return replace(finding, detail=f"{finding.detail}. {_shown(found)} may have them: restore the .log from it first")
+    files = first_names(found, _SHOWN)
+    return replace(finding, detail=f"{finding.detail}. {files} may have them: restore the .log from it first")
 
 
 def _about_gap(
@@ -335,14 +337,10 @@ def _missing_segment(
     partition: Partition, start: int, end: int, proofs: Sequence[str]
 ) -> tuple[Finding, Sequence[str]]:
     proofs = list(dict.fromkeys(proofs))
-    why, path = f"are gone: a .log is missing, as {_shown(proofs)} proves", str(partition.path)
+    why, path = f"are gone: a .log is missing, as {first_names(proofs, _SHOWN)} proves", str(partition.path)
     if end <= start:
         return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), proofs
     return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end), proofs
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _leftover(partition: Partition, name: str) -> Finding:

@@ -57,7 +57,7 @@ def encode_origin(
 
 
 def read_origin(directory: Path) -> Origin | None:
-    """Return where an output comes from; None if it does not say so, or if the file cannot be read."""
+    """Return where an output comes from; None without such a file, or if it cannot be read."""
     row = _read(directory / ORIGIN_NAME)
     known = row.get("log_dirs")
     if not isinstance(known, list):

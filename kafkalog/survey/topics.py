@@ -28,11 +28,11 @@ from kafkalog.state.log_config import LogConfig, broker_setting, read_properties
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import parent_of
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
+from kafkalog.text import first_names
 
 DEFAULT: Final = "default"
 SERVER_PROPERTIES: Final = "server.properties"
 OF_TOPIC: Final = "topic"
-_MOST_NAMES: Final = 8  # of topics in a message
 _HOW_KNOWN: Final = "Name a log dir with the cluster's metadata log (--metadata)"
 
 
@@ -233,8 +233,7 @@ def _setting_of(
 
 def names_of(topics: Collection[str]) -> str:
     """The first names of some topics, sorted, and how many more there are."""
-    more = f" and {len(topics) - _MOST_NAMES} more" if len(topics) > _MOST_NAMES else ""
-    return f"{', '.join(sorted(topics)[:_MOST_NAMES])}{more}"
+    return first_names(sorted(topics))
 
 
 def also_unknown(reasons: Mapping[str, str]) -> str:
