@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
+from faults import at_call
 from writing import TOPIC_ID
 
 import kafkalog
@@ -80,24 +81,8 @@ READERS = {
 }
 
 
-def at_call(patch, number, change):
-    """Make a change right before the n-th question to the file system."""
-    calls = itertools.count()
-
-    def hook(owner, name):
-        real = getattr(owner, name)
-
-        def hooked(*args, **options):
-            if next(calls) == number:
-                change()
-            return real(*args, **options)
-
-        patch.setattr(owner, name, hooked)
-
-    hook(Segment, "open")
-    for name in ("scandir", "listdir", "fstat", "preadv"):
-        hook(source_module.os, name)
-    return calls
+QUESTIONS = ((Segment, "open"), *((source_module.os, name) for name in ("scandir", "listdir", "fstat", "preadv")))
+"""What a reader asks of the file system."""
 
 
 def wrong_moments(partition, monkeypatch, read, change, steps):
@@ -109,7 +94,7 @@ def wrong_moments(partition, monkeypatch, read, change, steps):
     wrong = []
     for number in steps:
         with monkeypatch.context() as patch:
-            calls = at_call(patch, number, lambda: change(partition))
+            calls = at_call(patch, number, lambda: change(partition), QUESTIONS)
             try:
                 offsets = read(partition)
             except FileChangedError:

@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+from faults import at_call
 from writing import TOPIC_ID
 
 import kafkalog
@@ -84,25 +85,8 @@ def delete(partition):
     gone.rmdir()
 
 
-def at_call(monkeypatch, number, change):
-    """Make a change right before the n-th opening of a segment, the n-th read of an index, or the n-th listing."""
-    calls = itertools.count()
-
-    def hook(owner, name):
-        real = getattr(owner, name)
-
-        def hooked(*args, **options):
-            if next(calls) == number:
-                change()
-            return real(*args, **options)
-
-        monkeypatch.setattr(owner, name, hooked)
-
-    for name in ("open", "read_index"):
-        hook(Segment, name)
-    hook(os, "scandir")
-    hook(os, "listdir")
-    return calls
+OPENINGS_AND_LISTINGS = ((Segment, "open"), (Segment, "read_index"), (os, "scandir"), (os, "listdir"))
+"""What a reader asks of segments and directories."""
 
 
 def damage_in(found):
@@ -137,7 +121,7 @@ def failures_at(root, monkeypatch, verb, change, steps):
     failures, expected = [], counts_in(VERBS[verb](root))
     for number in steps:
         with monkeypatch.context() as patch:
-            calls = at_call(patch, number, lambda: change(root / "orders-0"))
+            calls = at_call(patch, number, lambda: change(root / "orders-0"), OPENINGS_AND_LISTINGS)
             try:
                 found = VERBS[verb](root)
                 damage = damage_in(found)

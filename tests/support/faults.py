@@ -1,6 +1,7 @@
 """Faults before a chosen call of the operating system, for tests of what a crash or a full disk leaves."""
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -13,6 +14,25 @@ from kafkalog.storage import staging as publish
 
 # what asks the operating system to do something about files; each may fail, or be the last thing a process does
 CALLS = ("open", "write", "fsync", "mkdir", "rename", "replace", "link", "stat", "fchmod", "dup", "lstat")
+
+
+def at_call(monkeypatch, number, change, functions):
+    """Make a change right before the n-th call of functions, pairs of owner and name; return what counts the calls."""
+    calls = itertools.count()
+
+    def hook(owner, name):
+        real = getattr(owner, name)
+
+        def hooked(*args, **options):
+            if next(calls) == number:
+                change()
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, hooked)
+
+    for owner, name in functions:
+        hook(owner, name)
+    return calls
 
 
 class Faulty:
