@@ -105,7 +105,7 @@ class Result(PublicNames):
         return self._row_dicts() if isinstance(self, list) else _plain(self)
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows as a `pyarrow.Table`. What is nested, such as findings, is JSON text."""
+        """Return the rows as a `pyarrow.Table`. Nested values, such as findings, are JSON text."""
         import pyarrow as pa
 
         rows = self._row_dicts()

@@ -1,7 +1,7 @@
 """Which topics the cluster's metadata know: deleted ones stay away, and an old metadata log is no proof of a deletion.
 
 A directory may be of a topic that was deleted while its broker was down. It may also be of one that was created after
-the metadata log was copied, or behind its damage. Topic ids, which are never used twice, tell the two apart.
+the metadata log was copied, or after its damage. Topic ids, which are never used twice, tell the two apart.
 """
 
 from __future__ import annotations

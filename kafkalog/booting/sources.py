@@ -204,7 +204,7 @@ class Sources:
         return found
 
     def note_origins(self, *, has_metadata: bool) -> None:
-        """Note what belongs to the sources and stays behind where they come from, with the command that takes it."""
+        """Note groups and partitions of the log dirs where the sources come from, with the command that takes them."""
         topics = {key.topic for key in self.copies}
         for path, roots in self.origins.items():
             gone = [root.path for root in roots if not root.path.is_dir()]

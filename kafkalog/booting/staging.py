@@ -249,8 +249,8 @@ class _PartitionCopy(Copied):
 class JoinedLog:
     """The best log of a partition out of its copies; `write` writes it.
 
-    `repair.merging` chooses the batches: what is intact on any disk, in the history that leads. It is used where copies
-    differ, and where the copy that would be taken is damaged. A single damaged copy gives its intact batches.
+    `repair.merging` chooses the batches: all intact ones of any disk, in the history that leads. It is used where
+    copies differ, and where the copy that would be taken is damaged. A single damaged copy gives its intact batches.
     """
 
     copies: Sequence[Copy]

@@ -25,7 +25,7 @@ def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 class GrowingArray:
     """An array that is made of parts that come one by one; memory holds it and one part.
 
-    `expected` is about how many elements there will be. The elements are those of `growing`, if it is given: a kernel
+    `expected` is about how many elements there will be. The elements are those of `growing`, if there is one: a kernel
     may append to it, too.
     """
 

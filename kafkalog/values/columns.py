@@ -433,7 +433,7 @@ def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, 
 
 
 def _frame_reader(column: str, how: ColumnFormat, source: SchemaSource | None) -> FrameReader:
-    # nothing tells an id of 0 from half of a long one if the schema is given
+    # nothing tells an id of 0 from half of a long one where the caller names the schema
     id_size = 4 if how.id_size is None and how.schema is not None else how.id_size
     return FrameReader(column, has_messages=how.format == "protobuf", id_size=id_size, source=source)
 

@@ -64,7 +64,7 @@ class TypedExpression(NamedTuple):
     comparisons: tuple[_MixedComparison, ...]
 
     def columns(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """The columns that it reads beside `columns`."""
+        """The columns that it reads in addition to `columns`."""
         return {_name(at): _holds(comparison, columns) for at, comparison in enumerate(self.comparisons)}
 
     def schema(self, schema: pa.Schema) -> pa.Schema:

@@ -43,7 +43,7 @@ class ColumnFormat:
     """Name of the Protobuf message of all values; default: the one that values select, or the first one."""
 
     id_size: int | None = None
-    """Bytes of a schema id in a frame, 4 or 8; default: 4 if a schema is given, else recognized."""
+    """Bytes of a schema id in a frame, 4 or 8; default: 4 with `schema`, else recognized."""
 
     reader_schema: str | None = None
     """The text of an Avro schema to which values of all schemas are resolved."""

@@ -81,7 +81,7 @@ facts that the directories lack:
   --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
                                        begin at 0, or are refused
   --strict          refuse damaged partitions, and copies of a partition that differ
-  --best            no effect: what is intact on any disk is served
+  --best            no effect: every intact batch of any disk is served
   --include-unknown    bring topics back that the metadata log does not have; without it, they are named and left out
   --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
 how:

@@ -36,7 +36,7 @@ _DATE: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 
 
 def check_topics(topics: Iterable[str]) -> None:
-    """Raise ValueError for topics that readers of a partitioned directory take for one value, or for null.
+    """Raise ValueError for topics that readers of a partitioned directory read as one value, or as null.
 
     DuckDB, pyarrow, Polars and Spark read the 007 of ``topic=007`` as a number, if the other values are numbers, too.
     """

@@ -264,7 +264,7 @@ class _Program:
 
 
 def branch_names(branches: Sequence[AvroType]) -> list[str]:
-    """The names of a union's branches as fields; raises SchemaError for a type that is there twice."""
+    """The names of a union's branches as fields; raises SchemaError for a type that occurs twice."""
     names = [branch.name.rpartition(".")[2] or branch.kind for branch in branches]
     if len(set(names)) < len(names):
         # two records may have the same name in different namespaces

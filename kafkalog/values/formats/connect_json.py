@@ -28,7 +28,7 @@ from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 _Json = Any
 """A parsed value of JSON."""
 _Read = Callable[[_Json, Path, Faults], _Json]
-"""Converts a parsed value for Arrow; what does not fit is null, and `Faults` receives it."""
+"""Converts a parsed value for Arrow; a value that does not fit is null, and `Faults` receives it."""
 
 _BEGIN, _BETWEEN = b'{"schema":', b',"payload":'
 _INTEGERS: Final = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64()}
