@@ -206,7 +206,14 @@ VERSIONS: Final[dict[str, int]] = {}
 """Versions above 1."""
 
 _WORDS: Final = {"text": "string", "int": "integer", "number": "number", "bool": "boolean"}
-_KINDS: Final = {"share": "number", "decimal": "number", "list": "[text]", "bool": "bool", "text": "text"}
+_KINDS: Final = {
+    "share": "number",
+    "decimal": "number",
+    "list": "[text]",
+    "arguments": "[text]",
+    "bool": "bool",
+    "text": "text",
+}
 
 
 def json_schema(command: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of 
     p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
 {SPACE_TABLES.strip()}
 next: Next steps. The shortest way to a running broker.
-    line, why, command list
+    line, why, command arguments
 """
 """Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
 

@@ -76,7 +76,7 @@ def page(
     for number, table in enumerate(tables):
         bad = _BAD.get(table.name)
         mark = None if bad is None else [[*table.columns].index(bad[0]), bad[1]]
-        about = json.dumps({"kinds": [*table.columns.values()], "bad": mark})
+        about = json.dumps({"kinds": [*table.shown.values()], "bad": mark})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
         yield f'{"," if number else ""}"{table.name}":{about[:-1]},"rows":[{body}]}}'
     yield f"}}</script>\n<script>{script}</script>\n</body>\n</html>\n"
@@ -85,8 +85,9 @@ def page(
 def _rows(table: Table, n_left: int) -> tuple[list[str], int]:
     """The rows as JSON, as many as there is room for, and the room that is left."""
     found: list[str] = []
+    n_columns = len(table.shown)
     for row in table.rows:
-        text = json.dumps([_shown(value) for value in row], ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps([_shown(value) for value in row[:n_columns]], ensure_ascii=False, separators=(",", ":"))
         n_left -= len(text)
         if n_left < 0 and len(found) >= _STATIC_ROWS:
             break
@@ -103,12 +104,12 @@ def _shown(value: Any) -> Any:
 
 
 def _section(table: Table, n_rows: int) -> Iterator[str]:
-    kinds = [*table.columns.values()]
+    kinds = [*table.shown.values()]
     yield f'<section id="{table.name}"><h2>{table.title}</h2><p>{table.about}</p>\n'
     if table.name in _PLOTS:
         yield _PLOTS[table.name](table)
     yield '<div class="wide"><table><thead><tr>'
-    for name, kind in table.columns.items():
+    for name, kind in table.shown.items():
         yield f'<th scope="col"{" class=n" if kind in NUMERIC else ""}>{column_title(name)}</th>'
     yield "</tr></thead><tbody>\n"
     bad = _BAD.get(table.name)

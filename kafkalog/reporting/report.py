@@ -83,8 +83,8 @@ class Report(TablesResult):
             if not table.rows:
                 continue
             lines += ["", f"## {table.title}", "", table.about, ""]
-            lines += [f"| {' | '.join(map(column_title, table.columns))} |"]
-            lines += [f"|{'|'.join('--:' if kind in NUMERIC else '---' for kind in table.columns.values())}|"]
+            lines += [f"| {' | '.join(map(column_title, table.shown))} |"]
+            lines += [f"|{'|'.join('--:' if kind in NUMERIC else '---' for kind in table.shown.values())}|"]
             lines += [f"| {' | '.join(map(_plain, table.texts(row)))} |" for row in table.rows[:_MOST_MARKDOWN]]
             n_more = len(table.rows) - _MOST_MARKDOWN + table.n_more
             lines += ["", f"and {n_more:,} more"] if n_more > 0 else []

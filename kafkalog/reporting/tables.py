@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-Kind = Literal["text", "number", "bytes", "decimal", "share", "time", "ms", "bool", "list"]
-"""Of a column. share is a fraction of 1, time is in ms since 1970, ms a duration, list one of texts."""
+Kind = Literal["text", "number", "bytes", "decimal", "share", "time", "ms", "bool", "list", "arguments"]
+"""Of a column. share is a fraction of 1, time is in ms since 1970, ms a duration, list one of texts. arguments are
+those of a command, for programs: people see its line."""
 NUMERIC: Final = frozenset({"number", "bytes", "decimal", "share", "time", "ms"})
 
 
@@ -57,9 +58,14 @@ class Table:
         for row in self.rows:
             yield dict(zip(self.columns, row, strict=True))
 
+    @property
+    def shown(self) -> dict[str, Kind]:
+        """The columns that people see: those for programs alone come last, and are left out."""
+        return {name: kind for name, kind in self.columns.items() if kind != "arguments"}
+
     def texts(self, row: tuple[Any, ...]) -> list[str]:
-        """Return the cells of a row as text."""
-        return [cell_text(value, kind) for value, kind in zip(row, self.columns.values(), strict=True)]
+        """Return the cells of a row that people see as text."""
+        return [cell_text(value, kind) for value, kind in zip(row, self.shown.values(), strict=False)]
 
 
 class TablesResult(PublicNames):
@@ -82,7 +88,7 @@ class TablesResult(PublicNames):
 
         if table not in self.tables:
             raise ValueError(f"no table {table!r}; {hint(table, self.tables)}")
-        types = {"time": pa.timestamp("ms", "UTC"), "list": pa.string()}
+        types = {"time": pa.timestamp("ms", "UTC"), "list": pa.string(), "arguments": pa.string()}
         columns = self.tables[table].columns.items()
         rows = [*self.tables[table].objects()]
         values = {name: [_cell(row[name], kind) for row in rows] for name, kind in columns}
@@ -97,7 +103,7 @@ class TablesResult(PublicNames):
         parts = [html.table(repr(self), [], [])]
         for one in self.tables.values():
             if one.rows:
-                few, names = one.rows[: html.MOST_ROWS], [*map(column_title, one.columns)]
+                few, names = one.rows[: html.MOST_ROWS], [*map(column_title, one.shown)]
                 parts.append(html.table(one.title, names, map(one.texts, few), n_rows=len(one.rows) + one.n_more))
         return "\n".join(parts)
 
@@ -105,7 +111,7 @@ class TablesResult(PublicNames):
 def _cell(value: Any, kind: Kind) -> Any:
     if kind == "time" and isinstance(value, int) and value < 0:
         return None
-    return cell_text(value, kind) if kind == "list" and value is not None else value
+    return cell_text(value, kind) if kind in ("list", "arguments") and value is not None else value
 
 
 def tables_of(definitions: str) -> dict[str, Table]:
