@@ -1,4 +1,4 @@
-"""`ReadMethods`: the functions of `kafkalog` that read, as methods of logs; and the options of a scan.
+"""`ReadMethods`: the functions of `kafkalog` that read, as methods of logs.
 
 The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
 the one module whose imports point upwards. Columns become Arrow objects in the same way.
@@ -6,11 +6,9 @@ the one module whose imports point upwards. Columns become Arrow objects in the 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkalog import format as kf
 from kafkalog import html
 from kafkalog.html import PublicNames
 
@@ -18,16 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     import kafkalog
-    from kafkalog.errors import Limits, OnCorruption
-    from kafkalog.parsing import Time
-    from kafkalog.scanning.conditions.filter_tuples import Filters
-    from kafkalog.state.read_committed import IsolationLevel
-    from kafkalog.values.options import Decode
-
-Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
+    from kafkalog.scanning.options import ScanOptions
 
 
 def _functions() -> Any:
@@ -83,68 +74,6 @@ class ArrowMethods:
 def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
     """See `kafkalog.tiered_location`."""
     return _functions().tiered_location(path, tiered, **options)
-
-
-class PlanOptions(TypedDict, total=False):
-    """The options of `scan` that choose files and offsets; `plan` takes them."""
-
-    topics: str | Sequence[str] | None
-    partitions: Sequence[int] | int | None
-    start_offset: Offsets | None
-    end_offset: Offsets | None
-    isolation_level: IsolationLevel
-    include_deleted: bool
-    internal: bool
-    on_corruption: OnCorruption
-
-
-class RecordOptions(TypedDict, total=False):
-    """The options of `scan` that choose records and columns; `read_task` takes them."""
-
-    columns: Sequence[str] | None
-    start_timestamp: Time | None
-    end_timestamp: Time | None
-    filters: Filters | pc.Expression | None
-    where: Callable[..., Any] | None
-    include_control: bool
-    check_crcs: bool
-    use_time_index: bool
-    latest: Literal["key"] | None
-
-
-class TaskOptions(PlanOptions, RecordOptions, total=False):
-    """The options of `scan` for a scan that is divided into tasks."""
-
-
-class ScanOptions(TaskOptions, total=False):
-    """The keyword arguments of `scan`. Every function that reads records takes them."""
-
-    limit: int | None
-    max_disorder: int | None
-    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
-    threads: int | None
-    batch_size: int | None
-    memory_map: bool | str
-    binary_type: pa.DataType | None
-    decode: Mapping[str, Decode] | None
-    schemas: Any
-    schema_context: str | None
-    limits: Limits | None
-    storage_options: Mapping[str, Any] | None
-    value_format: Decode | None
-    key_format: Decode | None
-    tiered: str | os.PathLike[str] | None
-    tiered_keys: Mapping[str, Any] | None
-
-
-OPENING: Final = ("storage_options", "tiered", "tiered_keys")
-"""Options of `open` that whatever takes a path takes."""
-
-
-def with_formats(decode: Mapping[str, Decode] | None, options: Mapping[str, Any]) -> dict[str, Decode]:
-    """Return `decode` with the formats that are named as in the shell: `value_format` and `key_format`."""
-    given = {column: options.get(f"{column}_format") for column in ("key", "value")}
-    return {**(decode or {}), **{column: format for column, format in given.items() if format is not None}}
 
 
 class ReadMethods(PublicNames):

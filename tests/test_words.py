@@ -8,7 +8,7 @@ import kafkalog
 from kafkalog import words
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
-from kafkalog.read_methods import ScanOptions
+from kafkalog.scanning.options import ScanOptions
 
 
 @functools.cache

@@ -68,7 +68,7 @@ def record_columns_of(args: argparse.Namespace) -> list[str] | None:
 
 def scan_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options for `kafkalog.scan`, except the columns."""
-    from kafkalog.read_methods import ScanOptions
+    from kafkalog.scanning.options import ScanOptions
 
     found = {name: value for name, value in chosen(args, ScanOptions).items() if name not in _NOT_OF_SCAN}
     return {**found, "check_crcs": not args.no_check_crcs, **decode_options(args)}

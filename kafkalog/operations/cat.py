@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Unpack
 import pyarrow as pa
 
 from kafkalog.log.open import Paths
-from kafkalog.read_methods import ScanOptions
+from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
 

@@ -25,8 +25,8 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.operations.sql_conditions import add_function, several_types, typed_query
 from kafkalog.parsing import field_column
-from kafkalog.read_methods import OPENING, ScanOptions
 from kafkalog.scanning.dataset import ScanDataset
+from kafkalog.scanning.options import OPENING, ScanOptions
 from kafkalog.scanning.scan import Scan
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.formats.json_text import NotJson, parse

@@ -8,6 +8,7 @@
     `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `decoded`         `decode=`: which conditions wait for decoded values, and the schemas beside a log
+    `options`         the options of scans: names, types and checks, and which calls take them
     `query`           `Query`: the checked options of a scan; what a scan rules out at each level
     `ordered_pool`    threads that work ahead on a plan; results in the order of the plan
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order

@@ -21,7 +21,8 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, check_columns, html_of, offset_of
+from kafkalog.scanning.options import BatchOptions
+from kafkalog.scanning.query import Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.words import unknown_keyword
 
 if TYPE_CHECKING:

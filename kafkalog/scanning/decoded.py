@@ -14,10 +14,10 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of, open_log_dir
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
-from kafkalog.read_methods import ScanOptions, with_formats
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
+from kafkalog.scanning.options import ScanOptions, with_formats
 from kafkalog.scanning.query import Query, Target
 from kafkalog.scanning.user_functions import Extract
 from kafkalog.system_topics.schemas import read_schemas

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Unpack, cast
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import LogDir
@@ -14,20 +14,20 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.segment import Segment
 from kafkalog.log.tail import LogTail
 from kafkalog.parsing import TopicPatterns, some
+from kafkalog.scanning.options import ENDS, ScanOptions
 from kafkalog.scanning.scan import Scan
 
 _PAUSE: Final = 0.2
-_NO_FOLLOWING: Final = ("end_offset", "end_timestamp", "latest")
 
 
-def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Scan]:
+def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]) -> Iterator[Scan]:
     """Scans that together have each record once; waits for more, forever, and looks at the files every `pause` seconds.
 
     The path is of log dirs or partition directories. Each scan ends after the last complete batch, or at the last
     stable offset with `read_committed`. Segments that a broker rolls, new partitions, and topics that are deleted and
     made again are followed too. Raises ValueError if an option sets an end, or `path` is a file.
     """
-    for name in _NO_FOLLOWING:
+    for name in ENDS:
         if options.get(name) is not None:
             raise ValueError(f"{name} does not work with following, which has no end")
     whole = Scan(path, **options)  # checks the options

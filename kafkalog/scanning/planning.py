@@ -33,10 +33,10 @@ from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentRange
-from kafkalog.read_methods import Offsets
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
-from kafkalog.scanning.query import check_options, larger, offset_of, smaller
+from kafkalog.scanning.options import Offsets, check_options
+from kafkalog.scanning.query import larger, offset_of, smaller
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.storage.location import plain

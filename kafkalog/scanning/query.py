@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Final, Literal, Self, TypedDict, Unpack, cast, get_args
+from typing import Any, Final, Literal, Self, Unpack, cast
 
-import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
@@ -33,57 +32,26 @@ from kafkalog.parsing import (
     TopicPatterns,
     check_once,
     check_partitions,
-    integer,
     is_to_end,
-    one_of,
-    optional_integer,
     parse_milliseconds,
     some,
 )
-from kafkalog.read_methods import OPENING, Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
+from kafkalog.scanning.options import OPENING, ScanOptions, check_options, unknown_option
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.text import near
-from kafkalog.words import unknown_keyword
 
 _CLOCKS_MS: Final = 60_000
 """By how much the clocks of brokers may differ."""
-_OFFSETS: Final = ("start_offset", "end_offset")
 _TIMES: Final = ("start_timestamp", "end_timestamp")
-_RANGES: Final = (*_OFFSETS, *_TIMES)
-_FLAGS: Final = ("include_control", "include_deleted", "internal", "check_crcs", "use_time_index")
-_WORDS: Final = {"on_corruption": get_args(OnCorruption), "isolation_level": get_args(IsolationLevel)}
-_OPTIONAL: Final = ("topics", "partitions", *_OFFSETS, *_TIMES, "latest", "limit", "max_disorder")
+_RANGES: Final = ("start_offset", "end_offset", *_TIMES)
 
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
 """What a query reads: an opened path, or the parts of a plan."""
-
-
-class BatchOptions(TypedDict, total=False):
-    """The keyword arguments of `batches`: those of `scan` that do not need records."""
-
-    columns: Sequence[str] | None
-    topics: str | Sequence[str] | None
-    partitions: Sequence[int] | int | None
-    start_offset: Offsets | None
-    end_offset: Offsets | None
-    on_corruption: OnCorruption
-    memory_map: bool | str
-    limits: Limits | None
-
-
-def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
-    """Divide the options of a scan into those of `plan` and those of `read_task`."""
-    for name in sorted(set(options) - set(TaskOptions.__annotations__)):
-        known = name in ScanOptions.__annotations__
-        raise TypeError(f"a scan that is divided into tasks does not take {name!r}" if known else _unknown_option(name))
-    planning = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
-    reading = {name: value for name, value in options.items() if name not in planning}
-    return cast(PlanOptions, planning), cast(RecordOptions, reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +93,7 @@ class Query:
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
         """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`."""
         if unknown := options.keys() - ScanOptions.__annotations__.keys():
-            raise TypeError(_unknown_option(min(unknown)))
+            raise TypeError(unknown_option(min(unknown)))
         given = cast(dict[str, Any], options)
         to_end = {}
         for name in _TIMES:
@@ -361,35 +329,6 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     return path, path.limits
 
 
-def check_options(**options: Any) -> dict[str, Any]:
-    """Check options of a scan, and convert them to the values of a `Query`; leaves out those that need more."""
-    checked: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in _FLAGS:
-            checked[name] = bool(value)
-        elif name in _WORDS:
-            checked[name] = one_of(name, value, _WORDS[name])
-        elif name == "threads":
-            checked[name] = optional_integer(name, value, 1) or os.cpu_count() or 1
-        elif name not in _OPTIONAL:
-            continue
-        elif value is None:
-            checked[name] = None
-        elif name == "topics":
-            checked[name] = _check_topics(value)
-        elif name == "partitions":
-            checked[name] = _check_partitions(value)
-        elif name in _OFFSETS:
-            checked[name] = _check_offsets(name, value)
-        elif name in _TIMES:
-            checked[name] = parse_milliseconds(name, value)
-        elif name == "latest":
-            checked[name] = one_of(name, value, ("key",))
-        else:
-            checked[name] = integer(name, value, 0)
-    return checked
-
-
 def check_columns(
     columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
 ) -> tuple[str, ...]:
@@ -411,41 +350,6 @@ def check_columns(
             raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
     check_once(names)
     return names
-
-
-def _unknown_option(name: str) -> str:
-    return f"a scan has no option {name!r}; {unknown_keyword(name, ScanOptions.__annotations__)}"
-
-
-def _check_topics(topics: str | Sequence[str]) -> list[str]:
-    if isinstance(topics, (bytes, Mapping)) or not isinstance(topics, Iterable):
-        raise TypeError(f"topics must be a name or a list of names, not {topics!r}")
-    found = [topics] if isinstance(topics, str) else list(topics)
-    TopicPatterns(found)
-    return found
-
-
-def _check_partitions(partitions: Sequence[int] | int) -> list[int]:
-    if isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool):
-        return [int(partitions)]
-    if isinstance(partitions, (str, bytes)) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions must be a number or a list of numbers, not {partitions!r}")
-    return [integer("partitions", number) for number in partitions]
-
-
-def _check_offsets(name: str, value: Offsets) -> int | dict[kf.TopicPartition, int]:
-    # offsets have 64 bits; the end is exclusive
-    least, most = -(2**63), 2**63 - (name != "end_offset")
-    if isinstance(value, Mapping):
-        offsets = {}
-        for key, offset in value.items():
-            if not isinstance(key, tuple) or len(key) != 2:
-                raise TypeError(
-                    f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is not a pair"
-                )
-            offsets[kf.TopicPartition(*key)] = integer(name, offset, least, most)
-        return offsets
-    return integer(name, value, least, most)
 
 
 @dataclass(frozen=True, slots=True)

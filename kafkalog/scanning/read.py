@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 import pyarrow as pa
 
 from kafkalog.log.open import Paths
-from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import RecordColumns
+from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
 

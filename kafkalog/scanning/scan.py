@@ -50,13 +50,13 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, optional_integer
-from kafkalog.read_methods import ScanOptions
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, as_views
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
 from kafkalog.scanning.execution import Pass, Task
+from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.values.conditions import ArrowCondition, Conditions

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError
 from kafkalog.log.ranges import PartitionRange
-from kafkalog.read_methods import RecordOptions
 from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter
+from kafkalog.scanning.options import RecordOptions
 from kafkalog.scanning.planning import ReadTask
 from kafkalog.scanning.scan import Scan
 

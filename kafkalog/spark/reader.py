@@ -19,7 +19,7 @@ from kafkalog.errors import CorruptionWarning, Finding, ReadError, Reason
 from kafkalog.interchange.table_types import LossCounts, lost_findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
-from kafkalog.read_methods import RecordOptions
+from kafkalog.scanning.options import RecordOptions
 from kafkalog.scanning.planning import Plan, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.parsing import is_to_end, parse_milliseconds
-from kafkalog.read_methods import RecordOptions, with_remote_segments
+from kafkalog.read_methods import with_remote_segments
+from kafkalog.scanning.options import RecordOptions
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
 from kafkalog.spark.options import Options, parse_json

@@ -30,7 +30,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.directory import MANIFEST, RemoteExport, ResumedDirectory
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
-from kafkalog.read_methods import OPENING, ScanOptions, with_formats
+from kafkalog.scanning.options import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.location import Location

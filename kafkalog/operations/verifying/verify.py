@@ -29,7 +29,7 @@ from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import optional_integer
-from kafkalog.read_methods import OPENING, with_formats
+from kafkalog.scanning.options import OPENING, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState

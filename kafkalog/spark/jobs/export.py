@@ -18,9 +18,8 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.operations.exporting.export import OutputOptions, check_keys, check_replaceable
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
-from kafkalog.read_methods import RecordOptions, TaskOptions
+from kafkalog.scanning.options import RecordOptions, TaskOptions, split_options
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
-from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import runner
 from kafkalog.storage.listing import files_below

@@ -12,10 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.read_methods import TaskOptions
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
+from kafkalog.scanning.options import BatchOptions, TaskOptions, split_options
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
-from kafkalog.scanning.query import BatchOptions, split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import runner, types
 
@@ -35,15 +34,15 @@ def scan(
     spark : pyspark.sql.SparkSession
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         Must be the same on the driver and the executors.
-    columns : sequence of str, optional
-        Default: the columns of Spark's Kafka source. Also headers and the columns about batches. Other columns are not
-        decoded: Spark's ``select`` comes too late to avoid that work.
-    topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
-        See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
     task_bytes : int
         About how many bytes of `.log` files a task reads: large segments are split, small ones are read together.
     limits : Limits
+    columns : sequence of str, optional
+        Default: the columns of Spark's Kafka source. Also headers and the columns about batches. Other columns are not
+        decoded: Spark's ``select`` comes too late to avoid that work.
+    **options
+        Options of `kafkalog.scan` that choose files, offsets, times and records. Records that `filters` and `where`
+        exclude never reach Spark. Options for decoding and for one process are not accepted.
 
     Returns
     -------
