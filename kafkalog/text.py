@@ -44,6 +44,22 @@ def first_names(names: Sequence[object], most: int = 8) -> str:
     return f"{', '.join(map(str, names[:most]))}{more}"
 
 
+def number_ranges(numbers: Sequence[int], most: int = 8) -> str:
+    """Rising numbers, with runs of them as ranges.
+
+    >>> number_ranges([0, 1, 2, 5, 7, 8]), number_ranges([1, 3, 5], 2)
+    ('0 to 2, 5, 7 to 8', '1, 3 and 1 more')
+    """
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    texts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return first_names(texts, most)
+
+
 def iso_seconds(timestamp: int | None) -> str:
     """Format milliseconds as UTC in whole seconds; ``-`` for none."""
     if timestamp is None or timestamp < 0:

@@ -215,9 +215,8 @@ class Sources:
             for root in roots if kf.CONSUMER_OFFSETS not in topics else ():
                 if root.path not in gone and has_partitions_of(root.path, kf.CONSUMER_OFFSETS):
                     detail = f"the groups of {root.path}, which it was made from, are not here. To take them and all"
-                    detail += (
-                        f" other topics over: kafkalog boot {shlex.quote(str(path))} {shlex.quote(str(root.path))}"
-                    )
+                    command = shlex.join(["kafkalog", "boot", str(path), str(root.path), "-o", f"{path}-booted"])
+                    detail += f" other topics over: {command}"
                     self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(path), damage=False))
 
     def _note_others(self, root: Path) -> None:

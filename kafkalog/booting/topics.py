@@ -33,7 +33,7 @@ from kafkalog.parsing import integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.survey.topics import compacted_by
-from kafkalog.text import counted
+from kafkalog.text import counted, first_names, number_ranges
 
 Missing = Literal["continue", "empty", "refuse"]
 MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
@@ -66,9 +66,9 @@ INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
 }
 """The settings with which a broker creates its internal topics. Without them, it deletes offsets by their age."""
 _LOST_STATE: Final = {
-    kf.CONSUMER_OFFSETS: ". The groups in it lose their offsets",
-    kf.TRANSACTION_STATE: ". The transactional ids in it lose their epochs, and nobody ends their open transactions",
-    kf.SHARE_GROUP_STATE: ". The share groups in it start again",
+    kf.CONSUMER_OFFSETS: ". Groups whose offsets were there lose them",
+    kf.TRANSACTION_STATE: ". Transactional ids there lose their epochs, and nobody ends their open transactions",
+    kf.SHARE_GROUP_STATE: ". Share groups that were there start again",
 }
 _OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _LISTED: Final = "settings file"
@@ -432,20 +432,33 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
         return
     if options.missing == "refuse":
         detail = (
-            f"no source has {counted(len(gone), 'partition')} of {plan.name} ({', '.join(map(str, gone[:8]))})."
+            f"no source has {counted(len(gone), 'partition')} of {plan.name} ({number_ranges(gone)})."
             " Add their disks, or begin them empty (--missing continue)"
         )
         raise UnsafePathError(Reason.SEGMENT_MISSING, detail)
     for number in gone:
         key = kf.TopicPartition(plan.name, number)
         committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
-        ends = [evidence.ends.get(key, 0), bare[number].known_end if number in bare else 0]
-        plan.missing[number] = known = max([*ends, *committed]) if options.missing == "continue" else 0
-        who = f"{bare[number].path} has no .log file" if number in bare else f"no source has {key}"
-        detail = f"{who}: {key} begins empty at offset {known}"
-        detail += ", the highest known one" if known else ""
-        detail += _LOST_STATE.get(plan.name, "")
-        evidence.note(Finding(Reason.SEGMENT_MISSING, detail, last_offset=known - 1 if known else None))
+        ends = [evidence.ends.get(key, 0), *(copy.known_end for copy in copies if copy.key == key)]
+        plan.missing[number] = max([*ends, *committed]) if options.missing == "continue" else 0
+    for numbers in filter(None, (sorted({*gone} & {*bare}), sorted({*gone} - {*bare}))):
+        evidence.note(_about_missing(plan, numbers, bare))
+
+
+def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, Copy]) -> Finding:
+    """The finding about partitions of a topic that no source has, or that are directories without a `.log`."""
+    path = str(bare[numbers[0]].path) if numbers[0] in bare else None
+    which, last = f"{plan.name}-{numbers[0]}", None
+    if len(numbers) > 1:
+        which = f"{len(numbers)} of the {plan.n_partitions} partitions of {plan.name} ({number_ranges(numbers)})"
+    elif plan.missing[numbers[0]]:
+        last = plan.missing[numbers[0]] - 1
+    known = [f"{number} at {plan.missing[number]}" for number in numbers if plan.missing[number]]
+    files = "the .log files of " if path else ""
+    detail = f"no source has {files}{which}: {'they begin' if numbers[1:] else 'it begins'} empty"
+    if known:
+        detail += f" at the highest known offset (partition {first_names(known)})"
+    return Finding(Reason.SEGMENT_MISSING, detail + _LOST_STATE.get(plan.name, ""), path=path, last_offset=last)
 
 
 def _note_unknown_commits(names: set[str], evidence: Evidence) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.html import visible
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import latest_of, partitions_of
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.recovering.preflight import preflight
@@ -183,7 +184,8 @@ def report(
     schemas, schema_context : optional
         See `scan`.
     now : int (ms), str or aware datetime, optional
-        The time from which transactions are idle and segments expire. Default: the system clock.
+        The time from which transactions are idle and segments expire; ``end`` is the latest timestamp. Default: the
+        system clock.
     transaction_max_timeout_ms : int
         The brokers' `transaction.max.timeout.ms`, after which an open transaction hangs.
     threads : int, optional
@@ -209,8 +211,9 @@ def report(
     (False, 1)
     """
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    now_ms = parse_milliseconds("now", "now" if now is None else now)
     log_dir = LogDir(names, limits=limits)
+    given = "now" if now is None else now
+    now_ms = parse_milliseconds("now", given, end_ms=lambda: latest_of(partitions_of(log_dir)))
     wanted = TopicPatterns(topics)
     contents = Contents(limits, now_ms)
     start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}

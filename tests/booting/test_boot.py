@@ -205,6 +205,21 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
     assert plan(report, "orders").missing == {1: 0, 2: 0}
 
 
+def test_missing_partitions_of_a_topic_are_one_line_and_exit_1_has_a_message(tmp_path, capsys):
+    source = make(tmp_path / "log", partitions=6)
+    for number in (1, 2, 3, 5):
+        shutil.rmtree(source / f"orders-{number}")
+    (source / "replication-offset-checkpoint").write_text("0\n2\norders 0 5\norders 5 70\n")
+    assert main(["boot", str(source), "-o", str(tmp_path / "out")]) == 1
+    text, errors = capsys.readouterr()
+    (line,) = [line for line in text.splitlines() if "no source has" in line]
+    assert "no source has 4 of the 6 partitions of orders (1 to 3, 5)" in line
+    assert "(partition 5 at 70)" in line
+    assert "the exit code is 1: 1 line under Lost" in errors
+    report = kafkalog.boot(source, tmp_path / "again")
+    assert plan(report, "orders").missing == {1: 0, 2: 0, 3: 0, 5: 70}
+
+
 def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path):
     source = make(tmp_path / "log", partitions=2)
     topic_id = f"{'A' * 21}Q"

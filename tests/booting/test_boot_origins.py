@@ -50,7 +50,9 @@ def test_settings_and_checkpoints_come_from_the_log_dir_that_an_output_was_made_
         is_whole = path.name in ("salvaged", "merged", "twice")
         assert any(one.name == "gone" for one in report.topics) is is_whole
         behind = [one.detail for one in report.findings.rows if "groups of" in one.detail]
-        assert [one.partition(": ")[2] for one in behind] == ([] if is_whole else [f"kafkalog boot {source} {root}"])
+        assert [one.partition(": ")[2] for one in behind] == (
+            [] if is_whole else [f"kafkalog boot {source} {root} -o {source}-booted"]
+        )
 
 
 def test_a_source_that_is_not_at_hand_is_named(tmp_path):

@@ -207,6 +207,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["report", str(root), "-o", str(page), "--now", NOW]) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert main(["report", str(root), "-o", str(page)]) == 6
+    assert main(["report", str(root), "-o", str(tmp_path / "end.html"), "--now", "end"]) == 0
     flipped(root / "t-0", random.Random(1))
     assert main(["report", str(root), "-o", str(ticket)]) == 1
     assert "crc\\_mismatch" in ticket.read_text()

@@ -10,6 +10,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import iso_seconds
+from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.booting.report import BootReport
@@ -131,6 +132,9 @@ def _show(report: BootReport, args: argparse.Namespace, console: Console) -> Non
     console.count_findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
     console.lines(report.text().splitlines())
+    if not report.ok:
+        n = report.findings.n_damage
+        console.note(f"something is lost, so the exit code is 1: {counted(n, 'line')} under Lost in the report")
 
 
 def _rescue(args: argparse.Namespace, console: Console) -> None:
