@@ -15,14 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog._kernels.encode import write_varints
 from kafkalog._kernels.record_windows import RecordWindows
+from kafkalog._kernels.wire import STATUS, read_varints
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import ALL_COLUMNS, DEFAULT_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode_all
-from kafkalog.records.encode import cut_batches, encode_batches
+from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
@@ -163,12 +165,11 @@ def encode(
     n = columns.n_records
     if not n:
         return b""
-    names = ("offset", "timestamp", "key", "value", "headers")
-    written = {name: columns[name] for name in names if name in columns}
-    written.setdefault("offset", np.arange(n, dtype=np.int64))
-    records = RecordColumns(n, written)
+    records = columns
+    if "offset" not in columns:
+        records = RecordColumns(n, {**columns, "offset": np.arange(n, dtype=np.int64)}, is_known=True)
     boundaries = np.array([0, n]) if batch_size is None else cut_batches(records, batch_size=batch_size)
-    return encode_batches(records, boundaries, spec).data.tobytes()
+    return encode_bytes(records, boundaries, spec).tobytes()
 
 
 def crc32c(buffer: Any) -> int:
@@ -203,26 +204,13 @@ def encode_varints(values: npt.ArrayLike, *, zigzag: bool = True) -> bytes:
         raise TypeError(f"varints are integers, not {numbers.dtype}")
     if numbers.ndim != 1:
         raise ValueError(f"varints have one dimension, not {numbers.ndim}")
-    if zigzag:
-        if numbers.dtype.kind == "u" and numbers.size and int(numbers.max()) > 2**63 - 1:
-            raise ValueError(f"{int(numbers.max())} has more than 64 bits as a signed varint")
-        signed = numbers.astype(np.int64)
-        raw = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
-    else:
-        if numbers.dtype.kind == "i" and numbers.size and int(numbers.min()) < 0:
-            raise ValueError(f"{int(numbers.min())} is negative: use zigzag=True")
-        raw = numbers.astype(np.uint64)
-    sizes = np.ones(raw.size, np.int64)
-    for n in range(1, _MOST_VARINT_BYTES):
-        sizes += raw >= np.uint64(1 << 7 * n)
-    ends = np.cumsum(sizes)
-    out = np.empty(int(ends[-1]) if raw.size else 0, np.uint8)
-    starts = ends - sizes
-    for n in range(int(sizes.max()) if raw.size else 0):
-        rows = np.flatnonzero(sizes > n)
-        more = (sizes[rows] > n + 1).astype(np.uint8) << 7
-        out[starts[rows] + n] = (raw[rows] >> np.uint64(7 * n)).astype(np.uint8) & 0x7F | more
-    return out.tobytes()
+    if zigzag and numbers.dtype == np.uint64 and numbers.size and int(numbers.max()) > 2**63 - 1:
+        raise ValueError(f"{int(numbers.max())} has more than 64 bits as a signed varint")
+    if not zigzag and numbers.dtype.kind == "i" and numbers.size and int(numbers.min()) < 0:
+        raise ValueError(f"{int(numbers.min())} is negative: use zigzag=True")
+    # unsigned numbers of 64 bits wrap, and the kernel takes them as they are
+    out = np.empty(_MOST_VARINT_BYTES * numbers.size, np.uint8)
+    return out[: write_varints(np.ascontiguousarray(numbers.astype(np.int64, copy=False)), zigzag, out)].tobytes()
 
 
 def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
@@ -243,28 +231,14 @@ def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64]
     >>> codec.decode_varints(bytes.fromhex("00018001")).tolist()
     [0, -1, 64]
     """
-    source = BufferSource(buffer)
-    data = source.window(0, source.size)
-    ends = np.flatnonzero(data < 0x80) + 1
-    if (ends[-1] if ends.size else 0) != data.size:
-        _refuse(Reason.VARINT_TRUNCATED, int(ends[-1]) if ends.size else 0, "the buffer ends in a varint")
-    starts = np.concatenate([ends[:0], [0], ends[:-1]]) if ends.size else ends
-    sizes = ends - starts
-    # the tenth byte has the 64th bit
-    wrong = (sizes > _MOST_VARINT_BYTES) | ((sizes == _MOST_VARINT_BYTES) & (data[ends - 1] > 1))
-    if wrong.any():
-        _refuse(Reason.VARINT_OVERLONG, int(starts[wrong.argmax()]), "a varint has more than 64 bits")
-    raw = np.zeros(ends.size, np.uint64)
-    for n in range(int(sizes.max()) if ends.size else 0):
-        rows = np.flatnonzero(sizes > n)
-        raw[rows] |= (data[starts[rows] + n] & 0x7F).astype(np.uint64) << np.uint64(7 * n)
-    if not zigzag:
-        return raw
-    return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
-
-
-def _refuse(reason: Reason, position: int, detail: str) -> None:
-    raise CorruptionError(reason, detail, position=position)
+    data = np.frombuffer(buffer, np.uint8)
+    numbers = np.empty(data.size, np.int64)
+    status, n, position = read_varints(data, zigzag, numbers)
+    if status == STATUS["VARINT_TRUNCATED"]:
+        raise CorruptionError(Reason.VARINT_TRUNCATED, "the buffer ends in a varint", position=position)
+    if status:
+        raise CorruptionError(Reason.VARINT_OVERLONG, "a varint has more than 64 bits", position=position)
+    return numbers[:n].copy() if zigzag else numbers[:n].astype(np.uint64)
 
 
 def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:

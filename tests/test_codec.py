@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from effort import examples
 from encoding import columns_of, some_rows
+from guard import Guard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,24 @@ def test_wrong_varints_are_refused(data, reason, position):
     with pytest.raises(CorruptionError) as caught:
         codec.decode_varints(data)
     assert (caught.value.reason.value, caught.value.position) == (reason, position)
+
+
+@given(st.binary(max_size=40), st.booleans())
+def test_any_bytes_are_varints_or_refused_at_the_first_that_is_none(data, zigzag):
+    numbers, at = [], 0
+    while at < len(data):
+        end = next((n + 1 for n in range(at, len(data)) if data[n] < 0x80), None)
+        value = None if end is None else sum((byte & 0x7F) << 7 * n for n, byte in enumerate(data[at:end]))
+        if value is None or end - at > 10 or value >= 2**64:
+            break
+        numbers.append((value >> 1) ^ -(value & 1) if zigzag else value)
+        at = end
+    if at == len(data):
+        assert codec.decode_varints(Guard().ending(data), zigzag=zigzag).tolist() == numbers
+    else:
+        with pytest.raises(CorruptionError) as caught:
+            codec.decode_varints(Guard().ending(data), zigzag=zigzag)
+        assert caught.value.position == at
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,23 @@ cdef enum:
     HEADER_BYTES = 61
 
 
+cdef struct Head:
+    int64_t base_offset
+    int64_t last_offset
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int64_t delete_horizon
+    int32_t leader_epoch
+    int32_t base_sequence
+    int32_t records_count
+    int16_t attributes
+    int16_t producer_epoch
+
+
 cdef class Heads:
     cdef Py_ssize_t n
-    cdef const int64_t[::1] base_offset
-    cdef const int64_t[::1] last_offset
-    cdef const int32_t[::1] leader_epoch
-    cdef const int16_t[::1] attributes
-    cdef const int64_t[::1] base_timestamp
-    cdef const int64_t[::1] max_timestamp
-    cdef const int64_t[::1] producer_id
-    cdef const int16_t[::1] producer_epoch
-    cdef const int32_t[::1] base_sequence
-    cdef const int32_t[::1] records_count
+    cdef Head* rows
 
+    cdef void put(self, int field, Py_ssize_t i, int64_t number) noexcept nogil
     cdef void write(self, Py_ssize_t row, uint8_t* p, int64_t size) noexcept nogil

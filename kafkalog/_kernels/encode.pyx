@@ -316,6 +316,19 @@ cdef class Columns:
         return OK
 
 
+def write_varints(const int64_t[::1] values not None, bint zigzag, uint8_t[::1] out not None):
+    """Write varints one after another. Return the number of bytes; `out` has room for ten bytes a varint."""
+    cdef Py_ssize_t i
+    cdef uint8_t* start = &out[0] if out.shape[0] else NULL
+    cdef uint8_t* p = start
+    if out.shape[0] // 10 < values.shape[0]:
+        raise ValueError("the output is too small")
+    with nogil:
+        for i in range(values.shape[0]):
+            p = put_varint(p, zigzag64(values[i]) if zigzag else <uint64_t>values[i])
+    return distance(start, p)
+
+
 def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_records, int64_t[::1] boundaries not None):
     """Find the batch boundaries that a producer would choose. Return `(status, row, n_batches)`.
 
@@ -382,14 +395,12 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
     return status, row, n_batches
 
 
-def measure_batches(Columns columns not None, const int64_t[::1] boundaries not None,
-                    const int64_t[::1] base_offset not None, const int64_t[::1] base_timestamp not None,
-                    int32_t[::1] body_size not None, int64_t[::1] payload_size not None,
-                    int64_t[::1] max_timestamp not None):
+def measure_batches(Columns columns not None, const int64_t[::1] boundaries not None, Heads heads not None,
+                    int32_t[::1] body_size not None, int64_t[::1] payload_size not None):
     """Check and measure the records of batches. Return `(status, row, n_done)`.
 
-    `body_size` receives the length field of each record, from the first boundary on. `payload_size` and
-    `max_timestamp` (-1 for none) have one row per batch.
+    `body_size` receives the length field of each record, from the first boundary on, and `payload_size` the bytes of
+    each batch. `heads` receives the largest timestamps, -1 for none.
     """
     cdef Py_ssize_t n_batches = boundaries.shape[0] - 1
     cdef Py_ssize_t batch, i, start, stop, first
@@ -400,8 +411,7 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
     cdef Binary key = columns.key
     cdef Binary value = columns.value
     cdef int status = OK
-    if (n_batches < 0 or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
-            or payload_size.shape[0] != n_batches or max_timestamp.shape[0] != n_batches):
+    if n_batches < 0 or heads.n != n_batches or payload_size.shape[0] != n_batches:
         raise ValueError("boundaries differ in length")
     with nogil:
         first = boundaries[0]
@@ -413,8 +423,8 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
                 break
             total = 0
             newest = -1
-            base = base_offset[batch]
-            origin = base_timestamp[batch]
+            base = heads.rows[batch].base_offset
+            origin = heads.rows[batch].base_timestamp
             previous = wrap_sub(base, 1)
             for i in range(start, stop):
                 row = i
@@ -444,7 +454,7 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
             if status != OK:
                 break
             payload_size[batch] = total
-            max_timestamp[batch] = newest
+            heads.rows[batch].max_timestamp = newest
             done += 1
     return status, row, done
 
@@ -487,8 +497,8 @@ def write_batches(Columns columns not None, const int64_t[::1] boundaries not No
             p += head
             if stop > start:
                 status = columns.write(
-                    start, stop, heads.base_offset[batch], heads.base_timestamp[batch], &body_size[start - first], &p,
-                    end)
+                    start, stop, heads.rows[batch].base_offset, heads.rows[batch].base_timestamp,
+                    &body_size[start - first], &p, end)
                 if status == OK and p != end:
                     status = OUTPUT_FULL
                 if status != OK:

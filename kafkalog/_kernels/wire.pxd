@@ -111,8 +111,8 @@ cdef inline int read_varint(Cursor* cursor, int32_t* value) noexcept nogil:
     return status
 
 
-cdef inline int read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
-    """Read at most ten bytes, as in ByteUtils.readVarlong."""
+cdef inline int read_unsigned_varlong(Cursor* cursor, uint64_t* value) noexcept nogil:
+    """Read at most ten bytes, as in ByteUtils.readUnsignedVarlong."""
     cdef uint64_t result = 0
     cdef uint8_t byte
     cdef int shift = 0
@@ -122,9 +122,16 @@ cdef inline int read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
         byte = cursor.pointer[0]
         cursor.pointer += 1
         if byte < 0x80:
-            value[0] = unzigzag64(result | shl64(byte, shift))
+            value[0] = result | shl64(byte, shift)
             return OK
         if shift == 63:
             return VARINT_OVERLONG
         result |= shl64(byte & 0x7F, shift)
         shift += 7
+
+
+cdef inline int read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
+    cdef uint64_t raw = 0
+    cdef int status = read_unsigned_varlong(cursor, &raw)
+    value[0] = unzigzag64(raw)
+    return status

@@ -26,7 +26,7 @@ from kafkalog.format import ControlRecordType
 from kafkalog.protocol.encoder import encode_message, encode_metadata_record
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.columns import BinaryColumn, RecordColumns
-from kafkalog.records.encode import cut_batches, encode_batches
+from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 
 EPOCH: Final = 1
@@ -259,7 +259,7 @@ def _batches(offset: int, records: Sequence[tuple[bytes | None, bytes]], timesta
 
 
 def _encoded(columns: RecordColumns, boundaries: Any, spec: BatchSpec) -> bytes:
-    data: bytes = encode_batches(columns, boundaries, spec).data.tobytes()
+    data: bytes = encode_bytes(columns, boundaries, spec).tobytes()
     return data
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog._kernels.batch_spec import CONTRADICTIONS, FIELDS, Heads
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.records.codecs import UNCOMPRESSED, Compression
 
@@ -63,11 +64,16 @@ class BatchSpec:
         kinds = (self.timestamp_type,) if isinstance(self.timestamp_type, int) else np.unique(self.timestamp_type)
         if not {0, 1}.issuperset(kinds):
             raise ValueError(f"timestamp_type is CREATE_TIME or LOG_APPEND_TIME, not {self.timestamp_type!r}")
-        if self.log_append_time is None and self.max_timestamp is None and np.any(np.asarray(self.timestamp_type) == 1):
+        if self.newest is None and 1 in kinds:
             raise ValueError("batches of LogAppendTime need log_append_time")
         producer_id = _scalar(self.producer_id)
         if producer_id is not None:
             self._check_producer(producer_id)
+
+    @property
+    def newest(self) -> PerBatch | None:
+        """The largest timestamps; None for those of the records."""
+        return self.log_append_time if self.max_timestamp is None else self.max_timestamp
 
     def _check_producer(self, producer_id: int) -> None:
         """Raise ValueError if the numbers of the producer of all batches contradict each other."""
@@ -89,82 +95,99 @@ def _scalar(value: Any) -> int | None:
     return int(value) if isinstance(value, int) or np.ndim(value) == 0 else None
 
 
-def offset_bounds(offset: Int64s, boundaries: Int64s, is_empty: Bools, spec: BatchSpec) -> tuple[Int64s, Int64s]:
-    """First and last offset of each batch, as written to its header."""
-    n = is_empty.size
-    if is_empty.any() and (spec.base_offset is None or spec.last_offset is None):
-        raise ValueError(f"batch {int(is_empty.argmax())} has no records: base_offset and last_offset must be given")
-    if spec.base_offset is None:
-        base_offset = offset[boundaries[:-1]]
+def heads_of(spec: BatchSpec, offset: Int64s, timestamp: Int64s, boundaries: Int64s) -> Heads:
+    """Return header fields of batches before they are measured. See `complete_heads`.
+
+    Raises ValueError or UnwritableError if boundaries and offsets contradict each other.
+    """
+    n = boundaries.size - 1
+    heads = Heads(n)
+    for name in _BEFORE_RECORDS:
+        _fill(heads, name, getattr(spec, name), n)
+    has_base, has_last = spec.base_offset is not None, spec.last_offset is not None
+    contradiction, batch = heads.begin(boundaries, offset, timestamp, has_base, has_last)
+    if contradiction:
+        _refuse(contradiction, batch, heads, boundaries, offset)
+    return heads
+
+
+def complete_heads(heads: Heads, spec: BatchSpec, offset: Int64s, boundaries: Int64s) -> list[Compression]:
+    """Check and complete the header fields of measured batches. Returns one compression for all, or one per batch."""
+    n = len(heads)
+    contradiction, batch = heads.check(boundaries, offset)
+    if contradiction:
+        _refuse(contradiction, batch, heads, boundaries, offset)
+    _fill(heads, "log_append_time" if spec.max_timestamp is None else "max_timestamp", spec.newest, n)
+    sequence = _scalar(spec.base_sequence)
+    if sequence is None or sequence < 0:
+        _fill(heads, "base_sequence", spec.base_sequence, n)
+    elif sequence > 2**31 - 1:
+        raise ValueError(f"base_sequence {sequence} has more than 31 bits")
     else:
-        base_offset = spread("base_offset", spec.base_offset, n, np.int64)
-    if spec.last_offset is None:
-        last_offset = offset[boundaries[1:] - 1]
+        heads.number_sequences(sequence)
+    if isinstance(spec.compression, Compression):
+        heads.fill(FIELDS["codec"], int(spec.compression.codec))
+        return [spec.compression]
+    compressions = list(spec.compression)
+    if len(compressions) != n:
+        raise ValueError(f"compression has {len(compressions)} values for {n} batches")
+    heads.fill(FIELDS["codec"], np.array([one.codec for one in compressions], np.int64))
+    return compressions
+
+
+_BEFORE_RECORDS: Final = (
+    *("delete_horizon_ms", "base_offset", "last_offset", "timestamp_type", "leader_epoch", "producer_id"),
+    *("producer_epoch", "is_transactional", "is_control"),
+)
+_BITS: Final = {"leader_epoch": 32, "base_sequence": 32, "producer_epoch": 16, "timestamp_type": 8}
+_NAMES: Final = {number: name for name, number in CONTRADICTIONS.items()}
+
+
+def _fill(heads: Heads, name: str, value: Any, n: int) -> None:
+    """Write one number, or one per batch, to a header field."""
+    if value is None or value is False or (type(value) is int and value == -1):
+        return
+    bits = _BITS.get(name, 64)
+    if not isinstance(value, int):
+        array = np.asarray(value)
+        if array.dtype.kind not in "iub":
+            raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")
+        if array.ndim and array.shape != (n,):
+            raise ValueError(f"{name} has {array.size} values for {n} batches")
+        if not array.size:
+            return
+        least, most = int(array.min()), int(array.max())
+        value = np.ascontiguousarray(array, np.int64) if array.ndim else least
     else:
-        last_offset = spread("last_offset", spec.last_offset, n, np.int64)
-    wrong = base_offset < 0
-    if wrong.any():
-        batch = int(wrong.argmax())
-        raise unwritable(Reason.OFFSET_ORDER, f"offset {base_offset[batch]} is negative", int(boundaries[batch]))
-    return base_offset, last_offset
+        least = most = value
+    if least < -(2 ** (bits - 1)) or most >= 2 ** (bits - 1):
+        raise ValueError(f"{name} does not fit {bits} bits: {least} to {most}")
+    heads.fill(FIELDS[name], value)
 
 
-def check_bounds(offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_offset: Int64s, is_empty: Bools) -> None:
-    """Check header offsets against the records (whose order was checked before) and the neighbouring batches."""
-    wrong = last_offset < base_offset
-    if offset.size:
-        wrong |= ~is_empty & (last_offset < offset[np.clip(boundaries[1:] - 1, 0, offset.size - 1)])
-    if wrong.any():
-        raise ValueError(f"last_offset of batch {int(wrong.argmax())} is below its base offset or its last record")
-    wrong = last_offset - base_offset > 2**31 - 1
-    if wrong.any():
-        batch = int(wrong.argmax())
-        raise unwritable(
-            Reason.HEADER_INCONSISTENT,
-            f"offset {last_offset[batch]} is more than 2^31 - 1 above base offset {base_offset[batch]}",
-            int(max(boundaries[batch + 1] - 1, 0)),
-        )
-    wrong = base_offset[1:] <= last_offset[:-1]
-    if wrong.any():
-        batch = int(wrong.argmax()) + 1
-        raise unwritable(
-            Reason.OFFSET_ORDER,
-            f"offset {base_offset[batch]} after {last_offset[batch - 1]} of the previous batch: offsets must increase",
-            int(boundaries[batch]),
-        )
-
-
-def base_sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:
-    # a producer uses one sequence number per offset, so a compacted batch still spans all of them
-    first = _scalar(base_sequence)
-    if first is None or first < 0:
-        return spread("base_sequence", base_sequence, base_offset.size, np.int32)
-    if first > 2**31 - 1:
-        raise ValueError(f"base_sequence {first} has more than 31 bits")
-    # steps are reduced modulo 2^31, so that their sum cannot overflow 64 bits
-    steps = (last_offset - base_offset + 1) & 0x7FFFFFFF
-    before = np.zeros(base_offset.size, np.int64)
-    np.cumsum(steps[:-1], out=before[1:])
-    return ((before + first) & 0x7FFFFFFF).astype(np.int32)
-
-
-def spread(name: str, value: Any, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Convert one number, or one per batch, to an array of the header field's dtype."""
-    if isinstance(value, int) and -(2**7) <= value < 2**7:  # fits every field; the checks take longer
-        return np.full(n, value, dtype)
-    array = np.asarray(value)
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")
-    if array.ndim and array.shape != (n,):
-        raise ValueError(f"{name} has {array.size} values for {n} batches")
-    wide = np.dtype(dtype)
-    if array.dtype != wide and array.size and array.dtype.kind != "b":
-        limits = np.iinfo(wide)
-        if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise ValueError(f"{name} does not fit {limits.bits} bits: {int(array.min())} to {int(array.max())}")
-    if not array.ndim:
-        return np.full(n, array, wide)
-    return np.ascontiguousarray(array, wide)
+def _refuse(contradiction: int, batch: int, heads: Heads, boundaries: Int64s, offset: Int64s) -> NoReturn:
+    base_offset, last_offset = heads[batch]
+    row = int(boundaries[batch])
+    match _NAMES[contradiction]:
+        case "BOUNDARIES_FALL":
+            raise ValueError(f"boundaries do not rise within 0 to {offset.size}")
+        case "NO_RECORDS":
+            raise ValueError(f"batch {batch} has no records: base_offset and last_offset must be given")
+        case "BASE_OFFSET_NEGATIVE":
+            raise unwritable(Reason.OFFSET_ORDER, f"offset {base_offset} is negative", row)
+        case "LAST_OFFSET_LOW":
+            raise ValueError(f"last_offset of batch {batch} is below its base offset or its last record")
+        case "LAST_OFFSET_FAR":
+            raise unwritable(
+                Reason.HEADER_INCONSISTENT,
+                f"offset {last_offset} is more than 2^31 - 1 above base offset {base_offset}",
+                int(max(boundaries[batch + 1] - 1, 0)),
+            )
+    raise unwritable(
+        Reason.OFFSET_ORDER,
+        f"offset {base_offset} after {heads[batch - 1][1]} of the previous batch: offsets must increase",
+        row,
+    )
 
 
 def unwritable(reason: Reason, detail: str, row: int) -> UnwritableError:

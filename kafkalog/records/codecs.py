@@ -104,12 +104,16 @@ class Compression:
         return name if self.level is None else f"{name}({self.level})"
 
 
+_CODECS: Final = {codec.name.lower(): codec for codec in kf.Codec}
+
+
 def _codec(value: str | int) -> kf.Codec:
+    if type(value) is kf.Codec:
+        return value
     if isinstance(value, str):
-        names = [codec.name.lower() for codec in kf.Codec]
-        if value.lower() not in names:
-            raise ValueError(f"no codec {value!r}; Kafka has {', '.join(names)}")
-        return kf.Codec[value.upper()]
+        if value.lower() not in _CODECS:
+            raise ValueError(f"no codec {value!r}; Kafka has {', '.join(_CODECS)}")
+        return _CODECS[value.lower()]
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a codec is a name or a Codec, not {value!r}")
     return kf.Codec(value)

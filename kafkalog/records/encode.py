@@ -17,15 +17,7 @@ import kafkalog._kernels.encode as kernels
 from kafkalog import format as kf
 from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import DEFAULT_LIMITS, Reason
-from kafkalog.records.batch_spec import (
-    BatchSpec,
-    Int64s,
-    base_sequences,
-    check_bounds,
-    offset_bounds,
-    spread,
-    unwritable,
-)
+from kafkalog.records.batch_spec import BatchSpec, Int64s, complete_heads, heads_of, unwritable
 from kafkalog.records.batch_table import BatchTable, Window, table_of
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, is_masked
@@ -85,29 +77,31 @@ def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec |
     Raises UnwritableError if Kafka's format cannot represent a record; `row` is its row. Values are never truncated or
     wrapped. Raises ValueError if columns, boundaries and spec do not match.
     """
+    data = encode_bytes(columns, boundaries, spec)
+    return Window(data, 0, table_of(data, len(boundaries) - 1) if data.size else BatchTable.empty())
+
+
+def encode_bytes(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec | None = None) -> Bytes:
+    """Return the bytes of `encode_batches` alone."""
     spec = BatchSpec() if spec is None else spec
     bound = _bind(columns, spec.any_header_keys)
     boundaries = np.ascontiguousarray(boundaries, np.int64)
     if boundaries.ndim != 1 or not boundaries.size:
         raise ValueError("boundaries are a place more than there are batches")
-    if boundaries[0] < 0 or boundaries[-1] > columns.n_records or (np.diff(boundaries) < 0).any():
-        raise ValueError(f"boundaries do not rise within 0 to {columns.n_records}")
     n_batches = boundaries.size - 1
     if not n_batches:
-        return Window(np.empty(0, np.uint8), 0, BatchTable.empty())
+        return np.empty(0, np.uint8)
     plan = _plan(bound, boundaries, spec)
     n_bytes = int(plan.payload_size.sum()) + n_batches * kf.RECORD_BATCH_OVERHEAD
     if any(one.codec for one in plan.compressions):
-        data = _write_compressed(bound, boundaries, plan, n_bytes)
-    else:
-        out = empty(n_bytes + kernels.SLACK, np.uint8)
-        status, written = kernels.write_batches(
-            bound.kernel, boundaries, plan.heads, plan.body_size, plan.payload_size, 0, n_batches, True, out
-        )
-        if status != _OK or written != n_bytes:
-            raise ValueError("the columns changed while they were written")
-        data = out[:n_bytes]
-    return Window(data, 0, table_of(data, n_batches))
+        return _write_compressed(bound, boundaries, plan, n_bytes)
+    out = empty(n_bytes + kernels.SLACK, np.uint8)
+    status, written = kernels.write_batches(
+        bound.kernel, boundaries, plan.heads, plan.body_size, plan.payload_size, 0, n_batches, True, out
+    )
+    if status != _OK or written != n_bytes:
+        raise ValueError("the columns changed while they were written")
+    return out[:n_bytes]
 
 
 def encode_marker(
@@ -209,57 +203,13 @@ class _BatchPlan(NamedTuple):
 
 
 def _plan(bound: _KernelColumns, boundaries: Int64s, spec: BatchSpec) -> _BatchPlan:
-    n = boundaries.size - 1
-    counts = np.diff(boundaries)
-    is_empty = counts == 0
-    base_offset, last_offset = offset_bounds(bound.offset, boundaries, is_empty, spec)
-    horizon = spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, np.int64)
-    has_horizon = (horizon >= 0) & ~is_empty
-    if bound.timestamp.size:
-        # an empty batch at the end starts after the last record
-        base_timestamp = bound.timestamp[np.minimum(boundaries[:-1], bound.timestamp.size - 1)]
-        base_timestamp = np.where(has_horizon, horizon, np.where(is_empty, np.int64(-1), base_timestamp))
-    else:
-        base_timestamp = np.full(n, -1, np.int64)
+    heads = heads_of(spec, bound.offset, bound.timestamp, boundaries)
     body_size = scratch("body_size", int(boundaries[-1] - boundaries[0]), np.int32)
-    payload_size, max_timestamp = np.empty(n, np.int64), np.empty(n, np.int64)
-    status, row, _ = kernels.measure_batches(
-        bound.kernel, boundaries, base_offset, base_timestamp, body_size, payload_size, max_timestamp
-    )
+    payload_size = np.empty(len(heads), np.int64)
+    status, row, _ = kernels.measure_batches(bound.kernel, boundaries, heads, body_size, payload_size)
     if status != _OK:
         _refuse(status, row, bound.offset)
-    check_bounds(bound.offset, boundaries, base_offset, last_offset, is_empty)
-    timestamp_type = spread("timestamp_type", spec.timestamp_type, n, np.int8)
-    if spec.max_timestamp is not None:
-        max_timestamp = spread("max_timestamp", spec.max_timestamp, n, np.int64)
-    elif spec.log_append_time is not None:
-        append_time = spread("log_append_time", spec.log_append_time, n, np.int64)
-        max_timestamp = np.where(timestamp_type == kf.TimestampType.LOG_APPEND_TIME, append_time, max_timestamp)
-    compressions = [spec.compression] if isinstance(spec.compression, Compression) else list(spec.compression)
-    if len(compressions) != n and not isinstance(spec.compression, Compression):
-        raise ValueError(f"compression has {len(compressions)} values for {n} batches")
-    codec = np.array([one.codec for one in compressions], np.int16)
-    attributes = (
-        # Kafka stores no payload for a batch without records, and sets codec 0
-        np.where(is_empty, np.int16(0), codec)
-        | kf.TIMESTAMP_TYPE_BIT * timestamp_type.astype(np.int16)
-        | kf.TRANSACTIONAL_BIT * spread("is_transactional", spec.is_transactional, n, np.int16)
-        | kf.CONTROL_BIT * spread("is_control", spec.is_control, n, np.int16)
-        | kf.DELETE_HORIZON_BIT * has_horizon.astype(np.int16)
-    )
-    heads = Heads(
-        base_offset,
-        last_offset,
-        spread("leader_epoch", spec.leader_epoch, n, np.int32),
-        attributes.astype(np.int16, copy=False),
-        base_timestamp,
-        max_timestamp,
-        spread("producer_id", spec.producer_id, n, np.int64),
-        spread("producer_epoch", spec.producer_epoch, n, np.int16),
-        base_sequences(spec.base_sequence, base_offset, last_offset),
-        counts.astype(np.int32),
-    )
-    return _BatchPlan(heads, body_size, payload_size, compressions)
+    return _BatchPlan(heads, body_size, payload_size, complete_heads(heads, spec, bound.offset, boundaries))
 
 
 def _write_compressed(bound: _KernelColumns, boundaries: Int64s, plan: _BatchPlan, n_bytes: int) -> Bytes:
@@ -268,44 +218,42 @@ def _write_compressed(bound: _KernelColumns, boundaries: Int64s, plan: _BatchPla
     The kernel writes the records of a group to scratch memory. Each batch is compressed from there to the output, after
     space for its header. Headers come last: they contain the sizes and the checksums of the compressed bytes.
     """
-    n = boundaries.size - 1
     out = Arena(n_bytes // 2)
-    # Lists instead of arrays: indexing an array once costs more than everything else done per batch here
-    payload_sizes = plan.payload_size.tolist()
-    ends = np.cumsum(plan.payload_size)
-    compressors = {one: compressor(one) for one in {*plan.compressions, UNCOMPRESSED}}
-    by_batch = [compressors[one] for one in plan.compressions]
-    if len(by_batch) != n:
-        by_batch *= n
-    for batch in np.flatnonzero(np.diff(boundaries) == 0).tolist():
-        by_batch[batch] = compressors[UNCOMPRESSED]
+    # lists instead of arrays: indexing an array once costs more than everything else done per batch here
+    sizes, rows = plan.payload_size.tolist(), boundaries.tolist()
+    n = len(sizes)
+    if len(plan.compressions) == n:
+        compressors = {one: compressor(one) for one in set(plan.compressions)}
+        by_batch = [compressors[one] for one in plan.compressions]
+    else:
+        by_batch = [compressor(plan.compressions[0])] * n
+    uncompressed = compressor(UNCOMPRESSED)
     first = 0
     while first < n:
-        done = int(ends[first - 1]) if first else 0
-        stop = max(int(np.searchsorted(ends, done + _GROUP_BYTES, "right")), first + 1)
-        raw = scratch("uncompressed", int(ends[stop - 1]) - done + kernels.SLACK, np.uint8)
+        stop, n_raw = first + 1, sizes[first]
+        while stop < n and n_raw + sizes[stop] <= _GROUP_BYTES:
+            n_raw += sizes[stop]
+            stop += 1
+        raw = scratch("uncompressed", n_raw + kernels.SLACK, np.uint8)
         status, written = kernels.write_batches(
             bound.kernel, boundaries, plan.heads, plan.body_size, plan.payload_size, first, stop, False, raw
         )
-        if status != _OK or written != ends[stop - 1] - done:
+        if status != _OK or written != n_raw:
             raise ValueError("the columns changed while they were written")
-        view = memoryview(raw)
-        starts = []
-        at = 0
+        view, at, positions, totals = memoryview(raw), 0, [], []
         for batch in range(first, stop):
-            starts.append(out.used)
+            positions.append(out.used)
             out.reserve(kf.RECORD_BATCH_OVERHEAD)
             out.used += kf.RECORD_BATCH_OVERHEAD
-            size = payload_sizes[batch]
-            by_batch[batch](out, view[at : at + size])
+            size = sizes[batch]
+            compress = by_batch[batch] if rows[batch] < rows[batch + 1] else uncompressed
+            compress(out, view[at : at + size])
             at += size
-        position = np.array(starts, np.int64)
-        total = np.diff(position, append=out.used)
-        # the size is known once the whole batch is compressed, so the error names its first row
-        if (total > MAX_BATCH_BYTES).any():
-            row = int(boundaries[first + int(total.argmax())])
-            raise unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)
-        write_heads(plan.heads, first, position, total, out.data)
+            totals.append(out.used - positions[-1])
+            # the size is known once the whole batch is compressed, so the error names its first row
+            if totals[-1] > MAX_BATCH_BYTES:
+                raise unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", rows[batch])
+        write_heads(plan.heads, first, np.array(positions, np.int64), np.array(totals, np.int64), out.data)
         first = stop
     return out.data[: out.used]
 

@@ -18,7 +18,7 @@ from kafkalog._kernels import fill as fill_kernels
 from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
-from kafkalog._kernels.batch_spec import Heads, write_heads
+from kafkalog._kernels.batch_spec import FIELDS, Heads, write_heads
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
@@ -227,8 +227,15 @@ def _written(a, n):
     offset = np.sort(a.column("q", n)) if right else a.column("q", n)
     columns = encode_kernels.Columns(offset, a.column("q", n), *binary(n), *binary(n), *headers)
     n_batches = n % 5
-    heads = Heads(*a.columns("qqihqqqhii", n_batches))
+    heads = Heads(n_batches)
+    for field in range(len(FIELDS)):
+        if a.rng.random() < 0.6:
+            heads.fill(field, a.number() if n % 2 else a.column("q", n_batches))
     boundaries = np.sort(a.rng.integers(0, n + 1, n_batches + 1)) if right else a.column("q", n_batches + 1)
+    if a.rng.random() < 0.7:
+        heads.begin(boundaries, offset, a.column("q", n), bool(n % 2), bool(n % 4))
+        heads.check(boundaries, offset)
+        heads.number_sequences(a.number())
     return columns, heads, boundaries
 
 
@@ -237,9 +244,7 @@ def _measure_batches(a, n):
     if n % 2:
         encode_kernels.cut_batches(columns, a.number(), a.number(), a.column("q", n + 1))
         return
-    encode_kernels.measure_batches(
-        columns, boundaries, *a.columns("qq", len(heads)), a.column("i", n), *a.columns("qq", len(heads))
-    )
+    encode_kernels.measure_batches(columns, boundaries, heads, a.column("i", n), a.column("q", len(heads)))
 
 
 def _write_batches(a, n):
