@@ -22,9 +22,10 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.copying import Backup
+from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import local_path
 from kafkalog.storage.output_paths import check_outside, staging_directory
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 from kafkalog.survey.startup_root import QUORUM_STATE, root_problems
 
@@ -167,10 +168,11 @@ def _append(partition: Partition, batch: bytes, backup: Backup, stage_in: Path, 
             if len(window.batches):
                 size = int(window.batches.next_position[-1])
             source.release(window.data, window.start)
-    content = read_file(last.path, max_bytes=limits.max_segment_bytes)[:size]
-    backup.keep(last.path, last.path.name)
+    path = local_path(last.path)
+    content = read_file(path, max_bytes=limits.max_segment_bytes)[:size]
+    backup.keep(path, path.name)
     backup.sync()
-    with staged_file(last.path, overwrite=True, stage_in=stage_in) as file:
+    with staged_file(path, overwrite=True, stage_in=stage_in) as file:
         file.write(content + batch)
 
 

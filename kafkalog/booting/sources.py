@@ -24,6 +24,7 @@ from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.storage.location import local_path
 from kafkalog.survey.origins import known_losses, origins_of, read_origin
 from kafkalog.text import counted
 
@@ -148,7 +149,7 @@ class Sources:
         for finding in log_dir.findings:
             # a broker would follow the link: its records would be missing without a word
             self.left_out.append(finding)
-        directories = [(key, log_dir.path_of(key).path) for key in log_dir]
+        directories = [(key, local_path(log_dir.path_of(key).path)) for key in log_dir]
         directories += self._strays(log_dir, include_stray)
         for key, where in directories:
             if key.topic == kf.METADATA_TOPIC:
@@ -158,13 +159,13 @@ class Sources:
                 others.append(Copy(key, where, root, limits))
         if not is_partition:
             self._note_others(path)
-        self.origins[path] = [SourceRoot(origin, is_log_dir=True) for origin in origins_of(path)]
+        self.origins[path] = [SourceRoot(local_path(origin), is_log_dir=True) for origin in origins_of(path)]
 
     def _strays(self, log_dir: LogDir, include_stray: bool) -> list[tuple[kf.TopicPartition, Path]]:
         """The strays to include; the other directories that a broker renamed are left out, with a finding each."""
         strays = []
         for kind, directories in log_dir.set_apart.items():
-            for directory in directories:
+            for directory in map(local_path, directories):
                 parsed = kf.parse_partition_directory(directory.name)
                 if kind == "stray" and include_stray and parsed is not None:
                     strays.append((parsed.topic_partition, directory))

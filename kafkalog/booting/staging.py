@@ -34,6 +34,7 @@ from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metad
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.copying import How, link_file
+from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
@@ -161,7 +162,7 @@ class _Output(PartitionOutput):
         self._removed.discard(name)
         self._inner.write(name, data)
 
-    def copy(self, source: Path, name: str, size: int | None = None) -> None:
+    def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Give a file the content of another."""
         self._inner.copy(source, name, size)
 
@@ -236,11 +237,11 @@ class _PartitionCopy(Copied):
         # a broker appends to the last one, and would do so in the source
         self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}
 
-    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+    def _copy(self, source: Place, name: str, size: int | None, how: How = "auto") -> None:
         is_log = name.endswith(kf.LOG_SUFFIX)
         if self._mode != "hardlink" or not is_log or size is not None or source.name not in self._sealed:
             super()._copy(source, name, size, self._mode if is_log and self._mode != "hardlink" else how)
-        elif not link_file(source, self._staged, self._prefix + name):
+        elif not link_file(local_path(source), self._staged, self._prefix + name):
             detail = "it cannot be linked: the output is on another file system; use --copy auto"
             raise WriteError(Reason.WRITE_FAILED, detail, path=source)
 

@@ -29,7 +29,8 @@ from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
 from kafkalog.state.entries import WrittenWhole, entries_of, integers
-from kafkalog.storage.source import Bytes, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.source import Bytes
 
 if TYPE_CHECKING:
     import pandas as pd

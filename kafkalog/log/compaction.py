@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
 
 COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
 """Topics that a broker creates with `cleanup.policy=compact`."""
@@ -58,7 +58,7 @@ class GapMeter:
 
 
 def is_compacted(
-    path: Path,
+    path: Place,
     key: kf.TopicPartition | None,
     kind: str | None,
     end: int,
@@ -117,7 +117,7 @@ def _are_dense(rows: Sequence[Density]) -> bool:
     return is_dense and not is_emptied
 
 
-def _cleaned_to(path: Path, key: kf.TopicPartition | None) -> tuple[int | None, bool]:
+def _cleaned_to(path: Place, key: kf.TopicPartition | None) -> tuple[int | None, bool]:
     """Return how far the cleaner has come, and whether the log dir has the checkpoint that stores it."""
     if key is None:
         return None, False
@@ -128,7 +128,7 @@ def _cleaned_to(path: Path, key: kf.TopicPartition | None) -> tuple[int | None, 
     return (None, False) if offsets is None else (offsets.get(key), True)
 
 
-def _policy(path: Path, key: kf.TopicPartition | None) -> str | None:
+def _policy(path: Place, key: kf.TopicPartition | None) -> str | None:
     """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
     directory = path.absolute().parent / kf.METADATA_DIRECTORY
     if key is None:
@@ -142,7 +142,7 @@ def _policy(path: Path, key: kf.TopicPartition | None) -> str | None:
 
 
 @functools.lru_cache(maxsize=4)
-def _policies(root: Path, *stamps: object) -> dict[str, str]:
+def _policies(root: Place, *stamps: object) -> dict[str, str]:
     # `stamps` are only part of the cache's key, so that a changed log is read again
     metadata = read_cluster_metadata(root)
     if metadata is None or metadata.findings:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
 
 _SWAP_SUFFIX: Final = kf.LOG_SUFFIX + kf.SWAP_SUFFIX
 
@@ -29,7 +29,7 @@ class Directory(Listing):
         Names that do not begin with an offset.
     """
 
-    def __init__(self, path: Path, entries: Sequence[os.DirEntry[str]] | None = None) -> None:
+    def __init__(self, path: Place, entries: Sequence[os.DirEntry[str]] | None = None) -> None:
         super().__init__(path, entries)
         self.logs: dict[str, int] = {}
         self.swaps: dict[str, int] = {}

@@ -36,7 +36,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
 from kafkalog.storage.listing import Listing, is_directory
-from kafkalog.storage.location import as_path, is_url, list_directory, real_path
+from kafkalog.storage.location import Place, is_url, list_directory, place_of, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -45,8 +45,8 @@ from kafkalog.text import counted
 class PartitionPath:
     """Where a partition is, and its offsets from the checkpoints of its log dir."""
 
-    path: Path
-    segments: tuple[Path, ...] | None = None
+    path: Place
+    segments: tuple[Place, ...] | None = None
     """The `.log` files that the caller named; None for the whole directory."""
     checkpointed: CheckpointedOffsets | None = None
     """None if the checkpoints were not read."""
@@ -86,19 +86,19 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     ) -> None:
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         # each directory once, under its first name
-        given = {as_path(path): path for path in located(paths if isinstance(paths, Located) else list(paths))}
+        given = {place_of(path): path for path in located(paths if isinstance(paths, Located) else list(paths))}
         self.paths = list({real_path(path): path for path in reversed(given)}.values())[::-1]
-        self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
+        self.set_apart: dict[str, list[Place]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
         self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
         self._copies: dict[kf.TopicPartition, list[PartitionPath]] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
-        self._replicas: dict[Path, list[str]] = {}
-        self._brokers: dict[Path, str | None] = {}
+        self._replicas: dict[Place, list[str]] = {}
+        self._brokers: dict[Place, str | None] = {}
         self._topic: str | None = None
-        files: dict[Path, list[Path]] = {}
+        files: dict[Place, list[Place]] = {}
         for path in self.paths:
             if path.is_dir():
                 self._add_directory(path)
@@ -139,7 +139,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         except ReadError as error:
             raise removed_directory(found.path) or error from None
 
-    def open_set_apart(self, path: Path) -> Partition:
+    def open_set_apart(self, path: Place) -> Partition:
         """Open one of the directories that a broker has renamed."""
         return self._open(PartitionPath(path))
 
@@ -279,7 +279,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 return properties
         return {}
 
-    def _add_directory(self, root: Path) -> None:
+    def _add_directory(self, root: Place) -> None:
         entries = list_directory(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if is_directory(entry)]
         if is_partition_directory(root, entries):
@@ -287,7 +287,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
-        resolved = as_path(real_path(root))
+        resolved = place_of(real_path(root))
         for entry in entries:
             if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
                 detail = "a link that leads in a circle"
@@ -311,14 +311,14 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
             raise no_kafka_files(root)
 
-    def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
+    def _offsets(self, path: Place) -> dict[kf.TopicPartition, int]:
         try:
             return read_offset_checkpoint(path) or {}
         except (SidecarError, ReadError) as error:
             self.findings.append(error.to_finding())
             return {}
 
-    def broker_of(self, root: Path) -> str | None:
+    def broker_of(self, root: Place) -> str | None:
         """The broker's id in the `meta.properties` of a log dir; None if that does not say."""
         if root not in self._brokers:
             properties: dict[str, str] = {}
@@ -329,8 +329,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
     def _add_partition(
         self,
-        path: Path,
-        segments: tuple[Path, ...] | None,
+        path: Place,
+        segments: tuple[Place, ...] | None,
         starts: Mapping[kf.TopicPartition, int] | None,
         watermarks: Mapping[kf.TopicPartition, int] | None,
     ) -> None:
@@ -369,7 +369,7 @@ _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_ME
 _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
-def no_kafka_files(path: Path) -> NotKafkaError:
+def no_kafka_files(path: Place) -> NotKafkaError:
     """The error for a directory without partitions and without `meta.properties`; it names what may be meant."""
     detail = "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file"
     below = _below(path)
@@ -388,25 +388,25 @@ def no_kafka_files(path: Path) -> NotKafkaError:
     return NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
 
 
-def check_log_dir(root: Path, directories: Iterable[Path]) -> None:
+def check_log_dir(root: Place, directories: Iterable[Place]) -> None:
     """Raise if a directory is no log dir: it has no `meta.properties`, and no directory in it is a partition's."""
     if not (root / kf.META_PROPERTIES).exists() and not any(map(is_partition_directory, directories)):
         raise no_kafka_files(root)
 
 
-def _below(path: Path) -> list[Path]:
+def _below(path: Place) -> list[Place]:
     return [path / name for name in Listing.or_empty(path).directories[:_MOST_BELOW]]
 
 
-def _holds_segments(path: Path) -> bool:
+def _holds_segments(path: Place) -> bool:
     return any(map(_is_segment, Listing.or_empty(path).entries.values()))
 
 
-def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:
+def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> ReadError:
     """The error for a path that does not exist; it may be meant as a topic of a log dir that it is in, or `beside`."""
     detail = "no such file or directory"
-    topic = as_path(path).name
-    for place in (as_path(path).parent, *beside):
+    topic = place_of(path).name
+    for place in (place_of(path).parent, *beside):
         names = map(kf.parse_partition_directory, Listing.or_empty(place).directories)
         if any(name is not None and name.topic_partition.topic == topic for name in names):
             detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
@@ -435,7 +435,7 @@ def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
     return None if wanted is None else {wanted} if isinstance(wanted, (str, int)) else set(wanted)
 
 
-def _holds_log_files(path: Path) -> bool:
+def _holds_log_files(path: Place) -> bool:
     """Whether a directory holds a file of a partition: a segment, or what is left of one that was lost."""
     try:
         return any(
@@ -461,7 +461,7 @@ def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
+def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds more than directories."""
     entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):

@@ -17,7 +17,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
 from kafkalog.read_methods import with_remote_segments
-from kafkalog.storage.location import as_path, list_directory
+from kafkalog.storage.location import list_directory, place_of
 from kafkalog.storage.memory import MemoryStore
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -75,7 +75,7 @@ def open(
         path = with_remote_segments(path, tiered, keys=tiered_keys, storage_options=storage_options)
     path = located(path, storage_options)
     if isinstance(path, (str, os.PathLike)):
-        location = as_path(path)
+        location = place_of(path)
         if location.is_dir():
             entries = list_directory(location)
             if is_partition_directory(location, entries):

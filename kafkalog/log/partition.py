@@ -31,7 +31,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
-from kafkalog.storage.location import Location, as_path, parent_of
+from kafkalog.storage.location import findings_of, parent_of, place_of
 from kafkalog.text import counted
 
 
@@ -94,7 +94,7 @@ class Partition(ReadMethods):
         limits: Limits = DEFAULT_LIMITS,
         planned: PlannedPart | None = None,
     ) -> None:
-        self.path = as_path(path)
+        self.path = place_of(path)
         directory = kf.parse_partition_directory(self.path.name or self.path.absolute().name)
         self.topic_partition = directory.topic_partition if directory else None
         self.kind = directory.kind if directory else None
@@ -108,8 +108,7 @@ class Partition(ReadMethods):
         listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
         self.segments = listing.load(segments, entries)
         self.findings += listing.findings
-        if isinstance(self.path, Location):
-            self.findings += self.path.findings()
+        self.findings += findings_of(self.path)
 
     @classmethod
     def of_segment(cls, segment: Segment) -> Partition:

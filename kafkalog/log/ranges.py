@@ -14,7 +14,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
@@ -25,8 +24,9 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import PlannedPart
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
-from kafkalog.storage.location import Entry, Location, as_path
+from kafkalog.storage.location import Location, Place, expect, place_of, version_of
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
+from kafkalog.storage.store import Entry
 from kafkalog.text import counted
 
 
@@ -34,7 +34,7 @@ from kafkalog.text import counted
 class PartitionRange:
     """Neighbouring segments of a partition, or parts of them."""
 
-    path: str
+    path: str | Location
     """The partition's directory."""
     topic_partition: kf.TopicPartition | None
     segments: tuple[SegmentRange, ...]
@@ -94,7 +94,7 @@ class PartitionRange:
         Raises ReadError if a segment has disappeared, or the topic was made again, and FileChangedError if a file has
         changed.
         """
-        directory = as_path(self.path)
+        directory = place_of(self.path)
         # read before the comparison, so that a later replacement is detected
         identity = None if self.directory is None else directory_identity(directory)
         if was_replaced(directory, self.directory):
@@ -158,9 +158,9 @@ class PartitionRanges:
         return f"PartitionRanges({[str(path) for path in self.paths]}, {counted(self.n_bytes, 'byte')})"
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Place]:
         """The directories of the partitions."""
-        return [as_path(path) for path in dict.fromkeys(part.path for part in self.parts)]
+        return [place_of(path) for path in dict.fromkeys(part.path for part in self.parts)]
 
     @property
     def n_bytes(self) -> int:
@@ -176,13 +176,12 @@ class PartitionRanges:
 def range_of(segment: Segment, *, is_last: bool) -> SegmentRange:
     """All bytes of a segment."""
     size, path = segment.size_in_bytes, segment.path
-    entry = path.status() if isinstance(path, Location) else None
-    etag = None if entry is None else entry.etag
-    return SegmentRange(path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated, etag)
+    is_preallocated, version = segment.is_preallocated, version_of(path)
+    return SegmentRange(path.name, size, 0, size, segment.base_offset, is_last, is_preallocated, version)
 
 
 def _open_segment(
-    directory: Path,
+    directory: Place,
     topic_partition: kf.TopicPartition | None,
     identity: DirectoryIdentity | None,
     limits: Limits,
@@ -190,8 +189,7 @@ def _open_segment(
     part: SegmentRange,
 ) -> Segment:
     path = directory / part.name
-    if isinstance(path, Location):
-        path.remember(Entry(part.name, part.size_in_bytes, part.etag))
+    expect(path, Entry(part.name, part.size_in_bytes, part.etag))
     options: dict[str, Any] = {"memory_map": memory_map, "limits": limits, "topic_partition": topic_partition}
     return Segment(path, part=part, directory=identity, **options)
 

@@ -9,7 +9,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -37,9 +36,10 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.state.entries import integers
-from kafkalog.storage.location import Location, as_path, exists
+from kafkalog.storage.files import open_source, size_of
+from kafkalog.storage.location import Place, exists, place_of, store_of
 from kafkalog.storage.removals import DirectoryIdentity
-from kafkalog.storage.source import ByteSource, open_source, size_of
+from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
@@ -96,7 +96,7 @@ class Segment(ReadMethods):
     ) -> None:
         if memory_map not in ("auto", True, False):
             raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
-        self.path = as_path(path)
+        self.path = place_of(path)
         self.memory_map = memory_map
         self.limits, self.part, self.directory = limits, part, directory
         offset = kf.parse_base_offset(self.path.name)
@@ -148,7 +148,7 @@ class Segment(ReadMethods):
     @property
     def is_in_memory(self) -> bool:
         """Whether the bytes are in memory, and not in a file; see `kafkalog.open_buffer`."""
-        return isinstance(self.path, Location) and self.path.is_in_memory
+        return store_of(self.path).is_in_memory
 
     def __getstate__(self) -> dict[str, Any]:  # indexes are read again: they may be large, or mapped
         return {k: v for k, v in vars(self).items() if not isinstance(getattr(Segment, k, None), cached_property)}
@@ -195,7 +195,7 @@ class Segment(ReadMethods):
         """The whole segment, if this is a part of one."""
         return Segment(self.path, limits=self.limits, is_last=False, must_open=False)
 
-    def moved_to(self, path: Path, part: SegmentRange | None = None) -> Segment:
+    def moved_to(self, path: Place, part: SegmentRange | None = None) -> Segment:
         """The closed segment of another path that has this one's records now, or a part of it."""
         return Segment(
             path,
@@ -255,8 +255,8 @@ class Segment(ReadMethods):
         """The whole batch table. Prefer `iter_batches` for a long segment of single-message batches."""
         return BatchTable.concatenate(list(self.iter_batches()))
 
-    def sidecar_path(self, suffix: str) -> Path:
-        """Path of another file of the segment, existing or not, given its suffix."""
+    def sidecar_path(self, suffix: str) -> Place:
+        """Place of another file of the segment, existing or not, given its suffix."""
         return self.path.with_name(kf.sidecar_name(self.path.name, suffix))
 
     def has_sidecar(self, suffix: str) -> bool:
@@ -514,6 +514,6 @@ _MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 
 
-def is_last_segment(path: Path, base_offset: int | None) -> bool:
+def is_last_segment(path: Place, base_offset: int | None) -> bool:
     """Whether no later segment is in the same directory, so that a torn tail is normal."""
     return base_offset is None or Directory.or_empty(path.absolute().parent).base_after(base_offset) is None

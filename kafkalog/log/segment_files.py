@@ -18,6 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
+from kafkalog.storage.location import Place
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
@@ -31,7 +32,7 @@ class SegmentListing:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         *,
         memory_map: bool | str,
         limits: Limits,
@@ -174,7 +175,7 @@ class SegmentListing:
         return segments
 
 
-def open_segment(path: Path, **options: Any) -> Segment:
+def open_segment(path: Place, **options: Any) -> Segment:
     """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
         hint = "not a segment: the file name must end in .log"

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +35,7 @@ from kafkalog.records.batch_table import HIDDEN, Window
 from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
+from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
 
@@ -59,7 +59,7 @@ class SegmentRange:
     etag: str | None = None
     """Version of an object in a store, when the read was planned."""
 
-    def check_start(self, window: Window, path: Path) -> None:
+    def check_start(self, window: Window, path: Place) -> None:
         """Raise if a window at the start does not begin with the batch that was there when the read was planned."""
         if window.start == self.start > 0 and window.batches.first_offset != self.first_offset:
             detail = f"a batch of offset {self.first_offset} was here when the read was planned; plan again"
@@ -77,7 +77,7 @@ class SegmentRange:
 class SegmentFile(Protocol):
     """The part of `Segment` that a stream uses."""
 
-    path: Path
+    path: Place
     base_offset: int
     part: SegmentRange | None
     is_last: bool

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
@@ -33,8 +32,9 @@ from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import OutcomeLearner
+from kafkalog.storage.files import file_status
+from kafkalog.storage.location import Place
 from kafkalog.storage.removals import directory_identity, was_replaced
-from kafkalog.storage.source import file_status
 
 HighWatermark = Literal["ignore", "checkpoint"]
 
@@ -67,7 +67,7 @@ class LogTail:
         self._on_corruption, self._check_crcs = on_corruption, check_crcs
         self._follows_checkpoint = high_watermark == "checkpoint"
         self._limits = limits
-        self._roots: dict[Path, _Watched] = {}
+        self._roots: dict[Place, _Watched] = {}
         self._partitions: dict[kf.TopicPartition, PartitionTail] = {}
         self._topic_ids: dict[kf.TopicPartition, bytes] = {}
         self._replaced: set[kf.TopicPartition] = set()
@@ -172,7 +172,7 @@ class PartitionTail:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         *,
         is_committed: bool,
         on_corruption: Literal["raise", "skip"],
@@ -305,7 +305,7 @@ class _TailTransactions:
     Segments are numbered from the first one ever seen, so that positions stay valid when old segments are deleted.
     """
 
-    def __init__(self, path: Path, on_corruption: str, check_crcs: bool, limits: Limits) -> None:
+    def __init__(self, path: Place, on_corruption: str, check_crcs: bool, limits: Limits) -> None:
         self._path, self._limits = path, limits
         self._numbers: dict[int, int] = {}  # of segments, by base offset
         self._paths: list[str] = []
@@ -365,7 +365,7 @@ class _TailTransactions:
 class _Watched:
     """Detects whether a directory has changed since it was listed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
         self._listed = time.time()
         self._modified = self._stat()

@@ -20,7 +20,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import node_id_of, read_properties
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.location import parent_of
+from kafkalog.storage.location import Place, parent_of
 
 _NOT_JSON: Final = ("name", "file_name", "segments", "codec_ids")
 Visit = Callable[[Segment, BatchTable], object]
@@ -124,9 +124,9 @@ class PartitionSummary(Summary):
 class Clusters:
     """The metadata logs in some log dirs, each read once. A log dir without one belongs to the first cluster."""
 
-    def __init__(self, roots: Iterable[Path], limits: Limits) -> None:
+    def __init__(self, roots: Iterable[Place], limits: Limits) -> None:
         self.findings: list[Finding] = []
-        self._known: dict[Path, tuple[ClusterMetadata, int | None]] = {}
+        self._known: dict[Place, tuple[ClusterMetadata, int | None]] = {}
         for root in dict.fromkeys(roots):
             metadata = read_cluster_metadata(root, limits=limits)
             if metadata is not None:
@@ -155,7 +155,7 @@ def clusters_beside(partitions: Iterable[Partition], limits: Limits) -> Clusters
     return Clusters((parent_of(partition.path) for partition in partitions), limits)
 
 
-def _node_id(root: Path) -> int | None:
+def _node_id(root: Place) -> int | None:
     try:
         properties = read_properties(root / META_PROPERTIES) or {}
     except KafkalogError:

@@ -34,7 +34,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
-from kafkalog.storage.source import size_of
+from kafkalog.storage.files import size_of
 from kafkalog.text import counted, iso_milliseconds
 
 _LISTINGS: Final = 4

@@ -19,9 +19,10 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
+from kafkalog.storage.files import read_file
+from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, named_partition, staging_directory
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
 
 _MAX_MARKER_BYTES: Final = 2**20
@@ -37,7 +38,7 @@ class PartitionOutput:
     def write(self, name: str, data: bytes) -> None:
         """Give a file new content."""
 
-    def copy(self, source: Path, name: str, size: int | None = None) -> None:
+    def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Give a file the content of another, or the first bytes of it."""
 
     def remove(self, name: str) -> None:
@@ -189,7 +190,7 @@ class Copied(PartitionOutput):
         with self.create(name) as file:
             file.write(data)
 
-    def copy(self, source: Path, name: str, size: int | None = None) -> None:
+    def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Copy a file, or its first bytes, under a name."""
         self._replace(name)
         self._copy(source, name, size)
@@ -219,7 +220,7 @@ class Copied(PartitionOutput):
             del self._left[name]
             self._replaced.add(name)
 
-    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+    def _copy(self, source: Place, name: str, size: int | None, how: How = "auto") -> None:
         copy_file(source, self._staged, self._prefix + name, size=size, how=how)
 
 
@@ -256,10 +257,10 @@ class InPlaceOutput(PartitionOutput):
         with self.create(name) as file:
             file.write(data)
 
-    def copy(self, source: Path, name: str, size: int | None = None) -> None:
+    def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Stage a copy of a file, or of its first bytes."""
         like = self._like(name)
-        copy_file(source, self._stage(), name, size=size, like=like if like.exists() else source)
+        copy_file(source, self._stage(), name, size=size, like=like if like.exists() else local_path(source))
         self._put[name] = None
 
     def remove(self, name: str) -> None:

@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import ReadError
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.storage.location import list_directory
+from kafkalog.storage.location import Place, list_directory
 
 _DAY_MS: Final = 86_400_000
 _NO_DAY: Final = "no timestamp"
@@ -61,7 +60,7 @@ class SpaceMeter:
             for value, size, n in zip(found.tolist(), n_bytes.tolist(), n_batches.tolist(), strict=True):
                 self._counts[name][value] += Counter(n_bytes=int(size), n_batches=n)
 
-    def add_files(self, directory: Path, n_log_bytes: int) -> int:
+    def add_files(self, directory: Place, n_log_bytes: int) -> int:
         """Count the files of a partition directory; return the bytes of all of them."""
         self.n_log_bytes += n_log_bytes
         total = 0

@@ -23,6 +23,8 @@ from kafkalog.operations.converting.convert import convert
 from kafkalog.parsing import optional_integer
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Compression
+from kafkalog.storage.files import open_source
+from kafkalog.storage.location import Place
 
 SAMPLE_BYTES: Final = 64 * 2**20
 _RUN_BYTES: Final = 256 * 2**10
@@ -90,8 +92,8 @@ class Runs:
 
     def __init__(self, run_bytes: int) -> None:
         self._run_bytes = run_bytes
-        self._runs: list[tuple[Path, int, int, int]] = []
-        self._open: tuple[Path, int, int, int] | None = None
+        self._runs: list[tuple[Place, int, int, int]] = []
+        self._open: tuple[Place, int, int, int] | None = None
 
     def add(self, segment: Segment, batches: BatchTable, log_start_offset: int) -> None:
         """Add the batches of a window; windows come in order."""
@@ -150,15 +152,15 @@ def _sampled(sizes: npt.NDArray[np.int64], n: int, seed: int) -> npt.NDArray[np.
     return found
 
 
-def _converted(runs: Sequence[tuple[Path, int, int, int]], change: Change, **options: Any) -> npt.NDArray[np.int64]:
+def _converted(runs: Sequence[tuple[Place, int, int, int]], change: Change, **options: Any) -> npt.NDArray[np.int64]:
     """Bytes of each run after the change."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as folder:
         for number, (path, begin, end, base_offset) in enumerate(runs):
             directory = Path(folder, "sample", f"run-{number}")
             directory.mkdir(parents=True)
-            with path.open("rb") as file:
-                file.seek(begin)
-                (directory / f"{base_offset:020d}.log").write_bytes(file.read(end - begin))
+            with open_source(path, memory_map=False) as source:
+                data = source.window(begin, min(end, source.size))
+                (directory / f"{base_offset:020d}.log").write_bytes(data.tobytes())
         report = convert(
             LogDir(Path(folder, "sample"), limits=options.get("limits") or Limits()),
             Path(folder, "output"),

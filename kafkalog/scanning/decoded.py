@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.format import SCHEMAS_TOPIC
@@ -20,6 +19,8 @@ from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.options import ScanOptions, with_formats
 from kafkalog.scanning.query import Query, Target
 from kafkalog.scanning.user_functions import Extract
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.options import ColumnFormat, parse_decode
@@ -82,14 +83,15 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     wanted = {one.format for one in formats.values() if one.has_frames and one.schema is None}
     if not wanted:
         return None
-    path: LogDir | Path
+    path: LogDir | Place
     if isinstance(target, LogDir):
         path, exists = target, SCHEMAS_TOPIC in {key.topic for key in target}
     else:
         # schemas are next to the topic, in the log dir, whichever part of it was opened
         place = target.paths[0] if isinstance(target, PartitionRanges) else target.path
-        path = (place.parent if isinstance(target, Segment) else place).parent / f"{SCHEMAS_TOPIC}-0"
-        exists = path.is_dir()
+        log_dir = (place.parent if isinstance(target, Segment) else place).parent
+        path = log_dir / f"{SCHEMAS_TOPIC}-0"
+        exists = path.name in Listing.or_empty(log_dir).directories
     if not exists and wanted == {"jsonschema"}:
         return None
     if not exists:

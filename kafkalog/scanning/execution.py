@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,6 +48,7 @@ from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
+from kafkalog.storage.location import Place
 
 _MIN_WINDOW_BYTES: Final = 2**20
 # with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
@@ -113,7 +113,7 @@ class Pass:
         # both by the id of a partition
         self._reached: dict[int, int] = {}  # the highest offset
         self._in_sets: set[int] = set()  # has batches of v0 or v1, whose records may go back
-        self._gone_back: set[Path] = set()
+        self._gone_back: set[Place] = set()
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
         self._is_kept = False

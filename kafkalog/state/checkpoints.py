@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Reason, SidecarError
-from kafkalog.storage.location import as_path, exists, stat_of
-from kafkalog.storage.source import read_file
+from kafkalog.storage.files import read_file
+from kafkalog.storage.location import exists, place_of, stat_of
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
 _RACY_NS: Final = 2 * 10**9
@@ -165,7 +165,7 @@ def read_topic_id(directory: Pathish) -> str | None:
     Raises SidecarError if the file cannot be parsed, or has no valid topic id. Source:
     PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.
     """
-    path = as_path(directory) / kf.PARTITION_METADATA
+    path = place_of(directory) / kf.PARTITION_METADATA
     if not exists(path):
         return None
     lines, values = checkpoint_lines(path), []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
@@ -20,9 +19,9 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import as_path, exists
-from kafkalog.storage.source import open_source
+from kafkalog.storage.location import Place, exists, place_of
 
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
@@ -43,7 +42,7 @@ def read_cluster_metadata(
     too. Records that are missing are `gaps` of the result: this is the one place that finds them. The state is that
     right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far.
     """
-    directory = as_path(log_dir) / kf.METADATA_DIRECTORY
+    directory = place_of(log_dir) / kf.METADATA_DIRECTORY
     try:
         names = Listing(directory).names
     except OSError:
@@ -68,7 +67,7 @@ def read_cluster_metadata(
     return metadata
 
 
-def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _End, limits: Limits) -> None:
+def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _End, limits: Limits) -> None:
     """Apply the records of the log that follow the snapshot, and report those that are missing.
 
     Segments are only deleted from the front, once a snapshot covers them, and the log is not compacted: so any offset
@@ -106,7 +105,7 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
                 _missing(metadata, path, detail, following, None)
 
 
-def _hole(metadata: ClusterMetadata, path: Path, first: int, following: int, start: int) -> None:
+def _hole(metadata: ClusterMetadata, path: Place, first: int, following: int, start: int) -> None:
     """Report offsets that no record has."""
     detail = f"no records at offsets {first} to {following - 1}"
     covered = f"{detail}; the snapshot at offset {start} includes their changes" if following <= start else None
@@ -115,7 +114,7 @@ def _hole(metadata: ClusterMetadata, path: Path, first: int, following: int, sta
 
 def _missing(
     metadata: ClusterMetadata,
-    path: Path,
+    path: Place,
     detail: str,
     first: int,
     last: int | None,
@@ -143,7 +142,7 @@ def _missing(
 
 
 def read_metadata_file(
-    metadata: ClusterMetadata, path: Path, *, limits: Limits = DEFAULT_LIMITS
+    metadata: ClusterMetadata, path: Place, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[int | None, int | None]:
     """Apply the records of one file with metadata records: a snapshot, or `bootstrap.checkpoint`.
 
@@ -183,7 +182,7 @@ class _End(NamedTuple):
 
 
 def _snapshot(
-    path: Path, offset: int, end: _End, findings: list[Finding], limits: Limits, with_credentials: bool
+    path: Place, offset: int, end: _End, findings: list[Finding], limits: Limits, with_credentials: bool
 ) -> ClusterMetadata | None:
     """Read a snapshot; None if it is damaged, or of a time after the end."""
     if end.offset is not None and offset > end.offset:
@@ -217,7 +216,7 @@ def _last_timestamp(header: bytes) -> int:
     return time
 
 
-def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limits) -> None:
+def _apply(metadata: ClusterMetadata, record: _Record, path: Place, limits: Limits) -> None:
     if not record.is_control:
         metadata.end_offset = record.offset + 1
         metadata.timestamp = max(metadata.timestamp, record.timestamp)
@@ -238,7 +237,7 @@ def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limit
     metadata.contradictions.clear()
 
 
-def _records(path: Path, limits: Limits) -> Iterator[_Record]:
+def _records(path: Place, limits: Limits) -> Iterator[_Record]:
     with open_source(path, memory_map=False) as source:
         for window in walk(source, limits=limits):
             done = 0

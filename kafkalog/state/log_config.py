@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, warn
-from kafkalog.storage.source import read_file
+from kafkalog.storage.files import read_file
 
 MAX_PROPERTIES_BYTES: Final = 4 * 2**20
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
@@ -24,8 +23,9 @@ from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
 from kafkalog.state.entries import WrittenWhole, entries_of
 from kafkalog.state.transactions import OpenTransaction, TransactionReplay
+from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.source import read_file
+from kafkalog.storage.location import Place
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """Default of a broker's `producer.id.expiration.ms`."""
@@ -158,7 +158,7 @@ def hash_order(producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def newest_snapshot(
-    directory: Path,
+    directory: Place,
     first: int,
     last: int,
     *,

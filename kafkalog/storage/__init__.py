@@ -2,7 +2,10 @@
 
     `source`           reads the bytes of a file in windows, or maps them; bytes in memory
     `ranges`           bytes that are fetched in ranges, such as an object of an object store
-    `location`         places of remote files, and functions for local and remote paths
+    `store`            what a place of files can do: the abstract `Store`
+    `local`            the local disk as a store
+    `location`         a path in a store, and functions for local and remote paths
+    `files`            opens, reads and measures a file, also if a running broker has renamed it
     `listing`          a directory by one listing: names, kinds, sizes and times
     `memory`           bytes in memory as a store
     `stores`           object stores and other remote file systems, through obstore and fsspec

@@ -9,7 +9,8 @@ import numpy as np
 
 from kafkalog.errors import FileChangedError, ReadError
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes, ByteSource, FileIdentity, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
 
 _SECTOR: Final = 512
 

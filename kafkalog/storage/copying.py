@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from kafkalog.errors import OutputExistsError, Reason, WriteError
 from kafkalog.storage.atomic import StrPath, fsync_directory, make_directories, resolve, writing
-from kafkalog.storage.source import open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
 
 How = Literal["auto", "reflink", "copy"]
@@ -27,7 +28,7 @@ def _ignore(n_bytes: int) -> None:
 
 
 def copy_file(
-    path: Path,
+    path: Place,
     staged: StagedDirectory,
     name: str,
     *,
@@ -44,7 +45,7 @@ def copy_file(
     file system cannot. "auto" does so where it can. FileChangedError if somebody wrote to the file meanwhile.
     """
     with staged.create(name, like) as file:
-        _copy(path, file, size, progress, how)
+        _copy(local_path(path), file, size, progress, how)
 
 
 def link_file(path: Path, staged: StagedDirectory, name: str) -> bool:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final, Self
 
 from kafkalog.errors import ReadError
-from kafkalog.storage.location import list_directory
+from kafkalog.storage.location import Place, list_directory, stat_of
 
 _NAME: Final = attrgetter("name")
 
@@ -20,21 +19,21 @@ class Listing:
 
     Attributes
     ----------
-    path : Path
+    path : Place
     entries : dict of str to os.DirEntry
         By name, in the order of the names.
     names : list of str
         Of all entries, sorted.
     """
 
-    def __init__(self, path: Path, entries: Sequence[os.DirEntry[str]] | None = None) -> None:
+    def __init__(self, path: Place, entries: Sequence[os.DirEntry[str]] | None = None) -> None:
         self.path = path
         listed = sorted(list_directory(path) if entries is None else entries, key=_NAME)
         self.names = list(map(_NAME, listed))
         self.entries = dict(zip(self.names, listed, strict=True))
 
     @classmethod
-    def or_empty(cls, path: Path) -> Self:
+    def or_empty(cls, path: Place) -> Self:
         """The listing of a directory; an empty one if it cannot be listed, or is gone."""
         try:
             return cls(path)
@@ -72,7 +71,7 @@ def is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def files_below(directory: Path, prefix: str = "") -> Iterator[str]:
+def files_below(directory: Place, prefix: str = "") -> Iterator[str]:
     """Yield the paths of the files in a directory and in those below it, relative to it, sorted by their parts."""
     listing = Listing(directory)
     for name, entry in listing.entries.items():
@@ -83,9 +82,9 @@ def files_below(directory: Path, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def newest_change(directory: Path) -> float:
+def newest_change(directory: Place) -> float:
     """The latest modification time (s) of a directory, and of all that is in it; raises OSError if a file vanishes."""
-    newest = directory.stat().st_mtime
+    newest: float = stat_of(directory).st_mtime
     for name, entry in Listing(directory).entries.items():
         is_plain = is_directory(entry) and not entry.is_symlink()
         newest = max(newest, newest_change(directory / name) if is_plain else entry.stat().st_mtime)

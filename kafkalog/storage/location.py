@@ -1,7 +1,8 @@
-"""Places of files that are not local: a `Location` is a path in a `Store`, with the reading half of `pathlib.Path`.
+"""Places of files: a `Location` is a path in a `Store`, with the reading half of `pathlib.Path`.
 
-Local files keep `pathlib.Path`. The functions here take either. A directory is listed once: files opened from it get
-names, sizes and entity tags from that listing.
+A `Place` is either: what users give is converted once, by `place_of`. Local files keep `pathlib.Path`, whose store is
+`LOCAL`. The functions here take both. A directory of a store is listed once: files opened from it get names, sizes and
+entity tags from that listing.
 """
 
 from __future__ import annotations
@@ -9,64 +10,14 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, TypeVar
 
 from kafkalog.errors import Finding, ReadError, Reason, UnsafePathError
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An object or a directory of a store, with the methods of `os.DirEntry` that are used."""
-
-    name: str
-    size: int = 0
-    etag: str | None = None
-    """Identifies the content; None if the store has no such tag."""
-    modified_ns: int = 0
-    is_directory: bool = False
-
-    def is_dir(self) -> bool:
-        """Whether it is a directory."""
-        return self.is_directory
-
-    def is_file(self) -> bool:
-        """Whether it is an object."""
-        return not self.is_directory
-
-    def is_symlink(self) -> bool:
-        """False: stores have no links."""
-        return False
-
-    # as in the result of `os.stat`
-    st_dev = st_ino = 0
-    st_size = property(lambda self: self.size)
-    st_mtime_ns = property(lambda self: self.modified_ns)
-
-    def stat(self) -> Any:
-        """Size and time, by the names that `os.stat` has for them."""
-        return self
-
-
-class Store(Protocol):
-    """A place that holds objects by key. All errors are those of kafkalog."""
-
-    def url_of(self, key: str) -> str:
-        """The URL of a key, for messages: it has no credentials and no query."""
-
-    def list(self, directory: str) -> list[Entry]:
-        """What is in a directory; empty if there is no such directory."""
-
-    def status(self, key: str) -> Entry | None:
-        """Size and entity tag of an object; None if there is none."""
-
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """Bytes of an object that still is the one of the entry; a buffer."""
-
-    def open(self, key: str, entry: Entry) -> Any:
-        """The bytes of an object: a `ByteSource`."""
+from kafkalog.storage.local import LOCAL
+from kafkalog.storage.source import Bytes, ByteSource
+from kafkalog.storage.store import Entry, Store
 
 
 class Location(os.PathLike[str]):
@@ -209,38 +160,29 @@ class Location(os.PathLike[str]):
         """False: stores have no links."""
         return False
 
-    @property
-    def is_tiered(self) -> bool:
-        """Whether it stands for a file that a broker has moved to remote storage."""
-        is_tiered: Any = getattr(self.store, "is_tiered", None)
-        return is_tiered is not None and bool(is_tiered(self.key))
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the store holds its bytes in memory, so that a pickle has them."""
-        return bool(getattr(self.store, "is_in_memory", False))
-
-    def findings(self) -> list[Finding]:
-        """What the store has to tell about the directory."""
-        findings_of: Any = getattr(self.store, "findings_of", None)
-        return [] if findings_of is None else list(findings_of(self.key))
-
     def glob(self, pattern: str) -> Iterator[Location]:
         """What is in the directory and matches a pattern without slashes, except for one at the end."""
         return (self / name for name in sorted(self.entries()) if fnmatch.fnmatchcase(name, pattern.rstrip("/")))
 
-    def open(self) -> Any:
-        """The bytes of the object: a `ByteSource`.
+    def open(self) -> ByteSource:
+        """The bytes of the object.
 
         Raises
         ------
         ReadError
             It does not exist, or the store does not give it.
         """
+        return self.store.open(self.key, self._object())
+
+    def range(self, start: int, stop: int) -> Bytes:
+        """Bytes `start` to `stop` of the object, by one request."""
+        return self.store.range(self.key, start, stop, self._object())
+
+    def _object(self) -> Entry:
         entry = self.status()
         if entry is None or entry.is_directory:
             raise ReadError(Reason.FILE_UNREADABLE, "no such object", path=self)
-        return self.store.open(self.key, entry)
+        return entry
 
 
 # names distinguish files from directories, which take a listing
@@ -250,6 +192,8 @@ _OF_FILES: Final = {
 }
 
 AnyPath = str | os.PathLike[str]
+Place = Path | Location
+AnyPlace = TypeVar("AnyPlace", Path, Location, Place)
 
 
 def is_url(path: object) -> bool:
@@ -263,14 +207,31 @@ _SECRETS: Final = re.compile(
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*(://|::.*://|:.*!/)")
 
 
-def as_path(path: AnyPath) -> Path:
-    """The path as an object: a `Location` as it is, which has what is used of `pathlib.Path`."""
-    return cast(Path, path) if isinstance(path, Location) else Path(path)
+def place_of(path: AnyPath) -> Place:
+    """The path that a caller gives as an object: a `Location` as it is, any other one as a `pathlib.Path`."""
+    return path if isinstance(path, Location) else Path(path)
 
 
-def plain(path: AnyPath) -> str:
+def remote_place(path: object) -> Location | None:
+    """The path if it is in a store that is not the local disk; None for anything else."""
+    return path if isinstance(path, Location) else None
+
+
+def store_of(path: AnyPath) -> Store:
+    """The store that a path is in, which says what can be done there."""
+    return path.store if isinstance(path, Location) else LOCAL
+
+
+def local_path(path: Place) -> Path:
+    """The path, for what works on local files only; raises `UnsafePathError` for one in another store."""
+    if isinstance(path, Location):
+        raise _not_local(path)
+    return path
+
+
+def plain(path: AnyPath) -> str | Location:
     """The path as text, for what is pickled; a `Location` as it is, since its text does not lead back to its store."""
-    return cast(str, path) if isinstance(path, Location) else os.fspath(path)
+    return path if isinstance(path, Location) else os.fspath(path)
 
 
 def refuse_url(path: object) -> None:
@@ -278,8 +239,12 @@ def refuse_url(path: object) -> None:
     for one in path if isinstance(path, (list, tuple)) else [path]:
         place = getattr(one, "paths", [getattr(one, "path", one)])[0]
         if is_url(place):
-            detail = "this works on local files, not on a URL: copy it to a local directory first"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=clean(str(place)))
+            raise _not_local(place)
+
+
+def _not_local(path: object) -> UnsafePathError:
+    detail = "this works on local files, not on a URL: copy it to a local directory first"
+    return UnsafePathError(Reason.UNSAFE_PATH, detail, path=clean(str(path)))
 
 
 def is_public_option(name: str) -> bool:
@@ -298,7 +263,7 @@ def clean(text: str) -> str:
     return _SECRETS.sub("", text)
 
 
-def parent_of(path: Path) -> Path:
+def parent_of(path: AnyPlace) -> AnyPlace:
     """The directory that a directory is in: relative if its own path is."""
     return path.parent if path.name not in ("", "..") else path.absolute().parent
 
@@ -316,6 +281,28 @@ def is_file(path: AnyPath) -> bool:
 def real_path(path: AnyPath) -> AnyPath:
     """See `os.path.realpath`."""
     return path if isinstance(path, Location) else os.path.realpath(path)
+
+
+def is_tiered(path: Place) -> bool:
+    """Whether a file stands for one that a broker has moved to remote storage."""
+    return isinstance(path, Location) and path.store.is_tiered(path.key)
+
+
+def findings_of(path: Place) -> Sequence[Finding]:
+    """What its store has to tell about a directory."""
+    return path.store.findings_of(path.key) if isinstance(path, Location) else ()
+
+
+def expect(path: Place, entry: Entry) -> None:
+    """Open the file only as it was listed earlier, if its store tells versions apart."""
+    if isinstance(path, Location):
+        path.remember(entry)
+
+
+def version_of(path: Place) -> str | None:
+    """What identifies the content of a file in a store that has such tags; None for any other file."""
+    entry = path.status() if isinstance(path, Location) else None
+    return None if entry is None else entry.etag
 
 
 def stat_of(path: AnyPath) -> Any:

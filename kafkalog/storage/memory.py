@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from kafkalog.storage.location import Entry, Location
+from kafkalog.storage.location import Location
 from kafkalog.storage.source import BufferSource
+from kafkalog.storage.store import Entry, Store
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store of one file; `name` is what errors call it. The data is not copied."""
 
     is_in_memory = True
@@ -30,13 +31,9 @@ class MemoryStore:
         """The size of the file; None for others."""
         return Entry(key, self._bytes.size) if key == _KEY else None
 
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """Bytes of the file."""
-        return self._bytes[start:stop]
-
     def open(self, key: str, entry: Entry) -> BufferSource:
         """The bytes."""
         return BufferSource(self._bytes, path=self._name)
 
 
-_KEY = "buffer"
+_KEY: Final = "buffer"

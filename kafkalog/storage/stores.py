@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,9 +33,10 @@ from kafkalog.errors import (
     UnsupportedError,
     WriteError,
 )
-from kafkalog.storage.location import AnyPath, Entry, Location, clean, is_public_option, is_url
+from kafkalog.storage.location import AnyPath, Location, clean, is_public_option, is_url
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
+from kafkalog.storage.store import Entry, Store
 
 Options = Mapping[str, Any]
 
@@ -153,7 +155,7 @@ def reopen_filesystem(url: str, options: Options, token: str) -> FilesystemStore
 _MADE: weakref.WeakValueDictionary[str, _LibraryStore] = weakref.WeakValueDictionary()
 
 
-class _LibraryStore:
+class _LibraryStore(Store):
     """What both kinds of stores have."""
 
     def __init__(self, url: str, options: Options | None) -> None:
@@ -164,13 +166,17 @@ class _LibraryStore:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({clean(self._url)!r})"
 
-    def url_of(self, key: str) -> str:
-        """See `Store.url_of`."""
-        raise NotImplementedError
+    @abstractmethod
+    def fetch(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """Bytes `start` to `stop` as the library returns them, perhaps fewer: a buffer."""
 
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """See `Store.get`."""
-        raise NotImplementedError
+    def range(self, key: str, start: int, stop: int, entry: Entry) -> Bytes:
+        """See `Store.range`."""
+        data = np.frombuffer(self.fetch(key, start, stop, entry), np.uint8)
+        if data.size != stop - start:
+            detail = f"the store returned {data.size} of {stop - start} bytes"
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.url_of(key), position=start)
+        return data
 
     def open(self, key: str, entry: Entry) -> ByteSource:
         """See `Store.open`."""
@@ -293,8 +299,8 @@ class ObjectStore(_LibraryStore):
             found = replace(found, etag=f'"{found.etag}"')
         return found
 
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """See `Store.get`."""
+    def fetch(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """See `_LibraryStore.fetch`."""
         options: dict[str, Any] = {"range": (start, stop)}
         if entry.etag is not None:
             options["if_match"] = entry.etag
@@ -376,8 +382,8 @@ class FilesystemStore(_LibraryStore):
             except FileNotFoundError:
                 return None
 
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """See `Store.get`; whether the object was replaced is looked up once a second, as answers do not tell."""
+    def fetch(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """See `_LibraryStore.fetch`; once a second it is looked up whether the object was replaced."""
         with self._errors(key, start, was_there=True), self._lock:
             data = self._filesystem.cat_file(self._slash + key, start=start, end=stop)
             now = time.monotonic()
@@ -435,18 +441,14 @@ class _Spool:
 class StoreSource(RangeSource):
     """The bytes of an object in a store."""
 
-    def __init__(self, store: _LibraryStore, key: str, entry: Entry) -> None:
+    def __init__(self, store: Store, key: str, entry: Entry) -> None:
         super().__init__(entry.size, path=store.url_of(key))
         self._store, self._key, self._entry = store, key, entry
         self.identity = FileIdentity(0, 0, entry.size, entry.modified_ns)
 
     def fetch(self, start: int, stop: int) -> Bytes:
         """See `RangeSource.fetch`."""
-        data = np.frombuffer(self._store.get(self._key, start, stop, self._entry), np.uint8)
-        if data.size != stop - start:
-            detail = f"the store returned {data.size} of {stop - start} bytes"
-            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.path, position=start)
-        return data
+        return self._store.range(self._key, start, stop, self._entry)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
+from kafkalog.storage.location import Place
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.text import first_names
 
@@ -27,7 +28,7 @@ _ENDS: Final = (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
 
 
 def absent_partitions(
-    roots: Sequence[Path],
+    roots: Sequence[Place],
     present: Iterable[str],
     metadata: ClusterMetadata,
     node_id: int,
@@ -68,14 +69,14 @@ def absent_partitions(
 class _LogDirs:
     """The log dirs of a broker: their ids, and the offsets in their checkpoints."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Place]) -> None:
         self._roots = roots
         self._by_id = {_directory_id(root): root for root in roots}
         ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
         self._ends = {root: [offsets for offsets in both if offsets is not None] for root, both in ends.items()}
         self._starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
 
-    def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Path | None:
+    def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
         """The log dir of a partition, by its directory id or a checkpoint; None if it may be on another disk.
 
         `are_all` tells that the broker has no other log dirs.
@@ -86,11 +87,11 @@ class _LogDirs:
             return None
         return root or named or self._roots[0]
 
-    def has_ends(self, root: Path) -> bool:
+    def has_ends(self, root: Place) -> bool:
         """Whether a log dir has a checkpoint that tells how far its partitions reached."""
         return bool(self._ends[root])
 
-    def extent(self, root: Path, key: kf.TopicPartition) -> tuple[int, int | None]:
+    def extent(self, root: Place, key: kf.TopicPartition) -> tuple[int, int | None]:
         """Log start offset and end of a partition in the checkpoints of a log dir; the end is None if none names it."""
         end = max((offsets[key] for offsets in self._ends[root] if key in offsets), default=None)
         return self._starts[root].get(key, 0), end
@@ -129,13 +130,13 @@ def absent_note(what: str, rows: Sequence[PartitionPlan]) -> Finding:
     return Finding(Reason.SEGMENT_MISSING, f"{which}: {what}", str(Path(rows[0].path).parent), damage=False)
 
 
-def _checkpoint(root: Path, name: str) -> Mapping[kf.TopicPartition, int] | None:
+def _checkpoint(root: Place, name: str) -> Mapping[kf.TopicPartition, int] | None:
     with contextlib.suppress(KafkalogError):
         return read_offset_checkpoint(root / name)
     return None
 
 
-def _directory_id(root: Path) -> str | None:
+def _directory_id(root: Place) -> str | None:
     with contextlib.suppress(KafkalogError):
         return (read_properties(root / kf.META_PROPERTIES) or {}).get("directory.id") or None
     return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
@@ -24,6 +23,7 @@ from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.INDEX_SUFFIX: OffsetIndex,
@@ -87,7 +87,7 @@ class SegmentContents:
     """What a segment contains, as a walk over its batches found it."""
 
     path: str
-    """Path of the `.log`."""
+    """Place of the `.log`."""
     base_offset: int
     last_offset: int
     """If there is no batch, `last_offset` is `base_offset - 1`."""
@@ -201,7 +201,7 @@ def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: i
     return [] if segment is None else proved_ends(segment, contents.end_offset, next_base_offset)
 
 
-def _last_indexed(path: Path, base_offset: int) -> int:
+def _last_indexed(path: Place, base_offset: int) -> int:
     """Return the offset of the last entry of an offset index; -1 for none, and for other indexes."""
     if path.suffix != kf.INDEX_SUFFIX:
         return -1
@@ -240,7 +240,7 @@ def _orphans(
     return dict(sorted(lost.items())), leftovers
 
 
-def _has_entries(path: Path, base_offset: int) -> bool:
+def _has_entries(path: Place, base_offset: int) -> bool:
     """Whether an index has entries; a broker preallocates it with zeros, which do not count.
 
     An index that cannot be read counts as one with entries.

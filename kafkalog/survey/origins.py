@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
-from kafkalog.storage.location import is_url, parent_of, stat_of
-from kafkalog.storage.source import read_file
+from kafkalog.storage.files import read_file
+from kafkalog.storage.location import Place, is_url, parent_of, stat_of
 from kafkalog.survey.losses import Lost
 
 ORIGIN_NAME: Final = "origin.json"
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
 
     command: str
     """The command that made the output."""
-    log_dirs: tuple[Path, ...]
+    log_dirs: tuple[Place, ...]
     """The log dirs that it read."""
     is_whole: bool
     """Whether all of their partitions were asked for."""
@@ -56,7 +56,7 @@ def encode_origin(
     return (json.dumps(fields, indent=1) + "\n").encode()
 
 
-def read_origin(directory: Path) -> Origin | None:
+def read_origin(directory: Place) -> Origin | None:
     """Return where an output comes from; None without such a file, or if it cannot be read."""
     row = _read(directory / ORIGIN_NAME)
     known = row.get("log_dirs")
@@ -65,9 +65,9 @@ def read_origin(directory: Path) -> Origin | None:
     return Origin(str(row.get("command")), tuple(Path(str(path)) for path in known), row.get("is_whole") is True)
 
 
-def origins_of(directory: Path) -> list[Path]:
+def origins_of(directory: Place) -> list[Place]:
     """The log dirs from which an output was made, also over several steps; those that are not at hand, too."""
-    found: dict[Path, None] = {}
+    found: dict[Place, None] = {}
     waiting = [directory]
     while waiting:
         origin = read_origin(waiting.pop())
@@ -78,7 +78,7 @@ def origins_of(directory: Path) -> list[Path]:
     return list(found)
 
 
-def known_losses(partition: Path) -> list[Lost]:
+def known_losses(partition: Place) -> list[Lost]:
     """What the command that made a partition directory has reported as lost; `Lost.path` is the directory."""
     found: list[Lost] = []
     # those commands write to the local disk, and an object store bills each question
@@ -95,7 +95,7 @@ def known_losses(partition: Path) -> list[Lost]:
     return found
 
 
-def as_known(partition: Path, findings: Iterable[Finding]) -> list[Finding]:
+def as_known(partition: Place, findings: Iterable[Finding]) -> list[Finding]:
     """The findings about a partition, in which losses that the command which made it has reported are no damage."""
     found: list[Finding] = []
     losses = known_losses(partition)
@@ -120,7 +120,7 @@ def _covers(lost: Lost, finding: Finding) -> bool:
 
 
 @functools.lru_cache(maxsize=4)
-def _rows(path: Path, *stamps: object) -> dict[str, list[Mapping[str, Any]]]:
+def _rows(path: Place, *stamps: object) -> dict[str, list[Mapping[str, Any]]]:
     # `stamps` are only part of the cache's key, so that a changed report is read again
     found: dict[str, list[Mapping[str, Any]]] = {}
     rows = _read(path).get("partitions")
@@ -153,7 +153,7 @@ def _extent(row: Mapping[str, Any]) -> tuple[int, int | None] | None:
     return (first, end) if is_valid else None
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Place) -> Mapping[str, Any]:
     try:
         found = json.loads(read_file(path, max_bytes=_MAX_BYTES))
     except (KafkalogError, ValueError, RecursionError):

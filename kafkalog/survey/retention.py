@@ -6,19 +6,17 @@ Mirrors `UnifiedLog.deleteOldSegments`, `LogSegment.largestTimestamp` and `LogCl
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, ReadError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.location import parent_of
-from kafkalog.storage.source import file_status
+from kafkalog.storage.files import file_status, last_entry
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup import Retention
 from kafkalog.survey.startup_end import end_before_start
 from kafkalog.survey.topics import TopicConfig
@@ -123,16 +121,14 @@ def _modified_ms(segment: Segment) -> int:
     return modified // 10**6
 
 
-def _last_timestamp(path: Path) -> int:
+def _last_timestamp(path: Place) -> int:
     """The timestamp of the last entry of a time index, padding or not; -1 if there is none."""
     size = kf.TIME_INDEX_DTYPE.itemsize
     try:
-        with path.open("rb") as file:
-            n_entries = file.seek(0, os.SEEK_END) // size
-            file.seek((n_entries - 1) * size if n_entries else 0)
-            return int.from_bytes(file.read(8), "big", signed=True) if n_entries else -1
-    except OSError:
+        entry = last_entry(path, size)
+    except ReadError:
         return -1
+    return int.from_bytes(entry[:8], "big", signed=True) if entry else -1
 
 
 def _newest_in_batches(segment: Segment) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog.state.checkpoints import java_number, node_id_of
+from kafkalog.storage.location import Place
 
 _DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
 _VOTERS: Final = "controller.quorum.voters"
@@ -68,7 +69,7 @@ class BrokerConfig:
         more = () if self.metadata_log_dir is None else (self.metadata_log_dir,)
         return tuple(one for one in dict.fromkeys((*self.log_dirs, *more)) if self.log_dirs)
 
-    def others(self, roots: Sequence[Path]) -> list[Path] | None:
+    def others(self, roots: Sequence[Place]) -> list[Path] | None:
         """The log dirs that are not among the roots; None if none of the roots is a log dir of this broker.
 
         Disks that are mounted elsewhere, or copies, have other paths than those of the file.
@@ -77,7 +78,7 @@ class BrokerConfig:
         others = [one for one in self.all_dirs if os.path.realpath(one) not in real]
         return None if len(others) == len(self.all_dirs) else others
 
-    def holds_metadata_log(self, root: Path) -> bool:
+    def holds_metadata_log(self, root: Place) -> bool:
         """Whether a root is the log dir of the metadata log."""
         mine = self.metadata_log_dir
         return mine is not None and os.path.realpath(mine) == os.path.realpath(root)

@@ -5,7 +5,6 @@ Mirrors `LogSegment.readNextOffset`, `FileRecords.searchForOffsetFromPosition` a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from kafkalog import format as kf
@@ -15,6 +14,7 @@ from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import walk
+from kafkalog.storage.files import last_entry
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 # Records.HEADER_SIZE_UP_TO_MAGIC and LegacyRecord.RECORD_OVERHEAD_V0: all that a broker asks of a header here
@@ -60,14 +60,11 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
     size = kf.OFFSET_INDEX_DTYPE.itemsize
     path = segment.sidecar_path(kf.INDEX_SUFFIX)
     try:
-        with path.open("rb") as file:
-            n_entries = file.seek(0, os.SEEK_END) // size
-            file.seek(max(n_entries - 1, 0) * size)
-            entry = file.read(size) if n_entries else bytes(size)
-    except FileNotFoundError:
+        entry = last_entry(path, size) or bytes(size)
+    except ReadError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         entry = bytes(size)
-    except OSError as error:
-        raise ReadError.of(error, path) from error
     relative, position = (int.from_bytes(entry[at : at + 4], "big", signed=True) for at in (0, 4))
     return segment.base_offset + relative, position
 

@@ -20,6 +20,7 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import AnyPlace, Place
 from kafkalog.survey.startup_end import end_as_loaded
 
 ORPHAN: Final = "an index without its .log"
@@ -44,7 +45,7 @@ class FileNames:
     bad_swaps: dict[str, str] = field(default_factory=dict)
     """`.swap` segments whose end cannot be read, and why."""
 
-    def problem(self, directory: Path) -> Finding | None:
+    def problem(self, directory: Place) -> Finding | None:
         """Why a broker cannot load the partition, whatever the segments hold; None if nothing is in the way."""
         if self.fatal:
             others = f", and {', '.join(self.fatal[1:4])} as well" if len(self.fatal) > 1 else ""
@@ -61,7 +62,7 @@ class FileNames:
         return {self.renamed.get(name, name) for name in self.names if name not in self.removed}
 
 
-def files_at_start(path: Path) -> FileNames:
+def files_at_start(path: Place) -> FileNames:
     """List the changes that a broker makes to the files of a partition before it loads the segments.
 
     Raises ReadError if the directory cannot be read. Source: LogLoader.load,
@@ -87,7 +88,7 @@ def files_at_start(path: Path) -> FileNames:
     return found
 
 
-def partition_directories(root: Path) -> Iterator[Path | Finding]:
+def partition_directories(root: AnyPlace) -> Iterator[AnyPlace | Finding]:
     """Yield the partition directories of a log dir by name, and a finding for each other directory.
 
     Directories that a broker has renamed (`-delete`, `-future`, `-stray`) are among them: it loads them too.
@@ -128,7 +129,7 @@ def _take_leftovers(found: FileNames, unfinished: int) -> list[str]:
     return swaps
 
 
-def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None:
+def _complete_swaps(directory: Place, found: FileNames, swaps: list[str]) -> None:
     """Note the renames of `.swap` files, and the deletion of what they replace."""
     ranges: dict[int, int] = {}
     for name in swaps:
@@ -159,7 +160,7 @@ def _offsets(names: Iterable[str]) -> list[int]:
     return [offset for offset in map(kf.parse_base_offset, names) if offset is not None]
 
 
-def epochs_problem(directory: Path) -> Finding | None:
+def epochs_problem(directory: Place) -> Finding | None:
     """Why a broker does not start with the leader epochs of a partition; None if it does. `recover` rewrites them.
 
     Source: LeaderEpochFileCache, CheckpointFile.read, Kafka 4.3.
@@ -176,7 +177,7 @@ def epochs_problem(directory: Path) -> Finding | None:
     return None
 
 
-def known_epochs(directory: Path) -> LeaderEpochs:
+def known_epochs(directory: Place) -> LeaderEpochs:
     """The leader epochs of a partition; none if a broker cannot read the file."""
     try:
         return LeaderEpochs(read_leader_epochs(directory / kf.LEADER_EPOCH_CHECKPOINT))
@@ -184,7 +185,7 @@ def known_epochs(directory: Path) -> LeaderEpochs:
         return LeaderEpochs()
 
 
-def topic_id_problem(directory: Path) -> Finding | None:
+def topic_id_problem(directory: Place) -> Finding | None:
     """Why a broker does not start with a `partition.metadata`; None if it does, or there is no such file.
 
     Source: PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.
@@ -196,9 +197,9 @@ def topic_id_problem(directory: Path) -> Finding | None:
     return None
 
 
-def _problem(path: Path, detail: str) -> Finding:
+def _problem(path: Place, detail: str) -> Finding:
     return Finding(Reason.CHECKPOINT_SYNTAX, f"{detail}: a broker does not start with it", path=str(path))
 
 
-def _is_below(path: Path, root: Path) -> bool:
+def _is_below(path: Place, root: Place) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))

@@ -20,6 +20,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.files import read_file
+from kafkalog.storage.location import Place
 from kafkalog.survey.startup_end import end_before_start
 from kafkalog.survey.startup_files import FileNames, files_at_start
 
@@ -213,7 +215,7 @@ class _NamedSegment(Segment):
         self._names = names
         super().__init__(path, **options)
 
-    def sidecar_path(self, suffix: str) -> Path:
+    def sidecar_path(self, suffix: str) -> Place:
         name = kf.sidecar_name(self.path.name, suffix)
         # a broker that looks for the end of a `.swap` makes its index, and renames it over another one
         if suffix != kf.INDEX_SUFFIX or not name.endswith(kf.SWAP_SUFFIX):
@@ -249,8 +251,9 @@ def why_recovered(segment: Segment) -> str:
 def _transaction_entries(segment: Segment) -> npt.NDArray[np.void]:
     """All that a broker reads, even if they are more than a `.log` of this size can have."""
     try:
-        data = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).read_bytes()
-    except OSError:
+        path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
+        data = read_file(path, max_bytes=segment.limits.max_segment_bytes)
+    except ReadError:
         data = b""
     n = len(data) // kf.TRANSACTION_INDEX_DTYPE.itemsize
     return np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE, count=n)

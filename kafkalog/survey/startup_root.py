@@ -32,8 +32,8 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
-from kafkalog.storage.location import exists
-from kafkalog.storage.source import read_file
+from kafkalog.storage.files import read_file
+from kafkalog.storage.location import Place, exists
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
 
@@ -72,10 +72,10 @@ class StartProblem(JsonFields):
 
 
 def root_problems(
-    roots: Sequence[Path],
+    roots: Sequence[Place],
     *,
     config: BrokerConfig = NO_CONFIG,
-    directories: Callable[[Path], Iterable[Path | Finding]] = partition_directories,
+    directories: Callable[[Place], Iterable[Place | Finding]] = partition_directories,
     limits: Limits = DEFAULT_LIMITS,
 ) -> list[StartProblem]:
     """Return why a broker does not start on its log dirs, in the order of its reads, partitions left out.
@@ -105,18 +105,18 @@ def root_problems(
     ]
 
 
-def _has_metadata_log(root: Path) -> bool:
+def _has_metadata_log(root: Place) -> bool:
     return (root / kf.METADATA_DIRECTORY).is_dir()
 
 
-def _has_metadata(root: Path) -> bool:
+def _has_metadata(root: Place) -> bool:
     """Whether the metadata log of a log dir has records, or a snapshot of them."""
     directory = root / kf.METADATA_DIRECTORY
     listing = Directory.or_empty(directory)
     return any(map(_SNAPSHOT.fullmatch, listing.names)) or any(listing.status(name).st_size for name in listing.logs)
 
 
-def is_kraft(root: Path) -> bool:
+def is_kraft(root: Place) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
     if _has_metadata_log(root):
         return True
@@ -126,12 +126,12 @@ def is_kraft(root: Path) -> bool:
         return False
 
 
-def _is_second_disk(roots: Sequence[Path]) -> bool:
+def _is_second_disk(roots: Sequence[Place]) -> bool:
     """Whether these cannot be all log dirs of their broker, whose metadata log is on another."""
     return not any(map(_has_metadata_log, roots)) and any(map(is_kraft, roots))
 
 
-def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
+def _attempt(path: Place, problem: Callable[[Place], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
     """Yield the problem of a file, if it is there."""
     if not exists(path):
         return
@@ -145,14 +145,14 @@ def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does 
         yield StartProblem(Reason.CHECKPOINT_SYNTAX, str(path), detail, effect=effect)
 
 
-def _listed(root: Path, directories: Callable[[Path], Iterable[Path | Finding]]) -> list[Path | Finding]:
+def _listed(root: Place, directories: Callable[[Place], Iterable[Place | Finding]]) -> list[Place | Finding]:
     try:
         return [*directories(root)]
     except KafkalogError:
         return []  # one that cannot be listed is an error of the partitions
 
 
-def _metadata_dir_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[StartProblem]:
+def _metadata_dir_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check where the metadata log is, and which start it allows.
 
     Source: KafkaRaftServer.initializeLogDirs, KafkaRaftClient.initialize, Kafka 4.3.
@@ -176,7 +176,7 @@ def _metadata_dir_problems(roots: Sequence[Path], config: BrokerConfig) -> Itera
 
 
 def voter_problem(
-    roots: Sequence[Path], voters: Iterable[Mapping[str, object]], node_id: int | None
+    roots: Sequence[Place], voters: Iterable[Mapping[str, object]], node_id: int | None
 ) -> StartProblem | None:
     """The lone voter of a dynamic quorum has another directory id: nobody is elected, and the start hangs.
 
@@ -200,14 +200,14 @@ def voter_problem(
     return StartProblem(Reason.META_PROPERTIES, str(path), detail)
 
 
-def _identity_problems(roots: Sequence[Path], config: BrokerConfig) -> Iterator[StartProblem]:
+def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
     Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs, Kafka 4.3.
     """
     node_id = config.node_id
-    first: dict[str, tuple[str, Path]] = {}
-    directory_ids: dict[str, Path] = {}
+    first: dict[str, tuple[str, Place]] = {}
+    directory_ids: dict[str, Place] = {}
     has_kraft = bool(config.roles) or any(map(is_kraft, roots))
     for root in roots:
         path = root / kf.META_PROPERTIES
@@ -273,21 +273,21 @@ def meta_properties_problem(properties: Mapping[str, str]) -> str:
     return ""
 
 
-def _offset_checkpoint_problem(path: Path) -> str:
+def _offset_checkpoint_problem(path: Place) -> str:
     # numbers are not parsed: a broker that fails at one goes on without the file
     if not (path.name in OFFSET_CHECKPOINTS[:2] and _has_negative_count(path)):
         read_checkpoint(path, 3)
     return ""
 
 
-def _has_negative_count(path: Path) -> bool:
+def _has_negative_count(path: Place) -> bool:
     """Whether a checkpoint claims less than no entries, for which a broker makes no list, and reads nothing."""
     lines = checkpoint_lines(path)
     n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
     return n_entries is not None and n_entries < 0 and java_number(lines[0], 31) == 0
 
 
-def _bootstrap_problem(path: Path, limits: Limits) -> str:
+def _bootstrap_problem(path: Place, limits: Limits) -> str:
     """A broker reads this file without checksums, and up to a batch that is cut off.
 
     Source: BootstrapDirectory.readFromBinaryFile, BootstrapMetadata.fromRecords, Kafka 4.3.
@@ -305,7 +305,7 @@ def _bootstrap_problem(path: Path, limits: Limits) -> str:
     return "" if "metadata.version" in metadata.features else "no record with metadata.version"
 
 
-def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartProblem]:
+def _metadata_log_problems(directory: Place, limits: Limits) -> Iterator[StartProblem]:
     """Check the files of raft in the metadata log's directory."""
     yield from _attempt(directory / QUORUM_STATE, quorum_state_problem)
     listing = Directory.or_empty(directory)
@@ -325,7 +325,7 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
             yield problem
 
 
-def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:
+def _snapshot_problems(path: Place, limits: Limits) -> Iterator[StartProblem]:
     """A broker takes a snapshot that is cut off for a whole one.
 
     Source: RecordsSnapshotReader, KRaftControlRecordStateMachine.maybeLoadSnapshot, Kafka 4.3.
@@ -351,7 +351,7 @@ def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:
         yield StartProblem(Reason.PARTIAL_TAIL, str(path), detail, effect="loses metadata")
 
 
-def quorum_state_problem(path: Path) -> str:
+def quorum_state_problem(path: Place) -> str:
     """Return what is wrong with a `quorum-state`; "" if nothing is. A broker reads its first line only.
 
     Source: FileQuorumStateStore.readStateFromFile, QuorumStateDataJsonConverter, Kafka 4.3.
@@ -396,13 +396,13 @@ _QUORUM_FIELDS: Final[dict[int, dict[str, type | int]]] = {
 """The fields of each version, all mandatory."""
 
 
-def _duplicates(directories: Iterable[Path]) -> Iterator[StartProblem]:
+def _duplicates(directories: Iterable[Place]) -> Iterator[StartProblem]:
     """Directories that cannot both be there: two of one partition, or one and its future one on the same disk.
 
     A future directory in another log dir is a replica that is being moved there.
     Source: LogManager.loadLog, LogManager.recoverAbandonedFutureLogs, Kafka 4.3.
     """
-    seen: dict[tuple[kf.TopicPartition, str | None], Path] = {}
+    seen: dict[tuple[kf.TopicPartition, str | None], Place] = {}
     for path in directories:
         parsed = kf.parse_partition_directory(path.name)
         if parsed is None or parsed.kind not in (None, "future"):

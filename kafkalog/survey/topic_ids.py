@@ -10,14 +10,13 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.storage.location import parent_of
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.startup import PartitionPlan
@@ -32,7 +31,7 @@ _KEPT_REASONS = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_G
 class TopicIds:
     """Where a broker's topic ids can be found."""
 
-    roots: Sequence[Path]
+    roots: Sequence[Place]
     metadata: ClusterMetadata | None
     is_kraft: bool
     """Whether the broker sets a partition without a topic id aside; one with ZooKeeper loads it."""
@@ -42,7 +41,7 @@ class TopicIds:
     @classmethod
     def of(
         cls,
-        directories: Sequence[Path],
+        directories: Sequence[Place],
         metadata: str | os.PathLike[str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> TopicIds:
@@ -56,7 +55,7 @@ class TopicIds:
         image = TopicSettings.of(roots, metadata=metadata, limits=limits).metadata
         return cls(roots, image, image is not None or any(map(is_kraft, roots)))
 
-    def lacks(self, directory: Path) -> kf.TopicPartition | None:
+    def lacks(self, directory: Place) -> kf.TopicPartition | None:
         """The partition of a directory, if a broker needs its topic id and finds no `partition.metadata`."""
         parsed = kf.parse_partition_directory(directory.absolute().name)
         return parsed.topic_partition if parsed is not None and self.is_kraft and has_no_topic_id(directory) else None
@@ -70,12 +69,12 @@ class TopicIds:
         ids.discard(None)
         return ids.pop() if len(ids) == 1 else None
 
-    def _id_in(self, directory: Path | Finding) -> str | None:
+    def _id_in(self, directory: Place | Finding) -> str | None:
         with contextlib.suppress(KafkalogError):
-            return read_topic_id(directory) if isinstance(directory, Path) else None
+            return read_topic_id(directory) if isinstance(directory, Place) else None
         return None
 
-    def why_stray(self, directory: Path) -> str | None:
+    def why_stray(self, directory: Place) -> str | None:
         """Why a broker sets a directory without a topic id aside, and the way out; None if it has one."""
         key = self.lacks(directory)
         if key is None:
@@ -89,7 +88,7 @@ class TopicIds:
         )
 
 
-def has_no_topic_id(directory: Path) -> bool:
+def has_no_topic_id(directory: Place) -> bool:
     """Whether a partition directory that brokers load lacks `partition.metadata`."""
     parsed = kf.parse_partition_directory(directory.absolute().name)
     if parsed is None or parsed.kind is not None or parsed.topic_partition.topic == kf.METADATA_TOPIC:
@@ -99,8 +98,8 @@ def has_no_topic_id(directory: Path) -> bool:
     return False
 
 
-def _is_of(directory: Path | Finding, topic: str) -> bool:
-    parsed = kf.parse_partition_directory(directory.name) if isinstance(directory, Path) else None
+def _is_of(directory: Place | Finding, topic: str) -> bool:
+    parsed = kf.parse_partition_directory(directory.name) if isinstance(directory, Place) else None
     return parsed is not None and parsed.kind is None and parsed.topic_partition.topic == topic
 
 

@@ -26,7 +26,7 @@ from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import LogConfig, broker_setting, read_properties_file, topic_name, topic_setting
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import parent_of
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.text import first_names
 
@@ -106,7 +106,7 @@ class TopicSettings:
     @classmethod
     def of(
         cls,
-        roots: Iterable[Path],
+        roots: Iterable[Place],
         *,
         config: str | os.PathLike[str] | None = None,
         metadata: str | os.PathLike[str] | None = None,
@@ -266,17 +266,17 @@ def _config_of(values: Mapping[str, object]) -> LogConfig:
         return LogConfig.from_properties(values)
 
 
-def _log_dir_of(path: Path) -> Path:
+def _log_dir_of(path: Place) -> Place:
     return path.parent if path.name == kf.METADATA_DIRECTORY else path
 
 
-def _broker_id(roots: Iterable[Path], broker: BrokerConfig) -> int | None:
+def _broker_id(roots: Iterable[Place], broker: BrokerConfig) -> int | None:
     """The id in the first log dir that has it, or else in the broker's configuration."""
     node_id = next((known for known in map(_node_id, roots) if known is not None), None)
     return java_number(broker.node_id or "", 31) if node_id is None else node_id
 
 
-def _node_id(root: Path) -> int | None:
+def _node_id(root: Place) -> int | None:
     try:
         return java_number(node_id_of(read_properties(root / kf.META_PROPERTIES) or {}), 31)
     except KafkalogError:
@@ -284,8 +284,8 @@ def _node_id(root: Path) -> int | None:
 
 
 def _best_image(
-    places: Sequence[Path], broker: BrokerConfig, limits: Limits
-) -> tuple[ClusterMetadata | None, Path | None, str]:
+    places: Sequence[Place], broker: BrokerConfig, limits: Limits
+) -> tuple[ClusterMetadata | None, Place | None, str]:
     """Return the cluster's metadata of one of some log dirs, its place, and why it cannot be read.
 
     That of the configured metadata log dir comes first, then the one with the latest records.
@@ -306,7 +306,7 @@ def _best_image(
     return image, place, ""
 
 
-def _doubt_of(image: ClusterMetadata, place: Path) -> str:
+def _doubt_of(image: ClusterMetadata, place: Place) -> str:
     """Why the metadata may lack the last settings; "" if they are complete."""
     where = f"the metadata log in {place}"
     if image.gaps:
@@ -325,7 +325,7 @@ def _doubt_of(image: ClusterMetadata, place: Path) -> str:
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 
-def _without_metadata(roots: Sequence[Path], properties: Mapping[str, object] | None) -> tuple[str, str]:
+def _without_metadata(roots: Sequence[Place], properties: Mapping[str, object] | None) -> tuple[str, str]:
     """Return why the settings of topics are unknown without a metadata log, and a note on those that are used."""
     meta: dict[str, str] = {}
     for root in roots:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, UnknownTypeError, decode_record
 from kafkalog.protocol.printed import TRANSACTION_STATES
 from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.storage.location import Place
 from kafkalog.system_topics.commits import read_commits
 from kafkalog.system_topics.reading import AsOf, TopicRecords, listed, read_topic
 
@@ -190,7 +190,7 @@ def with_load_failures(findings: Iterable[Finding], failures: Iterable[Finding])
     return [*replaced, *stops.values()]
 
 
-def load_failure(path: Path, key: TopicPartition | None, limits: Limits, *, damage: bool = False) -> Finding | None:
+def load_failure(path: Place, key: TopicPartition | None, limits: Limits, *, damage: bool = False) -> Finding | None:
     """Why a coordinator does not load the partition in a directory; None if it does, or has nothing to load there."""
     if key is None or key.topic not in COORDINATED:
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.location import parent_of
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
 from kafkalog.text import counted
 
@@ -77,7 +76,7 @@ class Metadata(PublicNames):
     Each property below is a list of dicts; `to_arrow` makes tables of them.
     """
 
-    def __init__(self, path: Path, image: ClusterMetadata, topics: Callable[[str], bool]) -> None:
+    def __init__(self, path: Place, image: ClusterMetadata, topics: Callable[[str], bool]) -> None:
         self.path, self.findings = path, list(image.findings)
         self.end_offset, self.timestamp = image.end_offset, image.timestamp
         self.is_complete, self.gaps = not image.gaps, list(image.gaps)
@@ -351,7 +350,7 @@ def metadata(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(log_dir, [METADATA_TOPIC], end_offset, end_timestamp)
-    found: tuple[Path, ClusterMetadata] | None = None
+    found: tuple[Place, ClusterMetadata] | None = None
     key = TopicPartition(METADATA_TOPIC, 0)
     roots = [*log_dir.paths, *([parent_of(log_dir.path_of(key).path)] if key in log_dir else [])]
     findings: list[Finding] = []

@@ -20,9 +20,10 @@ import zstandard
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, LimitExceededError, ReadError, Reason, UnsupportedError
+from kafkalog.storage.files import read_file
 from kafkalog.storage.location import Location
 from kafkalog.storage.ranges import RangeSource
-from kafkalog.storage.source import BufferSource, Bytes, ByteSource, read_file
+from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 Keys = Mapping[str, Any]
 
@@ -156,19 +157,20 @@ class ChunkedSource(RangeSource):
 
     def __init__(self, manifest: Manifest, place: Location) -> None:
         super().__init__(manifest.size, path=str(place))
-        self._manifest, self._stored = manifest, place.open()
-        if self._stored.size != manifest.starts[-1]:
-            detail = f"has {self._stored.size} bytes, but {manifest.starts[-1]} in the manifest"
+        self._manifest, self._place = manifest, place
+        with place.open() as stored:
+            size = stored.size
+        if size != manifest.starts[-1]:
+            detail = f"has {size} bytes, but {manifest.starts[-1]} in the manifest"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=place, position=0)
         self.unit_bytes = manifest.chunk_bytes
         manifest.unseal  # noqa: B018 - an error about keys comes before anything is read
-        self.identity = self._stored.identity
 
     def fetch(self, start: int, stop: int) -> Bytes:
         """See `RangeSource.fetch`; both ends are those of chunks, or of the file."""
         starts = self._manifest.starts
         first, end = start // self.unit_bytes, -(-stop // self.unit_bytes)
-        stored = self._stored.fetch(starts[first], starts[end])
+        stored = self._place.range(starts[first], starts[end])
         parts = []
         for number in range(first, end):
             data = stored[starts[number] - starts[first] : starts[number + 1] - starts[first]].tobytes()

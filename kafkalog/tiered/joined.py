@@ -20,8 +20,10 @@ from kafkalog.state.checkpoints import (
     read_offset_checkpoint,
     read_topic_id,
 )
-from kafkalog.storage.location import AnyPath, Entry, Location, as_path, list_directory
-from kafkalog.storage.source import BufferSource, ByteSource, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.location import AnyPath, Location, list_directory, place_of, remote_place
+from kafkalog.storage.source import BufferSource, ByteSource
+from kafkalog.storage.store import Entry, Store
 from kafkalog.storage.stores import location
 from kafkalog.system_topics.remote_log import RemoteLog, remote_log
 from kafkalog.tiered.aiven import Keys, check_keys
@@ -50,7 +52,7 @@ class Joined:
     """Whether the metadata topic says which copies count."""
 
 
-class JoinedStore:
+class JoinedStore(Store):
     """A log dir together with remote storage.
 
     The segments of a partition that are local no more appear as files of the names that they had. Local files win.
@@ -58,7 +60,7 @@ class JoinedStore:
     """
 
     def __init__(self, local: AnyPath | None, remote: Location, keys: Keys | None = None) -> None:
-        self.local = None if local is None else as_path(local)
+        self.local = None if local is None else place_of(local)
         self._remote, self._keys = remote, dict(keys or {})
         self._lock = threading.RLock()
         self.links: dict[str, Link] = {}
@@ -82,12 +84,7 @@ class JoinedStore:
             return str(self.local / key) if key else str(self.local)
         return f"{self._remote}!/{key}" if key else str(self._remote)
 
-    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
-        """See `Store.get`."""
-        with self.open(key, entry) as source:
-            return source.window(start, stop)
-
-    def list(self, directory: str) -> Any:
+    def list(self, directory: str) -> Sequence[Entry]:
         """See `Store.list`."""
         with self._lock:
             found = {entry.name: entry for entry in self._local_entries(directory)}
@@ -115,7 +112,7 @@ class JoinedStore:
         return open_source(self.local / key, memory_map=False)
 
     def is_tiered(self, key: str) -> bool:
-        """Whether a file is that of a copy."""
+        """See `Store.is_tiered`."""
         return self._virtual(key) is not None
 
     def _virtual(self, key: str) -> tuple[Entry, Callable[[], ByteSource]] | None:
@@ -126,7 +123,7 @@ class JoinedStore:
         return self._files.get(key)
 
     def findings_of(self, key: str) -> Sequence[Finding]:
-        """Findings about a partition."""
+        """See `Store.findings_of`; there are some of partitions."""
         joined = self._partitions.get(key)
         return [] if joined is None else joined.findings
 
@@ -364,11 +361,11 @@ def tiered_location(
         Options for the URL; see `kafkalog.location`.
     """
     text = os.fspath(remote)
-    url = remote if isinstance(remote, Location) or "://" in text else f"file://{os.path.abspath(text)}"
+    url = remote if remote_place(remote) or "://" in text else f"file://{os.path.abspath(text)}"
     place = location(url, storage_options=storage_options)
     if path is None:
         return Location(JoinedStore(None, place, keys), "")
-    local = as_path(located(path, storage_options))
+    local = place_of(located(path, storage_options))
     if local.is_file():
         detail = "tiered storage is joined to a log dir or a partition directory, not to a single file"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)

@@ -23,9 +23,9 @@ from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
+from kafkalog.storage.files import read_file
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 from kafkalog.writing.job_directories import StagingArea, is_dead, remove_job
 from kafkalog.writing.log_end import log_stamp, read_log_end

@@ -21,9 +21,9 @@ from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.storage.atomic import STAGED_SUFFIX, writing
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.file_locks import try_lock
+from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import Listing, newest_change
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
 
 COMMITS_SUFFIX: Final = ".kafkalog-commits"

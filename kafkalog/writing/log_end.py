@@ -21,8 +21,8 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import ProducerState, newest_snapshot
+from kafkalog.storage.files import file_status
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.source import file_status
 
 
 @dataclass(slots=True)

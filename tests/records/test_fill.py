@@ -32,7 +32,8 @@ from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.readers.record_windows import WindowOptions
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import new_codecs
-from kafkalog.storage.source import BufferSource, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.source import BufferSource
 
 CODECS = [kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4, kf.Codec.ZSTD]
 

@@ -6,7 +6,8 @@ import pytest
 
 from kafkalog.storage import location
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import Entry, Location, as_path, clean, is_url, plain
+from kafkalog.storage.location import Location, clean, is_url, place_of, plain
+from kafkalog.storage.store import Entry
 
 
 class Store:
@@ -48,7 +49,7 @@ def test_names_are_those_of_paths():
     assert str(place.parent.parent / "f/g") == "x://d/f/g"
     assert place == made("d/e/a.log")[0]
     assert len({place, made("d/e/a.log")[0]}) == 1
-    assert as_path(place) is place
+    assert place_of(place) is place
     assert plain(place) is place
     assert not store.asked
 

@@ -12,7 +12,8 @@ from refusals import fails_with
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage import source as source_module
-from kafkalog.storage.source import BufferSource, FileSource, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.source import BufferSource, FileSource
 
 SIZE = 3 * 2**20 + 17
 

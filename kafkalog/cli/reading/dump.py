@@ -86,8 +86,8 @@ reading:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
-    from kafkalog.storage.location import as_path
-    from kafkalog.storage.source import size_of
+    from kafkalog.storage.files import size_of
+    from kafkalog.storage.location import place_of
 
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding needs --json; for lines, use --key-decoder and --value-decoder")
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     dump = _dump(args)
     # before the first file is printed: a mistake in the last one would come late
     for path in args.paths:
-        if as_path(path).is_dir():
+        if place_of(path).is_dir():
             raise UsageError(f"{path} is a directory; name files, such as {os.path.join(path, '*.log')}")
     progress: Callable[[int], None] | None = None
     if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:

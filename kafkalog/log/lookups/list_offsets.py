@@ -41,8 +41,8 @@ from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.storage.location import Location
-from kafkalog.storage.source import file_status
+from kafkalog.storage.files import file_status
+from kafkalog.storage.location import is_tiered
 
 _FIRST_WINDOW_BYTES: Final = 2**16
 _COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
@@ -241,7 +241,7 @@ class ListOffsets:
         best: tuple[int, Segment, _Walk] | None = None
         segments = self.segments()
         # a broker does not look at remote segments
-        remote = {n for n, one in enumerate(segments) if isinstance(one.path, Location) and one.path.is_tiered}
+        remote = {n for n, one in enumerate(segments) if is_tiered(one.path)}
         for number, segment in enumerate(segments):
             if number in remote and len(remote) < len(segments):
                 continue

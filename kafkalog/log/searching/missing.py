@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
@@ -14,12 +13,13 @@ from kafkalog.log.directory import Directory
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.storage.location import Place
 
 END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 """Files of a log dir with offsets that a log reached."""
 
 
-def usable_start(directory: Path, start: int, segments: Sequence[Segment]) -> tuple[int, list[Finding]]:
+def usable_start(directory: Place, start: int, segments: Sequence[Segment]) -> tuple[int, list[Finding]]:
     """The log start offset that a checkpointed one stands for, and the finding about one outside of the log.
 
     One past the end of the log is damage of the checkpoint: the records are there, so the log begins with the first
@@ -100,7 +100,7 @@ def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool
     return offsets_finding(Reason.LOG_END_MISSING, detail, path, end, stop, damage=damage)
 
 
-def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:
+def missing_end(partition: Place, key: kf.TopicPartition | None, end: int) -> Finding | None:
     """The note about offsets past the end of a partition that other files have.
 
     None without a `key`, which means a part of a partition. Also None while a broker runs, since its checkpoints may be
@@ -114,7 +114,7 @@ def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Fin
     return None
 
 
-def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[str]) -> dict[str, int]:
+def known_ends(partition: Place, key: kf.TopicPartition | None, names: Iterable[str]) -> dict[str, int]:
     """The offsets that a log once reached, by the file that has them: checkpoints and producer snapshots.
 
     `names` are those of the directory's files; `key` is None for a renamed directory, which no checkpoint names.
@@ -122,7 +122,7 @@ def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[s
     return checkpointed(partition, key, *END_CHECKPOINTS) | {snapshot_name(one): one for one in snapshot_offsets(names)}
 
 
-def checkpointed(partition: Path, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:
+def checkpointed(partition: Place, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:
     """The offsets of a partition in checkpoints of its log dir, by their names."""
     root, found = partition.absolute().parent, dict[str, int]()
     if key is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import intact_headers_at, window_of
+from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
@@ -173,7 +173,7 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
     return offset
 
 
-def odd_end_error(window: Window, reason: Reason, path: Path) -> CorruptionError:
+def odd_end_error(window: Window, reason: Reason, path: Place) -> CorruptionError:
     """Return the error about the last batch of a window, which is wrong although the walk accepted it."""
     odd = window.batches[-1:]
     first, last = int(odd.base_offset[0]), int(odd.last_offset[0])

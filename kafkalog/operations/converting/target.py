@@ -25,8 +25,8 @@ from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.atomic import check_free, make_parents
-from kafkalog.storage.location import parent_of
-from kafkalog.storage.source import file_status
+from kafkalog.storage.files import file_status
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -40,7 +40,7 @@ class ConvertedPartitions:
     def __init__(self, config: LogConfig | None, limits: Limits, report: Callable[[Finding], None]) -> None:
         self._config = None if config is None else checked_config(config)
         self._limits, self._report = limits, report
-        self._settings: dict[Path, TopicSettings] = {}
+        self._settings: dict[Place, TopicSettings] = {}
 
     def open(
         self,

@@ -30,8 +30,8 @@ from kafkalog.operations.dumping.sidecars import (
     read_time_index,
     read_transaction_index,
 )
-from kafkalog.storage.location import as_path, is_file, plain
-from kafkalog.storage.source import size_of
+from kafkalog.storage.files import size_of
+from kafkalog.storage.location import AnyPath, is_file, place_of, plain
 from kafkalog.text import counted
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
@@ -64,7 +64,7 @@ class Dump:
     options : DumpOptions
     """
 
-    def __init__(self, paths: Iterable[str], options: DumpOptions) -> None:
+    def __init__(self, paths: Iterable[AnyPath], options: DumpOptions) -> None:
         self.paths = list(paths)
         self.options = options
         self._report = Report()
@@ -122,7 +122,7 @@ class Dump:
         yield from rows_of_report(self._report)
 
     def _each(
-        self, one: Callable[[str, FilesProgress], Iterator[Any]], progress: Callable[[int], None] | None
+        self, one: Callable[[AnyPath, FilesProgress], Iterator[Any]], progress: Callable[[int], None] | None
     ) -> Iterator[Any]:
         self._report = Report(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
         done = 0
@@ -137,7 +137,7 @@ class Dump:
                 done += size_of(path)
                 progress(done)
 
-    def _text(self, path: str, progress: FilesProgress) -> Iterator[bytes]:
+    def _text(self, path: AnyPath, progress: FilesProgress) -> Iterator[bytes]:
         yield f"Dumping {path}\n".encode(errors="surrogateescape")
         if not self._is_log(path):
             entries = self._entries(path)
@@ -150,7 +150,7 @@ class Dump:
                 yield chunk
                 progress.reach(walk.position)
 
-    def _rows(self, path: str, progress: FilesProgress) -> Iterator[Row]:
+    def _rows(self, path: AnyPath, progress: FilesProgress) -> Iterator[Row]:
         yield {"kind": "file", "path": str(path), "base_offset": kf.parse_base_offset(os.path.basename(path))}
         if not self._is_log(path):
             yield from (row for _, row in self._entries(path) if row is not None)
@@ -161,17 +161,17 @@ class Dump:
                 if row["kind"] == "batch":
                     progress.reach(walk.position)
 
-    def _is_log(self, path: str) -> bool:
+    def _is_log(self, path: AnyPath) -> bool:
         return suffix_of(path, self.options) in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX)
 
     @contextlib.contextmanager
-    def _walk(self, path: str) -> Iterator[LogWalk]:
+    def _walk(self, path: AnyPath) -> Iterator[LogWalk]:
         name = os.path.basename(path)
-        is_last = not name.endswith(kf.LOG_SUFFIX) or is_last_segment(as_path(path), kf.parse_base_offset(name))
+        is_last = not name.endswith(kf.LOG_SUFFIX) or is_last_segment(place_of(path), kf.parse_base_offset(name))
         with open_file(path, self.options) as source:
-            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last)
+            yield LogWalk(source, self.options, self._report, str(absolute(path)), is_last=is_last)
 
-    def _entries(self, path: str) -> Iterator[Entry]:
+    def _entries(self, path: AnyPath) -> Iterator[Entry]:
         read = _READERS.get(suffix_of(path, self.options))
         if read is None:
             self._report.notes.append(f"Ignoring unknown file {path}")

@@ -9,26 +9,27 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.storage.location import Location, plain
-from kafkalog.storage.source import ByteSource, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.location import AnyPath, remote_place
+from kafkalog.storage.source import ByteSource
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
-def as_file(path: str) -> str:
+def as_file(path: AnyPath) -> AnyPath:
     """Return the path as Java's `File` shows it."""
-    if isinstance(path, Location):
+    if not isinstance(path, str):
         return path
     short = re.sub("/{2,}", "/", path)
     return short.rstrip("/") or short
 
 
-def absolute(path: str) -> str:
+def absolute(path: AnyPath) -> AnyPath:
     """Return the path as Java's `File.getAbsolutePath` shows it: links and `..` are not resolved."""
-    return as_file(path if isinstance(path, Location) or path.startswith("/") else f"{os.getcwd()}/{path}")
+    return as_file(f"{os.getcwd()}/{path}" if isinstance(path, str) and not path.startswith("/") else path)
 
 
-def suffix_of(path: str, options: DumpOptions) -> str:
+def suffix_of(path: AnyPath, options: DumpOptions) -> str:
     """Return the suffix of a file's name; "" for none, and for a Raft snapshot in dialect 2.8."""
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
@@ -43,14 +44,15 @@ def start_offset(name: str) -> int:
     return offset
 
 
-def beside(path: str, suffix: str) -> str:
+def beside(path: AnyPath, suffix: str) -> AnyPath:
     """Return the path of the same segment's file with another suffix."""
     folder, name = os.path.split(path)
     name = name.split(".")[0] + suffix
-    return plain(path.with_name(name)) if isinstance(path, Location) else os.path.join(folder, name)
+    place = remote_place(path)
+    return os.path.join(folder, name) if place is None else place.with_name(name)
 
 
-def open_file(path: str, options: DumpOptions) -> ByteSource:
+def open_file(path: AnyPath, options: DumpOptions) -> ByteSource:
     """Open a file; raises `LimitExceededError` if it is larger than `max_segment_bytes`."""
     source = open_source(path, memory_map=False)
     if source.size > options.limits.max_segment_bytes:

@@ -24,10 +24,10 @@ from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePath
 from kafkalog.operations.exporting.resuming import Resumption, manifest_of
 from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
 from kafkalog.storage.file_locks import require_locks, try_lock
+from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import files_below
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import Location, Place
 from kafkalog.storage.output_paths import is_occupied
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory
 
@@ -134,7 +134,7 @@ class ResumedDirectory(Resumption):
         remove_tree(staged)
 
 
-def read_manifest(path: Path | Location) -> dict[str, Any]:
+def read_manifest(path: Place) -> dict[str, Any]:
     """The JSON object that an export left in a file; see `manifest_of`."""
     return manifest_of(bytes(read_file(path, max_bytes=_MAX_MANIFEST_BYTES)), path)
 

@@ -33,7 +33,7 @@ from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resum
 from kafkalog.scanning.options import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import Location, Place, remote_place
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
@@ -154,9 +154,7 @@ class Exporter:
         ):
             raise ValueError("resume needs the path of a log and of a directory or table, and excludes overwrite")
         check_options(options)
-        if isinstance(to, Location) or (
-            isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to)
-        ):
+        if remote_place(to) or (isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to)):
             check_outside(to, _sources(self.scan))
         self._resumed = resumed = _resumption(format, to)
         try:
@@ -212,8 +210,8 @@ class Exporter:
         check_outside(to, _sources(self.scan))
         if isinstance(self._resumed, (ResumedDirectory, RemoteExport)):
             return self._add(self._resumed)
-        if isinstance(to, Location):
-            return self._upload(to)
+        if (remote := remote_place(to)) is not None:
+            return self._upload(remote)
         if not self._keys:
             with staged_file(to, overwrite=self._overwrite, parents=True) as file:
                 return self._write(file)
@@ -337,7 +335,8 @@ def _resumption(format: str, to: Any) -> Resumption:
         from kafkalog.operations.exporting.iceberg import ResumedIceberg
 
         return ResumedIceberg(to)
-    return RemoteExport(to, is_resumed=True) if isinstance(to, Location) else ResumedDirectory(to)
+    remote = remote_place(to)
+    return ResumedDirectory(to) if remote is None else RemoteExport(remote, is_resumed=True)
 
 
 def check_on_decode_error(value: str | None) -> None:
@@ -346,7 +345,7 @@ def check_on_decode_error(value: str | None) -> None:
         raise ValueError(f"on_decode_error (--on-decode-error) takes null or skip, not {value!r}")
 
 
-def _sources(scan: Scan) -> list[Path]:
+def _sources(scan: Scan) -> Sequence[Place]:
     target = scan.target
     return [target.path] if isinstance(target, (Partition, Segment)) else target.paths
 

@@ -50,9 +50,9 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.storage.files import read_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_stage_in, copy_ownership, has_directory, staging_directory
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import check_partition_name

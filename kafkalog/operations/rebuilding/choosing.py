@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog import format as kf
@@ -16,6 +15,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns
 from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.storage.location import Place
 from kafkalog.storage.output_paths import check_outside, named_partition
 
 
@@ -126,7 +126,7 @@ def saved_alone(is_one_of_many: bool, failed: Callable[[KafkalogError], object])
         failed(error)
 
 
-def _named(directory: Path, segments: Sequence[Segment]) -> ChosenPartition:
+def _named(directory: Place, segments: Sequence[Segment]) -> ChosenPartition:
     for segment in segments:
         if not segment.has_base_offset:
             detail = (
@@ -148,7 +148,7 @@ def check_paths(
     *,
     output: str | os.PathLike[str] | None,
     dry_run: bool,
-) -> list[Path]:
+) -> list[Place]:
     """Return the log dirs; raises if a broker runs on one, or if `output` overlaps the input or lies in a log dir."""
     directories = [one.partition.path.absolute() for one in chosen]
     roots = list(dict.fromkeys(directory.parent for directory in directories))

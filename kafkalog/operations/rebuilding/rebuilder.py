@@ -37,7 +37,7 @@ from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
-from kafkalog.storage.location import parent_of
+from kafkalog.storage.location import Place, local_path, parent_of
 from kafkalog.survey.startup import Change, Kind, RebuiltFile
 from kafkalog.survey.topics import TopicSettings
 
@@ -70,7 +70,7 @@ class Work:
     """Offsets of snapshots that are written, too, if the replay on the way to the first segment takes them."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
-        return self.partition.path / kf.segment_file_name(base_offset, suffix)
+        return local_path(self.partition.path) / kf.segment_file_name(base_offset, suffix)
 
 
 def _shortened(finding: Finding) -> Finding:
@@ -101,7 +101,7 @@ class Rebuilder:
         limits: Limits,
         progress: Callable[[int], object] = lambda n_bytes: None,
         on_file: Callable[[RebuiltFile], object] = lambda file: None,
-        configs: dict[Path, TopicSettings] | None = None,
+        configs: dict[Place, TopicSettings] | None = None,
     ) -> None:
         self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
         self._limits, self._progress, self._on_file = limits, progress, on_file
@@ -309,7 +309,7 @@ class Rebuilder:
         # left there, an old snapshot after the last rebuilt one would be the newest, and a broker would start from it
         for name in Directory.or_empty(work.partition.path).snapshots:
             if name not in names:
-                path = work.partition.path / name
+                path = local_path(work.partition.path) / name
                 backup = self._target.remove(path) if self._is_in_place else None
                 self._note(RebuiltFile(str(path), "snapshot", 0, 0, "removed", None if backup is None else str(backup)))
 
@@ -332,7 +332,8 @@ class Rebuilder:
         if merged or path.exists():
             self._put(path, "epochs", encode_checkpoint(merged), len(merged))
 
-    def _put(self, path: Path, kind: Kind, data: bytes, n_entries: int) -> None:
+    def _put(self, place: Place, kind: Kind, data: bytes, n_entries: int) -> None:
+        path = local_path(place)
         old = old_content(path)
         change: Change = "same" if old == data else "changed" if path.exists() else "new"
         backup = None

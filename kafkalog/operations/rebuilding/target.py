@@ -12,7 +12,7 @@ from typing import Final
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.storage.atomic import remove_file, sync_directory
-from kafkalog.storage.source import read_file
+from kafkalog.storage.files import read_file
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
 BACKUP_SUFFIX: Final = ".kafkalog-backup"

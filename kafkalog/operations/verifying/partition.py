@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -34,9 +33,9 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoin
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.transactions import TransactionEpochs
+from kafkalog.storage.files import open_source, size_of
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import parent_of
-from kafkalog.storage.source import open_source, size_of
+from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, remains, survey
 from kafkalog.survey.origins import as_known
@@ -105,7 +104,7 @@ def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], ar
         previous = max(previous, result.last_offset)
 
 
-def _names(directory: Path) -> list[str] | None:
+def _names(directory: Place) -> list[str] | None:
     """What is in a directory; None for none, or none any more."""
     try:
         return Listing(directory).names
@@ -128,7 +127,7 @@ def _check_producer_snapshots(partition: Partition, names: Sequence[str], around
             add(finding)
 
 
-def check_root(root: Path) -> list[Finding]:
+def check_root(root: Place) -> list[Finding]:
     """Check the checkpoints and `meta.properties` of a log dir."""
     found: list[Finding] = []
     for name in _CHECKPOINTS:
@@ -293,7 +292,7 @@ def _check_metadata(partition: Partition, around: LogDirState, add: Add) -> None
         add(finding)
 
 
-def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:
+def _check_raft_snapshot(path: Place, partition: Partition, add: Add) -> None:
     """Check the headers and checksums of a Raft snapshot (`.checkpoint`), which consists of batches too."""
     try:
         with open_source(path, memory_map=False) as source:

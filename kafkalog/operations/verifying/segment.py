@@ -33,7 +33,8 @@ from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import falling_epoch
 from kafkalog.state.transactions import EpochChange
-from kafkalog.storage.source import ByteSource, size_of
+from kafkalog.storage.files import size_of
+from kafkalog.storage.source import ByteSource
 from kafkalog.survey.evidence import LogDirState, tail_finding
 
 _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch

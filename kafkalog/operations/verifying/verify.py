@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from kafkalog import format as kf
@@ -31,6 +30,7 @@ from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.options import OPENING, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
+from kafkalog.storage.location import Place
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
@@ -277,7 +277,7 @@ def partitions_to_verify(
 def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
     """The findings about log dirs themselves; log dirs of one broker are checked together, as it loads them."""
     roots = [root for root in opened.paths if root.is_dir() and not is_partition_directory(root)]
-    brokers: dict[object, list[Path]] = {}
+    brokers: dict[object, list[Place]] = {}
     for root in roots:
         brokers.setdefault(opened.broker_of(root) or root, []).append(root)
     found: dict[str | None, Finding] = {}

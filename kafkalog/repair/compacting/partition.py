@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
@@ -20,6 +19,8 @@ from kafkalog.repair.compacting.report import CompactedPartition
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.storage.files import file_status, size_of
+from kafkalog.storage.location import Place
 from kafkalog.survey.retention import first_dirty, newest_timestamp
 from kafkalog.survey.startup import SegmentAction, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
@@ -195,13 +196,11 @@ def _sizes(segment: Segment) -> tuple[int, int, int]:
     )
 
 
-def _size(path: Path, entry_bytes: int) -> int:
-    try:
-        return path.stat().st_size // entry_bytes * entry_bytes
-    except OSError:
-        return 0
+def _size(path: Place, entry_bytes: int) -> int:
+    return size_of(path) // entry_bytes * entry_bytes
 
 
 def _modified(segment: Segment) -> int:
     """When the `.log` was written, ms."""
-    return segment.path.stat().st_mtime_ns // 10**6
+    modified_ns: int = file_status(segment.path).st_mtime_ns
+    return modified_ns // 10**6

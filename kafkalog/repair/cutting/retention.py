@@ -16,6 +16,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.files import size_of
 from kafkalog.survey.retention import expiring, newest_timestamp, retention_rules
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings, also_unknown, names_of
@@ -181,5 +182,4 @@ def _make_room(
 def _n_bytes(plan: LoadPlan, number: int) -> int:
     """Bytes of a segment and its indexes."""
     segment = plan.partition.segments[number]
-    paths = [segment.sidecar_path(suffix) for suffix in INDEX_SUFFIXES]
-    return segment.size_in_bytes + sum(path.stat().st_size for path in paths if path.exists())
+    return segment.size_in_bytes + sum(size_of(segment.sidecar_path(suffix)) for suffix in INDEX_SUFFIXES)

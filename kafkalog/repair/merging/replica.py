@@ -23,6 +23,7 @@ from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.location import Place
 from kafkalog.storage.source import FileIdentity
 from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import Lost
@@ -135,7 +136,7 @@ def read_replica(
     )
 
 
-def _with_known(rows: Rows, losses: list[Lost], partition: Path) -> list[Lost]:
+def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
     """Add the losses that the command which made the copy has reported, and mark the batches after them.
 
     No compaction left these gaps.

@@ -31,7 +31,7 @@ from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import parent_of, refuse_url
+from kafkalog.storage.location import local_path, parent_of, refuse_url
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
@@ -321,9 +321,10 @@ class RecoveryRun(RebuildTarget):
 
     def look(self, found: RecoveredSegment) -> None:
         """Look for markers and transactions that stop a broker, which a plain replay passes over."""
-        one = self._by_path[found.segment.path.parent]
+        path = local_path(found.segment.path)
+        one = self._by_path[path.parent]
         for batches, coordinator_epoch in found.replay:
-            one.check.add(found.segment.path, batches, coordinator_epoch)
+            one.check.add(path, batches, coordinator_epoch)
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""

@@ -14,7 +14,7 @@ from kafkalog.log.open import open_buffer
 from kafkalog.log.searching.resync import LINKED, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.storage.source import open_source
+from kafkalog.storage.files import open_source
 
 SUFFIX: Final = ".quarantine"
 _MOST_BYTES: Final = 8 * 2**20

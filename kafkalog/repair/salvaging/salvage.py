@@ -26,8 +26,8 @@ from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, Salv
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free
+from kafkalog.storage.files import read_file
 from kafkalog.storage.location import AnyPath, is_url, parent_of
-from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
 from kafkalog.survey.topic_ids import TopicIds, has_no_topic_id

@@ -32,6 +32,7 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.listing import files_below
+from kafkalog.storage.location import local_path
 from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.startup import Kind, RebuiltFile
@@ -96,7 +97,7 @@ def reindex(
         if in_place and writes:
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
-        job = stack.enter_context(_job_directory(output, roots)) if writes else None
+        job = stack.enter_context(_job_directory(output, [local_path(root) for root in roots])) if writes else None
         how: dict[str, Any] = {"is_in_place": output is None, "damaged": damaged, "limits": limits}
         # the settings of topics: read once, and only to find index intervals
         parents = {one.path.parent for one in chosen} if index_interval_bytes is None else ()

@@ -15,7 +15,8 @@ from kafkalog.records.batch_table import COLUMNS, BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import batch_reader
 from kafkalog.records.readers.batch_reader import walk_checked
-from kafkalog.storage.source import BufferSource, FileSource, open_source
+from kafkalog.storage.files import open_source
+from kafkalog.storage.source import BufferSource, FileSource
 
 
 def outcome(windows):

@@ -20,7 +20,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import header_reader
 from kafkalog.records.readers.batch_reader import walk_with
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.storage.source import open_source
+from kafkalog.storage.files import open_source
 
 
 def outcome(windows):
