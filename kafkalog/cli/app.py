@@ -20,7 +20,7 @@ from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
-from kafkalog.cli.options import add_command, make_limits
+from kafkalog.cli.options import add_command, check_needs, make_limits
 from kafkalog.cli.parser import Completion, Parser
 from kafkalog.cli.text import escape_line
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
@@ -194,13 +194,14 @@ def _no_output(error: OSError) -> int:
 
 def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.Namespace) -> int:
     """Run one command; report what it raises, and return the exit code."""
-    console = Console(quiet=args.quiet, verbose=args.verbose)
+    console = Console(quiet=args.quiet, verbose=args.verbose, is_json=getattr(args, "json", False))
     try:
         try:
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
             args.paths = _places(args)
             console.report_to(getattr(args, "report", None), name, args.paths)
-            prepare_stdout(is_json=getattr(args, "json", False))
+            prepare_stdout(is_json=console.is_json)
+            check_needs(args)
             args.limits = make_limits(getattr(args, "limits", None) or [])
             with _reported_warnings(console):
                 command(args, console)

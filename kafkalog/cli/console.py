@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TextIO, TypeVar
 
 from kafkalog.cli.exits import (
     Exit,
@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
+
+class HasDict(Protocol):
+    """A result with a dict for JSON."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+
+
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
@@ -52,11 +60,11 @@ class Console:
     """The output of a command, and the exit code so far.
 
     With `quiet`, no progress bar and no notes are printed, only damage and errors. With `verbose`, also what is normal,
-    such as a torn tail, and every finding.
+    such as a torn tail, and every finding. `is_json` is the option of that name.
     """
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
-        self.quiet, self.verbose = quiet, verbose
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, is_json: bool = False) -> None:
+        self.quiet, self.verbose, self.is_json = quiet, verbose, is_json
         self.progress = Progress(enabled=False)
         self._codes: set[Exit] = set()
         self._n_printed = 0
@@ -121,10 +129,13 @@ class Console:
         """Write each object as a line of JSON; raises as `write` does."""
         self.write("".join(json.dumps(value) + "\n" for value in values))
 
-    def rows(self, objects: Iterable[Mapping[str, Any]], texts: Iterable[str], *, as_json: bool) -> None:
-        """Write objects as JSON, or the same as lines for people; lazy inputs are used only if needed."""
-        if as_json:
-            self.json(*objects)
+    def show(self, objects: Iterable[Mapping[str, Any] | HasDict], texts: Iterable[str]) -> None:
+        """Write results with ``--json`` as a line each, else as lines for people; only one of the two is made.
+
+        This is the one place where that is decided. Raises as `write` does.
+        """
+        if self.is_json:
+            self.json(*(one if isinstance(one, Mapping) else one.as_dict() for one in objects))
         else:
             self.lines(texts)
 

@@ -191,6 +191,8 @@ class Command:
     paths: tuple[str, str, str] = ("PATH", "log dir, partition directory or .log file", _PATH_HELP)
     """Name of the positional paths, their help, and a paragraph about them."""
     n_paths: int | Literal["+", "*"] = "+"
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Options that work with others only: by attribute, the other option, and a text about it after that."""
     writes: bool = False
     """Whether the command may change files at PATH."""
     summary: str | None = None
@@ -217,10 +219,18 @@ def add_command(
     )
     # the first paragraph says what the command does
     parser.short_help = (f"{command.description.partition(chr(10) * 2)[0]}", command.examples)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs=command.needs)
     parser.add_argument("paths", metavar=metavar, nargs=command.n_paths, help=path_help)
     remote = "" if parser.prog.partition(" ")[2] in LOCAL else "  @remote" if command.writes else "  @remote\n  @tiered"
     add_options(parser, f"  @common\n{remote}\n{command.options}", command.types)
+
+
+def check_needs(args: argparse.Namespace) -> None:
+    """Raise UsageError if an option is given without the one that it needs; see `Command.needs`."""
+    for name, needed in args.needs.items():
+        other = re.split(r"[; ]", needed)[0].replace("-", "_")
+        if getattr(args, name) not in (None, False) and not getattr(args, other):
+            raise UsageError(f"--{name.replace('_', '-')} needs --{needed}")
 
 
 _LINE: Final = re.compile(r"(\| )?(-\S+(?: -\S+)*)(?: (\S.*?))?(?:  +(.*))?")

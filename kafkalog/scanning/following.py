@@ -15,6 +15,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.tail import LogTail
 from kafkalog.parsing import TopicPatterns, some
 from kafkalog.scanning.options import ENDS, ScanOptions
+from kafkalog.scanning.query import offset_of
 from kafkalog.scanning.scan import Scan
 
 _PAUSE: Final = 0.2
@@ -46,14 +47,14 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]
         check_crcs=query.check_crcs,
         limits=query.limits,
     )
-    start, seen = options.pop("start_offset", None), cast("dict[kf.TopicPartition, int]", {})
+    seen: dict[kf.TopicPartition, int] = {}
     while True:
         ends = tail.ends()
         for key in tail.take_replaced():
             seen.pop(key, None)
         for key, end in ends.items():
             if key not in seen:
-                seen[key] = (start.get(key) if isinstance(start, dict) else start) or 0
+                seen[key] = offset_of(query.start_offset, key) or 0
             # after a change of leader, the log may be cut, and continue with other records
             elif end < seen[key]:
                 seen[key] = end
@@ -61,7 +62,7 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]
             opened = open_path(path, limits=query.limits)
             there = set(opened) if isinstance(opened, LogDir) else {cast(Any, opened).topic_partition}
             starts = {key: seen[key] for key in ends if key in there}
-            new = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
+            new: dict[str, Any] = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
             yield Scan(opened, **{**new, "start_offset": starts, "end_offset": {key: ends[key] for key in starts}})
             seen |= {key: max(seen[key], ends[key]) for key in starts}
         time.sleep(pause)

@@ -61,6 +61,7 @@ reading:
   @on_corruption skip
   @limits
 """,
+    needs={"by": "summary"},
 )
 
 TEXT_COLUMNS: Final = (
@@ -87,17 +88,15 @@ _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "co
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List batches, or print a summary."""
-    if args.by is not None and not args.summary:
-        raise UsageError("--by needs --summary")
     if args.columns is not None and args.summary:
         raise UsageError("--columns does not work with --summary; use --by to group")
     with usage_errors():
         from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan, batch_schema
 
-        columns = args.columns or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
+        columns = args.columns or (BATCH_COLUMNS if console.is_json else TEXT_COLUMNS)
         if is_quarantine(args):
             batch_schema(columns)
-            _print(quarantined_rows(args), columns, args, console)
+            _print(quarantined_rows(args), columns, args.limit, console)
             return
         options = chosen(args, "topics", "partitions", "start_offset", "end_offset", "on_corruption", "limits")
         scan = BatchScan(path_of(args), columns=columns, **options)
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, scan, console)
     if not args.summary:
         with reported(scan, console, "headers") as reporter:
-            _print(scan.iter_rows(), columns, args, console, reporter)
+            _print(scan.iter_rows(), columns, args.limit, console, reporter)
         return
     try:
         with reported(scan, console, "headers"):
@@ -116,7 +115,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 summary.add(rows)
     finally:
         # also after an error: the counts up to the damage are useful
-        console.rows(summary.objects(args.limit), _summary_lines(summary, args.limit), as_json=args.json)
+        console.show(summary.objects(args.limit), _summary_lines(summary, args.limit))
     if summary.n_unlisted:
         console.note(f"others: {summary.n_unlisted:,} batches, of groups after the first {len(summary):,}")
 
@@ -124,24 +123,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
 def _print(
     found: Iterable[BatchRows],
     columns: Sequence[str],
-    args: argparse.Namespace,
+    left: int | None,
     console: Console,
     reporter: ScanReporter | None = None,
 ) -> None:
-    left = args.limit
-    text = None if args.json else _TextTable(columns)
-    if text is not None:
-        console.write(text.header())
+    text = _TextTable(columns)
+    console.show((), text.header())
     for rows in found:
         if reporter is not None:
             reporter.look()
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)
-        if text is not None:
-            console.write("".join(text.lines(rows)))
-        else:
-            console.json(*_objects(rows, columns))
+        console.show(_objects(rows, columns), text.lines(rows))
         if left == 0:
             return
 
@@ -216,24 +210,24 @@ class _TextTable:
         # lines are printed as they come: the widest value of all is not known yet
         self._widths = [max(len(name), _WIDTHS.get(name, 0)) for name in columns]
 
-    def header(self) -> str:
-        """Return the line with the column names."""
-        return self._line(self._columns)
+    def header(self) -> Iterator[str]:
+        """Yield the line with the column names."""
+        yield self._line(self._columns)
 
     def lines(self, rows: BatchRows) -> Iterator[str]:
-        """Return a line for each row."""
+        """Yield a line for each row."""
         cells = [_cells(name, rows) for name in self._columns]
         self._widths = [
             max(width, max(map(len, column), default=0)) for width, column in zip(self._widths, cells, strict=True)
         ]
-        return map(self._line, zip(*cells, strict=True))
+        yield from map(self._line, zip(*cells, strict=True))
 
     def _line(self, cells: Sequence[str]) -> str:
         parts = [
             cell.ljust(width) if name in _LEFT else cell.rjust(width)
             for name, cell, width in zip(self._columns, cells, self._widths, strict=True)
         ]
-        return "  ".join(parts).rstrip() + "\n"
+        return "  ".join(parts).rstrip()
 
 
 _WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timestamp": 24, "delete_horizon_ms": 24}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -79,6 +78,7 @@ output:
   @decoding
   @scan_reading
 """,
+    needs={"encoding": "json"},
 )
 
 _CUT_AT: Final = 160
@@ -86,21 +86,18 @@ _CUT_AT: Final = 160
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
-    if args.encoding is not None and not args.json:
-        raise UsageError("--encoding needs --json")
     if args.tail is not None and args.limit is not None:
         raise UsageError("-n and --tail exclude each other: -n takes the first records, --tail the last ones")
     from kafkalog.cli.reading.record_text import TextFormat
     from kafkalog.interchange.text_output import JsonLines
 
-    columns = record_columns_of(args) if args.json else args.columns
     record_format: RecordFormat
-    if args.json:
-        record_format = JsonLines(columns, encoding=args.encoding or "base64")
+    if console.is_json:
+        record_format = JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
     else:
         # never in a pipe, where a cut value would pass for a whole one
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
-        record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
+        record_format = TextFormat(args.columns, include_control=args.include_control, cut_at=cut_at)
     needed = list(record_format.columns)
     if args.follow:
         _follow(args, needed, record_format, console)
@@ -120,7 +117,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if not args.explain and args.tail is None:
             _ = scan.schema  # a field that no value has is a usage error
     if args.explain:
-        _explain(scan, args.json, console)
+        explanation = scan.explain()
+        console.show([explanation], str(explanation).split("\n"))
         return
     any_matches = note_if_nothing_matches(args, scan, console)
     from kafkalog.values.decoding import DecodeWarning
@@ -150,11 +148,6 @@ def _follow(args: argparse.Namespace, columns: list[str], record_format: RecordF
             _print(first, record_format, tail, reporter, console)
         console.flush()
         tail, first = None, next(scans)
-
-
-def _explain(scan: Scan, is_json: bool, console: Console) -> None:
-    explanation = scan.explain()
-    console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
 def _print(scan: Scan, record_format: RecordFormat, tail: int | None, reporter: ScanReporter, console: Console) -> int:

@@ -81,6 +81,7 @@ reading:
 """,
     paths=("FILE", "files of segments", _FILES_HELP),
     n_paths="*",
+    needs={"encoding": "json; for lines, use --key-decoder and --value-decoder"},
 )
 
 
@@ -89,8 +90,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.storage.files import size_of
     from kafkalog.storage.location import place_of
 
-    if args.encoding is not None and not args.json:
-        raise UsageError("--encoding needs --json; for lines, use --key-decoder and --value-decoder")
     args.paths += args.files or []
     if not args.paths:
         raise UsageError("expected at least one FILE")
@@ -106,7 +105,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     try:
         # a value that is too short for its decoder is an error of usage
         with usage_errors():
-            if args.json:
+            if console.is_json:
                 _print_json(dump, args.encoding or "base64", console, progress)
                 return
             for chunk in dump.chunks(progress):
@@ -115,7 +114,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     finally:
         _print_notes(dump, console)
         console.flush()
-        if not args.json:
+        if not console.is_json:
             # in the end, as the tool does: they are sums over all files
             console.list(dump.mismatches())
         console.findings(dump.findings)

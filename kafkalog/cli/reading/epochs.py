@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         except KafkalogError as error:
             report_error(error, selected.log_dir, console)
             continue
-        console.rows([fields], _text(partition, fields), as_json=args.json)
+        console.show([fields], _text(partition, fields))
 
 
 def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:

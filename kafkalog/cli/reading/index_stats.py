@@ -85,14 +85,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     try:
         with hint_at_skip():
             for statistics in _measure(scan, total, args, console):
-                if args.json:
-                    rows = statistics.segments if args.segments else (statistics,)
-                    console.json(*(_fields(row, args) for row in rows))
+                rows = statistics.segments if args.segments else (statistics,)
+                console.show((_fields(row, args) for row in rows), ())
                 shown.append(statistics)
     finally:
         console.progress.close()
-        if not args.json:
-            console.lines(_text(shown, total.statistics(), args))
+        console.show((), _text(shown, total.statistics(), args))
     if args.plot is not None:
         name = args.paths[0] if len(shown) == 1 else f"{len(shown):,} partitions of {args.paths[0]}"
         _write_picture(args, total.statistics(), str(shown[0].topic_partition or name) if len(shown) == 1 else name)

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 
     record_format: RecordFormat
-    if args.json:
+    if console.is_json:
         record_format = JsonLines([*DEFAULT_COLUMNS, "is_control"])
     else:
         record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
@@ -111,9 +111,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 report_error(error, log_dir, console)
             else:
                 console.findings(trace.findings)
-                found = None if record is None or not args.json else json.loads(record)
-                fields = [{**trace.as_dict(), "record": found}] if args.json else []
-                console.rows(fields, _text(partition, trace, record), as_json=args.json)
+                console.show(_fields(trace, record), _text(partition, trace, record))
             before += partition.size_in_bytes
             console.progress.reach(before)
 
@@ -144,6 +142,10 @@ def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> 
     )
     batches = scan.head(1).to_batches()
     return record_format.lines(batches[0]).rstrip("\n") if batches else None
+
+
+def _fields(trace: Trace, record: str | None) -> Iterator[dict[str, Any]]:
+    yield {**trace.as_dict(), "record": None if record is None else json.loads(record)}
 
 
 def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:

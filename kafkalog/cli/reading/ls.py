@@ -16,7 +16,7 @@ from kafkalog.cli.text import counted, escape_line, fitting, human_bytes, iso_se
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.operations.listing import PartitionSummary, SegmentSummary, Summary
+    from kafkalog.operations.listing import PartitionSummary, SegmentSummary
 
 COMMAND: Final = Command(
     description="""\
@@ -84,14 +84,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         summary = summarise(partition, partial(_reach, console, done), clusters=clusters)
         done += partition.size_in_bytes
         console.findings(summary.findings)
-        if args.json:
-            rows: list[Summary] = [*summary.segments] if args.segments else [summary]
-            console.json(*(row.as_dict() for row in rows))
-        else:
-            summaries.append(summary)
+        console.show(summary.segments if args.segments else [summary], ())
+        summaries.append(summary)
     console.progress.close()
-    if not args.json:
-        console.lines(_lines(summaries, args.segments))
+    console.show((), _lines(summaries, args.segments))
 
 
 def _reach(console: Console, before: int, position: int) -> None:

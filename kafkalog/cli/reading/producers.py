@@ -77,11 +77,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         n_open += len(found.open)
         n_overdue += len(found.overdue)
         rows = found.open if args.open else found.producers
-        console.rows([_fields(found, rows)], _text(found, rows, now, only_open=args.open), as_json=args.json)
-    if not args.json:
-        overdue = f", {n_overdue} of them overdue" if n_overdue else ""
-        unread = f"; {counted(n_unread, 'partition')} could not be read completely" if n_unread else ""
-        console.write(f"total: {counted(n_open, 'open transaction')}{overdue}{unread}\n")
+        console.show([_fields(found, rows)], _text(found, rows, now, only_open=args.open))
+    overdue = f", {n_overdue} of them overdue" if n_overdue else ""
+    unread = f"; {counted(n_unread, 'partition')} could not be read completely" if n_unread else ""
+    console.show((), [f"total: {counted(n_open, 'open transaction')}{overdue}{unread}"])
 
 
 def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 
     if args.output is not None:
-        if args.json:
+        if console.is_json:
             raise UsageError("--json prints to stdout; -o FILE.json writes the same to a file")
         with usage_errors():
             check_output(args.output, args.paths)
@@ -87,10 +87,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.output is not None:
         found.write(args.output, overwrite=args.overwrite)
         console.note(f"{found.state}; a broker's start: {found.summary['verdict']}; written to {args.output}")
-    elif args.json:
-        console.json(found.as_dict())
     else:
-        console.write(found.to_markdown())
+        console.show([found], found.to_markdown().rstrip("\n").split("\n"))
     if not found.ok and not found.findings.n_damage:
         detail = f"the broker {found.summary['verdict']}"
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=found.paths[0])])

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         log_dir = LogDir(path_of(args), limits=args.limits)
         found = space(log_dir, **chosen(args, space) | {"what_if": args.what_if or ()})
     console.all_findings(found.findings)
-    console.rows([found.as_dict()], _lines(found), as_json=args.json)
+    console.show([found], _lines(found))
 
 
 def _lines(found: Space) -> Iterator[str]:

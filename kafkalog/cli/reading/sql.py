@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         if args.output is not None:
             _write(batches, args.output, encoding, console)
         else:
-            _print_rows(batches, console, encoding, as_json=args.json, as_csv=args.csv)
+            _print_rows(batches, console, encoding, as_json=console.is_json, as_csv=args.csv)
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
     console.findings(querying.findings)

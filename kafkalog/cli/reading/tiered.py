@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, add_command, chosen
+
+if TYPE_CHECKING:
+    from kafkalog.operations.remote_storage import StorageReport
 
 _PATHS: Final = (
     "URL",
@@ -80,24 +84,25 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.remote_storage import verify_tiered
 
     report = verify_tiered(args.paths[0], **_options(args), deep=args.deep)
-    if args.json:
-        console.json(report.as_dict())
-    else:
-        console.lines(f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
-        wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
-        skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
-        # with a position, it is a damaged chunk
-        whole = f"{Reason.FILE_UNREADABLE.value}: "
-        n_unreadable = sum(fault.damage and fault.detail.startswith(whole) for fault in report.faults)
-        n_lost = sum(fault.damage for fault in report.faults) - n_unreadable
-        lost = f"{n_lost} faults that lose records" if n_lost else ""
-        state = ", ".join(filter(None, [lost, f"{n_unreadable} unreadable" if n_unreadable else ""])) or "all OK"
-        console.line(
-            f"total: {report.n_partitions} partitions, {report.n_copies} copies, {report.n_bytes:,} bytes"
-            f" ({report.layout}){wasted}{skipped}; {state}"
-        )
+    console.show([report], _lines(report))
     faults = (fault for fault in report.faults if fault.damage)
     console.count_findings(Finding(Reason.SEGMENT_MISSING, str(fault), str(args.paths[0])) for fault in faults)
+
+
+def _lines(report: StorageReport) -> Iterator[str]:
+    from kafkalog.errors import Reason
+
+    yield from (f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
+    wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
+    skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
+    # with a position, it is a damaged chunk
+    whole = f"{Reason.FILE_UNREADABLE.value}: "
+    n_unreadable = sum(fault.damage and fault.detail.startswith(whole) for fault in report.faults)
+    n_lost = sum(fault.damage for fault in report.faults) - n_unreadable
+    lost = f"{n_lost} faults that lose records" if n_lost else ""
+    state = ", ".join(filter(None, [lost, f"{n_unreadable} unreadable" if n_unreadable else ""])) or "all OK"
+    where = f"{report.n_partitions} partitions, {report.n_copies} copies, {report.n_bytes:,} bytes"
+    yield f"total: {where} ({report.layout}){wasted}{skipped}; {state}"
 
 
 def _run_restore(args: argparse.Namespace, console: Console) -> None:

@@ -89,13 +89,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
             _verify_values(log_dir, args, decoding, result, console)
     steps = _steps_after(log_dir, result, totals, console)
     console.progress.close()
-    # a job of cron mails whatever is printed
-    if args.quiet and not args.json and totals.ok:
-        return
-    not_checked = _what_was_not_checked(args)
-    lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
+    lines = _root_lines(result, totals, _what_was_not_checked(args), is_quiet=args.quiet)
     total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
-    console.rows([total], lines, as_json=args.json)
+    # a job of cron mails whatever is printed
+    console.show([total], () if args.quiet and totals.ok else lines)
     for step in steps:
         console.note(f"next: {step} ({step.why})")
 
@@ -114,10 +111,8 @@ def _verify_partitions(
         if partition.losses:
             console.losses({partition.path: partition.loss})
         console.unkept_findings(partition.n_more_findings)
-        if args.json:
-            console.json(*_objects(partition))
-        elif not args.quiet or not partition.ok:
-            console.lines(_text_lines(partition, verbose=args.verbose))
+        is_shown = not (args.quiet and partition.ok)
+        console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
 
 
 def _steps_after(log_dir: LogDir, result: Verification, totals: _Totals, console: Console) -> list[NextStep]:
@@ -145,10 +140,8 @@ def _verify_values(
     options = {**chosen(args, "topics", "partitions", "threads"), **decoding}
     result.values = verify_values(log_dir, console.progress.advance, **options)
     for one in result.values:
-        if args.json:
-            console.json({"kind": "values", "ok": one.ok, **asdict(one)})
-        elif not args.quiet or not one.ok:
-            console.lines(_value_lines(one))
+        lines = () if args.quiet and one.ok else _value_lines(one)
+        console.show([{"kind": "values", "ok": one.ok, **asdict(one)}], lines)
 
 
 def _value_lines(one: VerifiedValues) -> Iterator[str]:

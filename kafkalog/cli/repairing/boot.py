@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
@@ -13,6 +14,7 @@ from kafkalog.cli.text import iso_seconds
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
+    from kafkalog.booting.quorum import QuorumRescue
     from kafkalog.booting.report import BootReport
 
 _PATHS: Final = (
@@ -120,18 +122,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
             **options,
         )
     console.progress.close()
-    _show(report, args, console)
+    _show(report, console)
 
 
-def _show(report: BootReport, args: argparse.Namespace, console: Console) -> None:
-    if args.json:
-        console.json(report.as_dict())
+def _show(report: BootReport, console: Console) -> None:
+    console.show([report], report.text().splitlines())
+    if console.is_json:
         console.all_findings(report.findings)
         return
     # the text has the findings, in its own order
     console.count_findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
-    console.lines(report.text().splitlines())
     if not report.ok:
         n = report.findings.n_damage
         console.note(f"something is lost, so the exit code is 1: {counted(n, 'line')} under Lost in the report")
@@ -144,22 +145,23 @@ def _rescue(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--rescue-quorum takes one DIR, the survivor's metadata log dir, and no -o")
     with usage_errors():
         found = rescue_quorum(args.paths[0], backup=args.backup, dry_run=args.dry_run, limits=args.limits)
-    if args.json:
-        console.json(found.as_dict())
-        return
+    console.show([found], _quorum_lines(found))
+
+
+def _quorum_lines(found: QuorumRescue) -> Iterator[str]:
     kind = f"dynamic, voters {', '.join(map(str, found.voters))}" if found.is_dynamic else "static"
-    console.line(f"{found.path}: node {found.node_id}, quorum {kind}")
+    yield f"{found.path}: node {found.node_id}, quorum {kind}"
     end = f"offset {found.end_offset} (leader epoch {found.leader_epoch}, {iso_seconds(found.timestamp)})"
-    console.line(f"The metadata log ends at {end}. Records that the other voters committed later are lost.")
+    yield f"The metadata log ends at {end}. Records that the other voters committed later are lost."
     if found.is_dynamic:
         verb = "is appended" if found.is_written else "would be appended"
-        console.line(f"One batch {verb} that names node {found.node_id} the only voter.")
+        yield f"One batch {verb} that names node {found.node_id} the only voter."
     else:
-        console.line("Nothing to write: the voters are a setting.")
+        yield "Nothing to write: the voters are a setting."
     for topic, numbers in found.orphaned.items():
-        console.line(f"No replica on this node: {topic}, partitions {', '.join(map(str, numbers))}")
-    console.line("Next steps")
-    console.lines(f"  {step}" for step in found.next_steps())
+        yield f"No replica on this node: {topic}, partitions {', '.join(map(str, numbers))}"
+    yield "Next steps"
+    yield from (f"  {step}" for step in found.next_steps())
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

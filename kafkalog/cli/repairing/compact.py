@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.repairing.cutting import PATH, output_options, show_notes
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
+
+if TYPE_CHECKING:
+    from kafkalog.repair.compacting.report import CompactedPartition
 
 COMMAND: Final = Command(
     description="""\
@@ -58,11 +62,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     for row in report.partitions:
         assert isinstance(row, CompactedPartition)
-        if args.json:
-            console.json(row.as_dict())
-        elif row.error is None:
-            n_bytes = row.n_bytes_before - row.n_bytes
-            what = f"{counted(row.n_records_removed, 'record')}, {n_bytes:,} of {row.n_bytes_before:,} bytes removed"
-            to = "nothing to clean" if row.cleaned_to is None else f"cleaned to offset {row.cleaned_to}: {what}"
-            console.line("; ".join([f"{row.path}  {to}", *row.remarks]))
+        console.show([row], _lines(row))
     show_notes(report, f"{counted(report.n_records_removed, 'record')} and ", args, console)
+
+
+def _lines(row: CompactedPartition) -> Iterator[str]:
+    if row.error is None:
+        n_bytes = row.n_bytes_before - row.n_bytes
+        what = f"{counted(row.n_records_removed, 'record')}, {n_bytes:,} of {row.n_bytes_before:,} bytes removed"
+        to = "nothing to clean" if row.cleaned_to is None else f"cleaned to offset {row.cleaned_to}: {what}"
+        yield "; ".join([f"{row.path}  {to}", *row.remarks])

@@ -50,12 +50,9 @@ def run_cut(
 def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
     """Print a line for each partition that is cut, or an object for each partition."""
     for row in report.partitions:
-        if args.json:
-            console.json(row.as_dict())
-        elif row.n_bytes_lost or row.files or row.removed:
-            lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
-            line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
-            console.line(line)
+        lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
+        line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
+        console.show([row], [line] if row.n_bytes_lost or row.files or row.removed else ())
     show_notes(report, "", args, console)
 
 

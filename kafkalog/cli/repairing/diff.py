@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
@@ -47,28 +48,27 @@ def _same(found: ReplicaDiff) -> str:
     return f"{line}; {path} continues to {end}"
 
 
+def _different(found: ReplicaDiff) -> Iterator[str]:
+    for batch in (found.batch_a, found.batch_b):
+        assert batch is not None
+        offsets = f"offsets {batch.base_offset}..{batch.last_offset + 1}, leader epoch {batch.leader_epoch}"
+        yield f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}"
+    if found.truncate_to is not None:
+        path = found.b if found.leader == "a" else found.a
+        yield f"{path} would truncate to offset {found.truncate_to}"
+    if found.is_kept:
+        agree = "the leader epochs agree, so brokers would not detect the difference"
+        cleaned = "the log was compacted, which each broker does at times of its own: batches may differ"
+        yield cleaned if found.is_compacted else agree
+
+
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compare, and print the result."""
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
 
     found = diff(*args.paths, limits=args.limits)
-    if args.json:
-        console.json(found.as_dict())
-    elif found.ok:
-        console.line(_same(found))
-    else:
-        for batch in (found.batch_a, found.batch_b):
-            assert batch is not None
-            offsets = f"offsets {batch.base_offset}..{batch.last_offset + 1}, leader epoch {batch.leader_epoch}"
-            console.line(f"{batch.path}@{batch.position}: {offsets}, checksum {batch.crc:08x}")
-        if found.truncate_to is not None:
-            path = found.b if found.leader == "a" else found.a
-            console.line(f"{path} would truncate to offset {found.truncate_to}")
-        if found.is_kept:
-            agree = "the leader epochs agree, so brokers would not detect the difference"
-            cleaned = "the log was compacted, which each broker does at times of its own: batches may differ"
-            console.line(cleaned if found.is_compacted else agree)
+    console.show([found], [_same(found)] if found.ok else _different(found))
     if not found.ok:
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])

@@ -52,4 +52,4 @@ def run(args: argparse.Namespace, console: Console) -> None:
     opened = [open_path(path, limits=args.limits) for path in args.paths]
     console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
     report = merge(opened, **chosen(args, merge), progress=console.progress.advance)  # type: ignore[arg-type]
-    show_report(report, args, console)
+    show_report(report, console)

@@ -74,8 +74,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
         if is_told or args.verbose:
             shown.extend(row.lines())
-            if not args.json:
-                console.lines(row.lines())
+            console.show((), row.lines())
 
     args.clean = True if args.clean else False if args.unclean else None
     with usage_errors():  # a setting of --config
@@ -87,8 +86,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             on_partition=show,
         )
     console.progress.close()
-    if args.json:
-        console.json(result.as_dict())
+    console.show([result], ())
     _print_findings(result, "\n".join(shown), console)
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)

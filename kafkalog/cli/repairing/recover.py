@@ -59,7 +59,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.recovering.recover import recover
 
     def show(row: PartitionPlan) -> None:
-        show_partition(row, args, console)
+        line = _line(row) if row.error is None else ""
+        console.show([row], [line] if line else ())
 
     # a closed pipe must not end a recovery half done
     on_partition = UntilBroken(show)
@@ -77,14 +78,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.all_findings(report.findings)
     console.losses({row.path: row.loss for row in report.partitions if row.losses})
     sum_up(report, args, console)
-
-
-def show_partition(row: PartitionPlan, args: argparse.Namespace, console: Console) -> None:
-    """Print what became of a partition, if anything did."""
-    if args.json:
-        console.json(row.as_dict())
-    elif row.error is None and (line := _line(row)):
-        console.line(line)
 
 
 def _line(row: PartitionPlan) -> str:

@@ -59,16 +59,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "bytes")
     report = salvage(opened, **chosen(args, salvage), progress=console.progress.advance)
-    show_report(report, args, console)
+    show_report(report, console)
 
 
-def show_report(report: SalvageReport | MergeReport, args: argparse.Namespace, console: Console) -> None:
+def show_report(report: SalvageReport | MergeReport, console: Console) -> None:
     """Print a report as lines or as one object, and its findings."""
     console.progress.close()
-    if args.json:
-        console.json(report.as_dict())
-    else:
-        console.lines(report.lines())
+    console.show([report], report.lines())
     console.all_findings(report.findings)
     if not report.partitions:
         console.note("no partition matches")

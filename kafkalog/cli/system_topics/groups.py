@@ -59,10 +59,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if not found:
         console.note("no groups: the log dirs have no __consumer_offsets, or no group matches")
     for number, group in enumerate(found):
-        if args.json:
-            console.json(group.as_dict())
-        else:
-            console.lines([*([""] if number else []), *_text(group, with_members=args.members)])
+        console.show([group], _text(group, with_members=args.members, is_first=not number))
     return None
 
 
@@ -98,7 +95,9 @@ def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
 _OUT_OF_RANGE: Final = {"past_end": "past the end of the log", "before_start": "before the start of the log"}
 
 
-def _text(group: Group, *, with_members: bool) -> Iterator[str]:
+def _text(group: Group, *, with_members: bool, is_first: bool) -> Iterator[str]:
+    if not is_first:
+        yield ""
     lag = "" if group.lag is None else f", lag {group.lag}"
     epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
     yield f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}"

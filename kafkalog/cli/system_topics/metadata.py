@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
@@ -11,6 +12,9 @@ from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
 from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from kafkalog.system_topics.metadata import Metadata
 
 COMMAND: Final = Command(
     description="""\
@@ -51,26 +55,30 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         found = metadata(args.paths, **chosen(args, "topics", *AS_OF))
     console.findings(found.findings)
-    shown = args.show or (_ALL if args.json else _SHOWN)
-    if args.json:
-        console.json(*({"kind": "gaps", **finding.as_dict()} for finding in found.gaps))
-        console.json(*({"kind": name, **row} for name in shown for row in getattr(found, name)))
-        return None
+    console.show(_objects(found, args.show or _ALL), _lines(found, args.show or _SHOWN))
+    return None
+
+
+def _objects(found: Metadata, shown: Sequence[str]) -> Iterator[dict[str, Any]]:
+    yield from ({"kind": "gaps", **finding.as_dict()} for finding in found.gaps)
+    yield from ({"kind": name, **row} for name in shown for row in getattr(found, name))
+
+
+def _lines(found: Metadata, shown: Sequence[str]) -> Iterator[str]:
     incomplete = "" if found.is_complete else "; incomplete: records are missing"
-    console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}{incomplete}\n")
+    yield f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}{incomplete}"
     for name in shown:
         rows = getattr(found, name)
         n_rows = str(len(rows)) if rows else "none" if found.is_complete else "none known"
         if name == "brokers" and rows:
             n_brokers = sum(row["role"] == "broker" for row in rows)
             n_rows = f"{n_brokers}, controllers: {len(rows) - n_brokers}"
-        console.write(f"\n{name}: {n_rows}\n")
+        yield from ("", f"{name}: {n_rows}")
         if rows:
             header = [column.upper().replace("_", " ") for column in rows[0]]
             cells = [[_cell(value) for value in row.values()] for row in rows]
             is_number = [isinstance(value, int) and not isinstance(value, bool) for value in rows[0].values()]
-            console.lines(f"  {line}" for line in table([header, *cells], is_number))
-    return None
+            yield from (f"  {line}" for line in table([header, *cells], is_number))
 
 
 def _cell(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
@@ -13,7 +14,7 @@ from kafkalog.cli.text import iso_seconds, table
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.system_topics.schemas import Schema
+    from kafkalog.system_topics.schemas import Schema, Schemas
 
 COMMAND: Final = Command(
     description="""\
@@ -63,16 +64,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
         referred = len(found.referred())
         more = f", and {referred} that they refer to" if referred else ""
         console.note(f"{counted(len(found), 'version')} of subjects{more}, written to {args.output}")
-    if args.json:
-        for one in found:
-            console.json(one.as_dict())
-    elif args.text:
-        for one in found:
-            console.lines([" ".join(_row(one)).rstrip(), *(f"  {line}" for line in one.schema.splitlines())])
-    elif found and args.output is None:
-        rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
-        console.lines(table(rows, [False, True, True, False, False, False, False]))
+    lines = _texts(found) if args.text else _table(found) if found and args.output is None else ()
+    console.show(found, lines)
     return None
+
+
+def _texts(found: Schemas) -> Iterator[str]:
+    for one in found:
+        yield " ".join(_row(one)).rstrip()
+        yield from (f"  {line}" for line in one.schema.splitlines())
+
+
+def _table(found: Schemas) -> Iterator[str]:
+    rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
+    yield from table(rows, [False, True, True, False, False, False, False])
 
 
 def _row(one: Schema) -> list[str]:

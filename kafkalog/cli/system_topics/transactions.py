@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -70,14 +71,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note(f"the log dirs have no {TRANSACTION_STATE}, so the transactional ids of producers are unknown")
     shown = [one for one in found if one.is_hanging or not args.hanging]
     shown = [one for one in shown if one.is_open or not args.open]
-    if args.json:
-        for one in shown:
-            console.json(one.as_dict())
-        return None
-    console.lines(line for one in shown for line in _text(one))
     n_open = sum(one.is_open for one in found)
     hang = f", {len(found.hanging)} hanging" if found.hanging else ""
-    console.write(f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}\n")
+    total = f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}"
+    console.show(shown, itertools.chain(*map(_text, shown), [total]))
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from kafkalog.cli.scan_options import check_names, hint_at_skip, path_of, settin
 from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
-    from kafkalog.operations.converting.report import ConversionReport
+    from kafkalog.operations.converting.report import ConversionReport, ConvertedPartition
     from kafkalog.state.log_config import LogConfig
 
 _PATHS: Final = (
@@ -131,27 +132,24 @@ def _config(args: argparse.Namespace) -> LogConfig | None:
 
 def _show(report: ConversionReport, args: argparse.Namespace, console: Console) -> None:
     for one in report.partitions:
-        if args.json:
-            console.json(one.as_dict())
-            continue
-        changes = [
-            f"{n:,} {what}"
-            for n, what in ((one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted"))
-            if n
-        ]
-        if one.lost.n_findings:
-            changes.append(f"lost: {one.lost}")
-        text = (
-            f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
-            f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
-            + (f" ({', '.join(changes)})" if changes else "")
-            + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} copied)"
-            f"  bytes {one.n_bytes_before:,} -> {one.n_bytes_after:,}"
-        )
-        console.line(text)
+        console.show([one], _lines(one))
     if len(report.partitions) > 1 or args.dry_run:
         verb = "would become" if args.dry_run else "became"
         console.note(
             f"{counted(len(report.partitions), 'partition')}, {human_bytes(report.total('n_bytes_before'))}, {verb}"
             f" {human_bytes(report.total('n_bytes_after'))} in {args.output}"
         )
+
+
+def _lines(one: ConvertedPartition) -> Iterator[str]:
+    numbers = (one.n_records_dropped, "dropped"), (one.n_records_redacted, "redacted")
+    changes = [f"{n:,} {what}" for n, what in numbers if n]
+    if one.lost.n_findings:
+        changes.append(f"lost: {one.lost}")
+    yield (
+        f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
+        f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
+        + (f" ({', '.join(changes)})" if changes else "")
+        + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} copied)"
+        f"  bytes {one.n_bytes_before:,} -> {one.n_bytes_after:,}"
+    )

@@ -121,15 +121,12 @@ how to write:
 """,
     types={"batch_size": partial(n_bytes, least=1, most=2**31 - 1)},
     paths=_INPUTS,
+    needs={"replace": "install", "metadata_log_dir": "install"},
 )
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Load the inputs, and print what was written."""
-    if args.replace and not args.install:
-        raise UsageError("--replace needs --install")
-    if args.metadata_log_dir is not None and not args.install:
-        raise UsageError("--metadata-log-dir needs --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin must be the only INPUT, and needs --format csv, jsonl or arrows")
     from kafkalog.operations.loading.load import LoadOptions, load
@@ -179,13 +176,10 @@ def _size_of(path: str, format: str | None) -> int:
 
 def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> None:
     for each in result.partitions:
-        if args.json:
-            path = os.path.join(result.path, f"{each.topic}-{each.partition}")
-            console.json({"path": path, **each.as_dict()})
-        else:
-            text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
-            offsets = f"  offsets {each.first_offset}..{each.next_offset}" if each.n_records else ""
-            console.line(text + offsets)
+        path = os.path.join(result.path, f"{each.topic}-{each.partition}")
+        text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
+        offsets = f"  offsets {each.first_offset}..{each.next_offset}" if each.n_records else ""
+        console.show([{"path": path, **each.as_dict()}], [text + offsets])
     for note in result.notes:
         console.note(note)
     console.undecoded(result.n_undecoded, args.on_decode_error)

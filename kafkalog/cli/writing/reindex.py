@@ -7,7 +7,6 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, UntilBroken
-from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, index_interval, selected_bytes, timestamp
 from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
@@ -73,13 +72,12 @@ how:
 """,
     types={"index_interval_bytes": _interval, "now": timestamp},
     writes=True,
+    needs={"backup": "in-place"},
 )
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and print what became of each file."""
-    if args.backup and not args.in_place:
-        raise UsageError("--backup needs --in-place")
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.rebuilding.reindex import reindex
 
@@ -96,10 +94,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def _show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) -> None:
     """Print a file; in place only if it changes."""
-    if args.json:
-        console.json(file.as_dict())
-    elif args.output is not None or file.change != "same":
-        console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
+    line = f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}"
+    console.show([file], [line] if args.output is not None or file.change != "same" else ())
 
 
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
