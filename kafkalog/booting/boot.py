@@ -28,7 +28,7 @@ from kafkalog.booting.coordinators import (
 )
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
-from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
+from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
 from kafkalog.booting.sources import Copy, SourceRoot, Sources, choose_copies, furthest, is_kept_apart
 from kafkalog.booting.staging import (
     COPY_MODES,
@@ -550,7 +550,7 @@ class _Boot:
                     f"kafka-transactions.sh --bootstrap-server {at} abort --topic {key.topic}"
                     f" --partition {key.partition} --start-offset {start}"
                 )
-                self._report.open_transactions.append(OpenTransaction(*key, producer_id, start, ends, command))
+                self._report.open_transactions.append(BootTransaction(*key, producer_id, start, ends, command))
 
     def _note_commits(self) -> None:
         for commit in self._state.commits:

@@ -46,7 +46,7 @@ class BootPartition:
 
 
 @dataclass(slots=True)
-class OpenTransaction:
+class BootTransaction:
     """A transaction that is open at the end of a partition."""
 
     topic: str
@@ -79,7 +79,7 @@ class BootReport(HtmlReport):
     next_producer_id: int = 0
     n_groups: int = 0
     n_commits: int = 0
-    open_transactions: list[OpenTransaction] = field(default_factory=list)
+    open_transactions: list[BootTransaction] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """What is lost (`damage`), and what is guessed or left out."""
     is_written: bool = False

@@ -29,7 +29,7 @@ from kafkalog.repair.merging.merge import PartitionMerge
 from kafkalog.repair.merging.replica import Replica, read_replica
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay

@@ -70,12 +70,12 @@ class Console:
         self._n_printed = 0
         self._n_unprinted = 0
         self._losses: dict[str, Loss] = {}
-        self._report: Report | None = None
+        self._report: FindingsFile | None = None
 
     def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
         """Write all findings to a file when the run ends; UnsafePathError inside a log dir or a source."""
         if path is not None:
-            self._report = Report(path, command, list(sources))
+            self._report = FindingsFile(path, command, list(sources))
 
     @property
     def exit_code(self) -> Exit:
@@ -410,7 +410,7 @@ def discard(stream: TextIO) -> None:
             os.close(null)
 
 
-class Report:
+class FindingsFile:
     """Collects findings, and writes them to a file when the run ends."""
 
     def __init__(self, path: str, command: str, sources: Sequence[str]) -> None:

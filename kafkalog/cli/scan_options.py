@@ -114,7 +114,7 @@ def quarantined_scans(args: argparse.Namespace, columns: Sequence[str]) -> Itera
             left = None if left is None else left - scan.count_rows()
 
 
-class Selected(NamedTuple):
+class OpenedPartitions(NamedTuple):
     """Partitions that were selected and opened."""
 
     partitions: list[Partition]
@@ -123,7 +123,7 @@ class Selected(NamedTuple):
     log_dir: LogDir
 
 
-def open_selected(args: argparse.Namespace, console: Console) -> Selected:
+def open_selected(args: argparse.Namespace, console: Console) -> OpenedPartitions:
     """Open the selected partitions, and report their findings."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
@@ -140,7 +140,7 @@ def open_selected(args: argparse.Namespace, console: Console) -> Selected:
     opened = [one for one in found if not isinstance(one, KafkalogError)]
     for partition in opened:
         console.findings(partition.findings)
-    return Selected(opened, n_unread, log_dir)
+    return OpenedPartitions(opened, n_unread, log_dir)
 
 
 def report_error(error: KafkalogError, opened: object, console: Console) -> bool:

@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
 from kafkalog.indexes.checks import Tally
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
+from kafkalog.state.transactions import Outcome, TransactionReplay, UnendedTransaction, rows_of_transactions
 
 _NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
@@ -35,7 +35,7 @@ class TransactionIndexCheck:
         self,
         indexes: Iterable[npt.NDArray[np.void]],
         *,
-        open_transactions: Iterable[OpenTransaction] = (),
+        open_transactions: Iterable[UnendedTransaction] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._replay = TransactionReplay(limits=limits)

@@ -31,7 +31,7 @@ Opened = LogDir | Partition | Segment
 Result = TypeVar("Result")
 
 
-class Listing(ReportList[Result]):
+class Results(ReportList[Result]):
     """A row for each partition, as a list and as a table."""
 
     noun = "partition"
@@ -77,7 +77,7 @@ def ls(
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     limits: Limits | None = None,
-) -> Listing[PartitionSummary]:
+) -> Results[PartitionSummary]:
     """List partitions: offsets, sizes, records, times, formats and codecs, from batch headers alone.
 
     Parameters
@@ -102,7 +102,7 @@ def ls(
     """
     found = list(_each(lambda one: one, path, topics, partitions, limits))
     clusters = clusters_beside(found, DEFAULT_LIMITS if limits is None else limits)
-    return Listing(summarise(one, lambda n_bytes: None, clusters=clusters) for one in found)
+    return Results(summarise(one, lambda n_bytes: None, clusters=clusters) for one in found)
 
 
 def lookup(
@@ -161,7 +161,7 @@ def index_stats(
     partitions: Numbers | None = None,
     on_corruption: OnCorruption = "raise",
     limits: Limits | None = None,
-) -> Listing[IndexStatistics]:
+) -> Results[IndexStatistics]:
     """Measure the indexes of partitions: gaps, size, bytes that a lookup scans, and what other intervals would give.
 
     Parameters
@@ -178,7 +178,7 @@ def index_stats(
         One for each partition.
     """
     measure = methodcaller("index_statistics", what_if=what_if, on_corruption=on_corruption)
-    return Listing(_each(measure, path, topics, partitions, limits))
+    return Results(_each(measure, path, topics, partitions, limits))
 
 
 def producers(
@@ -190,7 +190,7 @@ def producers(
     partitions: Numbers | None = None,
     on_corruption: OnCorruption = "raise",
     limits: Limits | None = None,
-) -> Listing[PartitionProducers]:
+) -> Results[PartitionProducers]:
     """List the producers of partitions, and their open and hanging transactions.
 
     Parameters
@@ -216,7 +216,7 @@ def producers(
         transaction_max_timeout_ms=transaction_max_timeout_ms,
         on_corruption=on_corruption,
     )
-    return Listing(_each(list_them, opened, topics, partitions, None))
+    return Results(_each(list_them, opened, topics, partitions, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def epochs(
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     limits: Limits | None = None,
-) -> Listing[PartitionEpochs]:
+) -> Results[PartitionEpochs]:
     """List leader epochs; say where an epoch ends, and where a follower truncates.
 
     Parameters
@@ -266,7 +266,7 @@ def epochs(
     """
     ends = [end_offset_for] if isinstance(end_offset_for, int) else list(end_offset_for)
     answer = partial(partition_epochs, end_offset_for=ends, follower=follower)
-    return Listing(_each(answer, path, topics, partitions, limits))
+    return Results(_each(answer, path, topics, partitions, limits))
 
 
 def partition_epochs(

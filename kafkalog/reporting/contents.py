@@ -23,12 +23,12 @@ from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.listing import Clusters, clusters_beside, summarise
-from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 from kafkalog.operations.verifying.values import VerifiedValues
+from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition
 from kafkalog.operations.verifying.verify import iter_verify
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.repair.recovering.report import Preflight
+from kafkalog.repair.recovering.recovered_partitions import Preflight
 from kafkalog.reporting.outlook import Outlook, outlook
 from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of

@@ -156,7 +156,7 @@ def read_metadata_file(
     return (kinds[0], kinds[-1]) if kinds else (None, None)
 
 
-class _Record(NamedTuple):
+class _MetadataRecord(NamedTuple):
     offset: int
     timestamp: int
     key: bytes | None
@@ -174,7 +174,7 @@ class _End(NamedTuple):
     offset: int | None
     timestamp: int | None
 
-    def is_behind(self, record: _Record) -> bool:
+    def is_behind(self, record: _MetadataRecord) -> bool:
         """Whether a record lies before the end."""
         return (self.offset is None or record.offset < self.offset) and (
             self.timestamp is None or record.timestamp < self.timestamp
@@ -216,7 +216,7 @@ def _last_timestamp(header: bytes) -> int:
     return time
 
 
-def _apply(metadata: ClusterMetadata, record: _Record, path: Place, limits: Limits) -> None:
+def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limits: Limits) -> None:
     if not record.is_control:
         metadata.end_offset = record.offset + 1
         metadata.timestamp = max(metadata.timestamp, record.timestamp)
@@ -237,7 +237,7 @@ def _apply(metadata: ClusterMetadata, record: _Record, path: Place, limits: Limi
     metadata.contradictions.clear()
 
 
-def _records(path: Place, limits: Limits) -> Iterator[_Record]:
+def _records(path: Place, limits: Limits) -> Iterator[_MetadataRecord]:
     with open_source(path, memory_map=False) as source:
         for window in walk(source, limits=limits):
             done = 0
@@ -256,7 +256,7 @@ def _records(path: Place, limits: Limits) -> Iterator[_Record]:
                         for name in ("offset", "timestamp", "is_control")
                     )
                     columns = (offset, timestamp, decoded.columns.key, decoded.columns.value, is_control)
-                    yield from map(_Record, *columns)
+                    yield from map(_MetadataRecord, *columns)
                 if decoded.error is not None:
                     raise decoded.error
                 done += decoded.n_batches

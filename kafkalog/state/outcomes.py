@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.records.batch_table import Window
-from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction
+from kafkalog.state.transactions import ENDED_DTYPE, UnendedTransaction
 
 POSITION_BITS: Final = 32
 """A log position is the number of a segment, shifted left by this many bits, plus a position in the segment."""
@@ -51,7 +51,7 @@ class TransactionOutcomes:
     """ENDED_DTYPE[n] each. Transactions that were aborted, or whose outcome is unknown."""
     causes: dict[int, Finding] = field(default_factory=dict)
     """Why an outcome is unknown, by the log position where the transaction began."""
-    end: OpenTransaction | None = None
+    end: UnendedTransaction | None = None
     """Reading ends where this transaction begins."""
     findings: list[Finding] = field(default_factory=list)
     """Findings to report there."""

@@ -22,7 +22,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
 from kafkalog.state.entries import WrittenWhole, entries_of
-from kafkalog.state.transactions import OpenTransaction, TransactionReplay
+from kafkalog.state.transactions import TransactionReplay, UnendedTransaction
 from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
@@ -316,7 +316,7 @@ class ProducerState:
         order = [row for row in np.argsort(begun, kind="stable").tolist() if begun[row] >= 0]
         # negative positions, so that they lie before all batches passed to `update`
         self.transactions.resume(
-            [OpenTransaction(ids[row], int(begun[row]), number - len(order)) for number, row in enumerate(order)]
+            [UnendedTransaction(ids[row], int(begun[row]), number - len(order)) for number, row in enumerate(order)]
         )
 
     def _find(self, producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

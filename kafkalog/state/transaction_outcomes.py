@@ -28,10 +28,10 @@ from kafkalog.records.spans import batch_error
 from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.producers import read_markers
 from kafkalog.state.transactions import (
-    OpenTransaction,
     Outcome,
     TransactionEpochs,
     TransactionReplay,
+    UnendedTransaction,
     rows_of_transactions,
 )
 
@@ -120,7 +120,7 @@ class OutcomeLearner:
             raise self.outcomes.error
 
     @property
-    def first_open(self) -> OpenTransaction | None:
+    def first_open(self) -> UnendedTransaction | None:
         """The open transaction that began first."""
         return self._replay.first_open
 
@@ -389,7 +389,7 @@ class OutcomeLearner:
                 position=position,
                 base_offset=int(one["last_offset"]),
             )
-            begun = OpenTransaction(int(one["producer_id"]), int(one["first_offset"]), int(one["start_position"]))
+            begun = UnendedTransaction(int(one["producer_id"]), int(one["first_offset"]), int(one["start_position"]))
             if self._goes_on:
                 self.outcomes.causes[begun.log_position] = cause
             elif self.outcomes.end is None or begun.log_position < self.outcomes.end.log_position:
@@ -418,7 +418,7 @@ class OutcomeLearner:
         hides_marker = finding.last_offset is not None and finding.last_offset > self._last_offset
         return finding.damage and (finding.n_records != 0 or hides_marker)
 
-    def _end_at(self, transaction: OpenTransaction, cause: Finding) -> None:
+    def _end_at(self, transaction: UnendedTransaction, cause: Finding) -> None:
         """End reading where a transaction begins, with findings (`stop`) or an error (`raise`)."""
         self.outcomes.end = transaction
         if self._on_corruption == "stop":

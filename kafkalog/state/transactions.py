@@ -45,7 +45,7 @@ ENDED_DTYPE: Final = np.dtype(
 marker, and the positions of first batch and marker (see `TransactionReplay`)."""
 
 
-class OpenTransaction(NamedTuple):
+class UnendedTransaction(NamedTuple):
     """A transaction that has no marker yet."""
 
     producer_id: int
@@ -179,10 +179,10 @@ class TransactionReplay:
         return producer_id in self._open
 
     @property
-    def first_open(self) -> OpenTransaction | None:
+    def first_open(self) -> UnendedTransaction | None:
         """The open transaction that began first."""
         for producer_id, (first_offset, log_position) in self._open.items():
-            return OpenTransaction(producer_id, first_offset, log_position)
+            return UnendedTransaction(producer_id, first_offset, log_position)
         return None
 
     @property
@@ -191,11 +191,11 @@ class TransactionReplay:
         first = self.first_open
         return None if first is None else first.first_offset
 
-    def open_transactions(self) -> list[OpenTransaction]:
+    def open_transactions(self) -> list[UnendedTransaction]:
         """The open transactions, in the order in which they began."""
-        return [OpenTransaction(producer_id, *begun) for producer_id, begun in self._open.items()]
+        return [UnendedTransaction(producer_id, *begun) for producer_id, begun in self._open.items()]
 
-    def resume(self, transactions: list[OpenTransaction]) -> None:
+    def resume(self, transactions: list[UnendedTransaction]) -> None:
         """Set the open transactions, such as those of a snapshot; to be called before the first `update`."""
         ordered = sorted(transactions, key=lambda one: one.log_position)
         self._open = {one.producer_id: (one.first_offset, one.log_position) for one in ordered}

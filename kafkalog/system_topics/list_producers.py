@@ -27,7 +27,7 @@ TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
 
 
 @dataclass(frozen=True, slots=True)
-class Producer(JsonFields):
+class ListedProducer(JsonFields):
     """A producer of a partition."""
 
     producer_id: int
@@ -57,20 +57,20 @@ class PartitionProducers:
 
     topic_partition: kf.TopicPartition | None
     path: str
-    producers: list[Producer] = field(default_factory=list)
+    producers: list[ListedProducer] = field(default_factory=list)
     """Sorted by producer id."""
     last_stable_offset: int = 0
     log_end_offset: int = 0
     """`read_committed` consumers do not get the records between these offsets yet."""
 
     @property
-    def open(self) -> list[Producer]:
+    def open(self) -> list[ListedProducer]:
         """Producers with an open transaction, the earliest transaction first."""
         found = [one for one in self.producers if one.transaction_start_offset is not None]
         return sorted(found, key=lambda one: one.transaction_start_offset or 0)
 
     @property
-    def overdue(self) -> list[Producer]:
+    def overdue(self) -> list[ListedProducer]:
         """Producers whose open transaction is overdue, the earliest transaction first."""
         return [one for one in self.open if one.is_overdue]
 
@@ -120,7 +120,7 @@ def list_producers(
         known = begun.get(producer_id)
         idle = max(now - last, 0) if last >= 0 else None
         result.producers.append(
-            Producer(
+            ListedProducer(
                 producer_id=producer_id,
                 producer_epoch=int(entry["producer_epoch"]),
                 last_sequence=int(entry["last_sequence"]),

@@ -25,8 +25,8 @@ from kafkalog.protocol.printed import TRANSACTION_STATES
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.list_producers import (
     TRANSACTION_MAX_TIMEOUT_MS,
+    ListedProducer,
     PartitionProducers,
-    Producer,
     list_producers,
 )
 from kafkalog.system_topics.reading import AsOf, StateList, check_known, name_of
@@ -293,7 +293,7 @@ def _join(result: Transactions, partitions: Iterable[PartitionProducers]) -> Non
             known.open.append(_open(partition, producer, known))
 
 
-def _open(partition: PartitionProducers, producer: Producer, known: Transaction) -> OpenTransaction:
+def _open(partition: PartitionProducers, producer: ListedProducer, known: Transaction) -> OpenTransaction:
     where = partition.topic_partition or TopicPartition(partition.path, 0)
     return OpenTransaction(
         where.topic,

@@ -21,7 +21,7 @@ from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.frames import Framed, FrameReader, SchemaKey, Selector
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
+from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
 from kafkalog.values.types import CommonType, SchemaError, narrow_array, narrow_type
 
@@ -64,7 +64,7 @@ class ColumnDecoder:
         """Decode only these fields from now on."""
         self._paths = paths
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> DecodedValues:
         """Decode values, to the type with the selected fields."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class PlainColumn(ColumnDecoder):
     def full_type(self) -> pa.DataType:
         return TYPES[self._name]
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> DecodedValues:
         return decode_plain(self._name, payloads)
 
 
@@ -134,7 +134,7 @@ class JsonColumn(ColumnDecoder):
     def full_type(self) -> pa.DataType:
         return self._values.common.type
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> DecodedValues:
         groups, failures = self._groups(payloads, headers)
         parts = []
         for group in groups:
@@ -246,7 +246,7 @@ class SchemaColumn(ColumnDecoder):
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> DecodedValues:
         groups, failures = self._groups(payloads, headers)
         parts = []
         for group in groups:
@@ -375,7 +375,7 @@ class ConnectColumn(ColumnDecoder):
     def full_type(self) -> pa.DataType:
         return self._common.type
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> DecodedValues:
         by_schema: dict[int, tuple[pa.DataType, list[int], list[Any]]] = {}
         failures: dict[int, str] = {}
         faulty: dict[int, str] = {}
@@ -404,7 +404,7 @@ class ConnectColumn(ColumnDecoder):
             lost = LossCounts()
             array = narrow_array(self._common.fit(pa.array(values, own), lost.report), kind)
             chosen = [one for one in lost.found if self._is_selected(one.path)]
-            parts.append((np.array(rows, np.int64), Decoded(array, {}, {}, chosen)))
+            parts.append((np.array(rows, np.int64), DecodedValues(array, {}, {}, chosen)))
         decoded = _in_order(parts, len(payloads), kind, failures)
         decoded.faults |= faulty
         return decoded
@@ -413,7 +413,9 @@ class ConnectColumn(ColumnDecoder):
         return self._paths is None or any(path[: len(one)] == one[: len(path)] for one in self._paths)
 
 
-def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, failures: dict[int, str]) -> Decoded:
+def _in_order(
+    parts: Sequence[tuple[Rows, DecodedValues]], n: int, kind: pa.DataType, failures: dict[int, str]
+) -> DecodedValues:
     """Combine parts of values by their rows; other rows are null."""
     # the first array holds one null, for rows of no group
     order = np.zeros(n, np.int64)
@@ -427,9 +429,9 @@ def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, 
         faults |= {int(rows[row]): why for row, why in part.faults.items()}
         lost += [one._replace(rows=rows[one.rows]) for one in part.lost]
     if len(parts) == 1 and parts[0][0].size == n:
-        return Decoded(parts[0][1].array, failures, faults, lost)
+        return DecodedValues(parts[0][1].array, failures, faults, lost)
     arrays = [pa.nulls(1, kind), *(part.array for _, part in parts)]
-    return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures, faults, lost)
+    return DecodedValues(pa.concat_arrays(arrays).take(pa.array(order)), failures, faults, lost)
 
 
 def _frame_reader(column: str, how: ColumnFormat, source: SchemaSource | None) -> FrameReader:

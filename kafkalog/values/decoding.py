@@ -30,7 +30,7 @@ from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import DecodedValues, Payloads
 from kafkalog.values.schemas import SchemaSource
 from kafkalog.values.types import TooWideError, field_at, narrow_type
 
@@ -44,7 +44,7 @@ class DecodeWarning(UserWarning):
 
 
 @dataclass(slots=True)
-class _Failures:
+class _UndecodedValues:
     n: int = 0
     first: list[int] = field(default_factory=list)
     last: int = -1
@@ -114,9 +114,9 @@ class Decoding:
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None
         self._path: str | None = None
-        self._failures: dict[tuple[str, str, bool, str], _Failures] = {}
+        self._failures: dict[tuple[str, str, bool, str], _UndecodedValues] = {}
         self._notes: dict[str, Reason] = {}
-        self._lost: dict[tuple[str, Path, str], _Failures] = {}
+        self._lost: dict[tuple[str, Path, str], _UndecodedValues] = {}
         self.leaves_out = False
         """Whether records are left out if a value, or a field of one, does not decode."""
 
@@ -293,14 +293,14 @@ class Decoding:
             # reasons may contain values: bound their number
             if key not in self._failures and len(self._failures) >= _MOST_REASONS:
                 key = *place, _OTHER
-            known = self._failures.setdefault(key, _Failures())
+            known = self._failures.setdefault(key, _UndecodedValues())
             known.n += 1
             known.last = int(numbers[row])
             if len(known.first) < _SHOWN_OFFSETS:
                 known.first.append(known.last)
 
     def _count_lost(self, path: str, field_path: Path, lost: LostValues, offsets: pa.Array) -> None:
-        known = self._lost.setdefault((path, field_path, lost.what), _Failures())
+        known = self._lost.setdefault((path, field_path, lost.what), _UndecodedValues())
         known.n += lost.n
         numbers = offsets.to_numpy()
         known.last = int(numbers[lost.rows[-1]])
@@ -363,7 +363,7 @@ def _arrays(schema: pa.Schema, columns: Mapping[str, pa.Array], n: int) -> list[
     return arrays
 
 
-def _reasons(decoded: Decoded, n: int) -> list[str | None]:
+def _reasons(decoded: DecodedValues, n: int) -> list[str | None]:
     """Reasons why values, or fields of values, differ from the bytes."""
     reasons: list[str | None] = [decoded.failures.get(row) or decoded.faults.get(row) for row in range(n)]
     for lost in decoded.lost:

@@ -1,4 +1,4 @@
-"""`Payloads`: byte strings as positions in one buffer; and `Decoded`: values with reasons for failures."""
+"""`Payloads`: byte strings as positions in one buffer; and `DecodedValues`: values with reasons for failures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _fault_text(name: str, why: str) -> str:
 
 
 @dataclass(slots=True)
-class Decoded:
+class DecodedValues:
     """A column of values."""
 
     array: pa.Array

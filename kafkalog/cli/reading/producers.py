@@ -13,7 +13,7 @@ from kafkalog.cli.text import counted, duration, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from kafkalog.system_topics.list_producers import PartitionProducers, Producer
+    from kafkalog.system_topics.list_producers import ListedProducer, PartitionProducers
 
 COMMAND: Final = Command(
     description="""\
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.show((), [f"total: {counted(n_open, 'open transaction')}{overdue}{unread}"])
 
 
-def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:
+def _fields(found: PartitionProducers, rows: list[ListedProducer]) -> dict[str, Any]:
     topic, number = found.topic_partition or (None, None)
     return {
         "topic": topic,
@@ -97,7 +97,7 @@ def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:
     }
 
 
-def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_open: bool) -> Iterator[str]:
+def _text(found: PartitionProducers, rows: list[ListedProducer], now: int, *, only_open: bool) -> Iterator[str]:
     if not rows:
         return
     name = str(found.topic_partition or found.path)
@@ -109,7 +109,7 @@ def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_ope
     yield from (f"  {line}" for line in table([_HEADER, *(_row(row, now) for row in rows)], _RIGHT))
 
 
-def _row(row: Producer, now: int) -> list[str]:
+def _row(row: ListedProducer, now: int) -> list[str]:
     marks = []
     if row.is_overdue:
         marks.append("overdue")

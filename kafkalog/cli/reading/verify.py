@@ -18,8 +18,8 @@ from kafkalog.cli.text import counted, human_bytes, names_line
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.operations.verifying.report import Verification, VerifiedPartition
     from kafkalog.operations.verifying.values import VerifiedValues
+    from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition
     from kafkalog.survey.next_steps import NextStep
 
 COMMAND: Final = Command(
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
-    from kafkalog.operations.verifying.report import Verification
+    from kafkalog.operations.verifying.verified_partitions import Verification
 
     # opened here and not by `iter_verify`: the progress bar needs the total
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)

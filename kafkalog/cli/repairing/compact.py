@@ -13,7 +13,7 @@ from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.compacting.report import CompactedPartition
+    from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
 
 COMMAND: Final = Command(
     description="""\
@@ -49,7 +49,7 @@ run kafkalog recover, which completes it, then compact again.""",
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compact, and print what became of each partition."""
     from kafkalog.repair.compacting.compact import compact
-    from kafkalog.repair.compacting.report import CompactedPartition
+    from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
 
     options = chosen(args, compact) | output_options(args, needs_backup=False)
     with usage_errors():

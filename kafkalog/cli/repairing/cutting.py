@@ -13,7 +13,7 @@ from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 
 
 PATH: Final = (

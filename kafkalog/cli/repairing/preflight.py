@@ -12,7 +12,7 @@ from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.recovering.report import Preflight
+    from kafkalog.repair.recovering.recovered_partitions import Preflight
     from kafkalog.survey.startup import PartitionPlan
 
 _DIRS: Final = (

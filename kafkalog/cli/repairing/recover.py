@@ -11,7 +11,7 @@ from kafkalog.cli.repairing.cutting import PATH, output_options
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
     from kafkalog.survey.startup import PartitionPlan
 
 COMMAND: Final = Command(

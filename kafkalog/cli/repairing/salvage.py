@@ -10,8 +10,8 @@ from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import path_of
 
 if TYPE_CHECKING:
-    from kafkalog.repair.merging.report import MergeReport
-    from kafkalog.repair.salvaging.report import SalvageReport
+    from kafkalog.repair.merging.merged_partitions import MergeReport
+    from kafkalog.repair.salvaging.salvaged_partitions import SalvageReport
 
 COMMAND: Final = Command(
     description="""\

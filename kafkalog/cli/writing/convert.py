@@ -14,7 +14,7 @@ from kafkalog.cli.scan_options import check_names, hint_at_skip, path_of, settin
 from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
-    from kafkalog.operations.converting.report import ConversionReport, ConvertedPartition
+    from kafkalog.operations.converting.converted_partitions import ConversionReport, ConvertedPartition
     from kafkalog.state.log_config import LogConfig
 
 _PATHS: Final = (

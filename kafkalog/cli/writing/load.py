@@ -16,7 +16,7 @@ from kafkalog.cli.scan_options import check_names, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
-    from kafkalog.operations.loading.report import LoadResult
+    from kafkalog.operations.loading.loaded_partitions import LoadResult
     from kafkalog.state.log_config import LogConfig
 
 _INPUTS: Final = (

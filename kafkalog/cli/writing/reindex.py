@@ -12,7 +12,7 @@ from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.operations.rebuilding.report import RebuildReport
+    from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
     from kafkalog.survey.startup import RebuiltFile
 
 

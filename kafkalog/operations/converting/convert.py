@@ -32,9 +32,9 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.converted_partitions import ConversionReport, converted
 from kafkalog.operations.converting.partition import PartitionConversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
-from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions

@@ -8,7 +8,7 @@
     `dump_text`   batches and records as lines
     `rows`        batches and records as objects
     `sidecars`    indexes, compared with the log, and `.snapshot` files
-    `report`      mismatches and findings
+    `mismatches`  mismatches and findings
 
 Damage ends a file with the error of the ordinary reader; a wrong checksum does not.
 """

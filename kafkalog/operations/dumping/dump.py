@@ -20,8 +20,8 @@ from kafkalog.log.segment import is_last_segment
 from kafkalog.operations.dumping.dump_text import text_of_log, title
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, open_file, suffix_of
 from kafkalog.operations.dumping.log_walk import LogWalk
+from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
-from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
 from kafkalog.operations.dumping.sidecars import (
     Entry,
@@ -67,7 +67,7 @@ class Dump:
     def __init__(self, paths: Iterable[AnyPath], options: DumpOptions) -> None:
         self.paths = list(paths)
         self.options = options
-        self._report = Report()
+        self._report = Mismatches()
 
     def __iter__(self) -> Iterator[str]:
         """Yield lines without line ends; a value with line breaks in it gives several, as in the tool's output."""
@@ -124,7 +124,7 @@ class Dump:
     def _each(
         self, one: Callable[[AnyPath, FilesProgress], Iterator[Any]], progress: Callable[[int], None] | None
     ) -> Iterator[Any]:
-        self._report = Report(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
+        self._report = Mismatches(self.options.limits.max_findings, is_2_8=self.options.is_2_8)
         done = 0
         for path in self.paths:
             try:

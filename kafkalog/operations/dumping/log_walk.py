@@ -15,8 +15,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
 from kafkalog.errors import CorruptionError, KafkalogError, Reason, TruncatedTailError, UnsupportedError
+from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.operations.dumping.report import Report
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode, fill_spans
@@ -78,7 +78,9 @@ class LogWalk:
     `path` is shown in the lists at the end. `is_last` says that no other segment follows: then a torn tail is normal.
     """
 
-    def __init__(self, source: ByteSource, options: DumpOptions, report: Report, path: str, *, is_last: bool) -> None:
+    def __init__(
+        self, source: ByteSource, options: DumpOptions, report: Mismatches, path: str, *, is_last: bool
+    ) -> None:
         self._source, self._options, self._report, self._is_last = source, options, report, is_last
         self._stop = source.size if options.max_bytes is None else min(source.size, options.max_bytes)
         self._previous_offset = -1

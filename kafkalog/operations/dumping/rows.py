@@ -18,8 +18,8 @@ from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
 from kafkalog.operations.dumping.decoders import control_type, decoded, parse_control
 from kafkalog.operations.dumping.log_walk import BatchRun, LogWalk
+from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.operations.dumping.report import Report
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.printed import shown_record
 from kafkalog.records.batch_table import sequences
@@ -50,7 +50,7 @@ _PAIRS: Final = {
 }
 
 
-def rows_of_report(report: Report) -> Iterator[Row]:
+def rows_of_report(report: Mismatches) -> Iterator[Row]:
     """Yield the mismatches that the tool lists at the end."""
     for kind, path, first, second in report.pairs():
         name, of_first, of_second = _PAIRS[kind]

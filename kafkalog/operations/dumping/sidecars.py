@@ -21,8 +21,8 @@ from kafkalog.errors import KafkalogError, Reason, SidecarError, TruncatedTailEr
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
 from kafkalog.operations.dumping.files import beside, open_file, start_offset
+from kafkalog.operations.dumping.mismatches import Kind, Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.operations.dumping.report import Kind, Report
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.readers.batch_reader import walk_with
 from kafkalog.records.readers.header_reader import HeaderReader
@@ -37,7 +37,7 @@ Entry = tuple[str, Row | None]
 _Index = TypeVar("_Index", bound=IndexEntries)
 
 
-def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+def read_index(path: str, key: str, options: DumpOptions, report: Mismatches) -> Iterator[Entry]:
     """Yield the entries of an offset index, compared with the log; `key` is the path to show in lists of mismatches.
 
     Raises SidecarError if the index fails the sanity check, or no batch starts at the position of an entry. Damage of
@@ -72,7 +72,7 @@ def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
             raise error or wrong_entry
 
 
-def read_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+def read_time_index(path: str, key: str, options: DumpOptions, report: Mismatches) -> Iterator[Entry]:
     """Yield the entries of a time index, compared with the log; for parameters and errors see `read_index`."""
     with open_file(beside(path, kf.LOG_SUFFIX), options) as log:
         index = _open(TimeEntries, path, options)
@@ -155,7 +155,7 @@ def _first_batches(log: ByteSource, column: str, keys: Numbers, options: DumpOpt
     return _EntryBatches(batches[np.where(found, rows, done)], found, error)
 
 
-def read_transaction_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+def read_transaction_index(path: str, key: str, options: DumpOptions, report: Mismatches) -> Iterator[Entry]:
     """Yield the entries of a transaction index; raises `SidecarError` for a version that Kafka does not define."""
     entries = _open(TransactionIndex, path, options).entries
     # Kafka reads the high byte as the version
@@ -199,7 +199,7 @@ def _unsound(index: IndexEntries, detail: str) -> SidecarError:
 _ZERO: Final = np.zeros(1, np.int64)
 
 
-def read_producers(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[Entry]:
+def read_producers(path: str, key: str, options: DumpOptions, report: Mismatches) -> Iterator[Entry]:
     """Yield the producers in a snapshot.
 
     A damaged snapshot is reported and yields nothing: Kafka's tool also continues after one.

@@ -39,8 +39,8 @@ from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.operations.loading.avro_files import AvroFile
 from kafkalog.operations.loading.install import BrokerLogDir, load_target
+from kafkalog.operations.loading.loaded_partitions import LoadedPartition, LoadResult
 from kafkalog.operations.loading.merging import Source, merged_by_offset
-from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
 from kafkalog.parsing import TopicPatterns, one_of

@@ -6,7 +6,7 @@
     `index_interval`  finds the settings that indexes are built with
     `snapshots`       replays producers: snapshots and aborted transactions
     `target`          writes rebuilt files: in place, elsewhere, or not at all
-    `report`          the result of a rebuild
+    `rebuilt_files`   the result of a rebuild
 
 Mirrors `LogSegment.recover` and `LogLoader`. This package never writes `.log` files.
 """

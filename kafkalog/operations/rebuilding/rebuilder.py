@@ -30,7 +30,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
-from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
+from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.operations.rebuilding.target import RebuildTarget, old_content
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending

@@ -19,7 +19,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
-from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
+from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import target_for
 from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions

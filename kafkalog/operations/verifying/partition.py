@@ -24,8 +24,8 @@ from kafkalog.log.live import settled
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
-from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.operations.verifying.segment import missing_marker, open_index
+from kafkalog.operations.verifying.verified_partitions import VerifiedSegment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error

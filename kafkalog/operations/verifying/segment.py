@@ -26,7 +26,7 @@ from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
-from kafkalog.operations.verifying.report import VerifiedSegment
+from kafkalog.operations.verifying.verified_partitions import VerifiedSegment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection

@@ -24,9 +24,9 @@ from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.partition import check_partition, check_root
-from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.values import verify_values
+from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition, VerifiedSegment
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.options import OPENING, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending

@@ -10,8 +10,8 @@ from datetime import datetime
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason, UnsafePathError
 from kafkalog.parsing import TopicPatterns, optional_integer
+from kafkalog.repair.compacting.compacted_partitions import CompactedPartition, CompactionReport
 from kafkalog.repair.compacting.partition import PartitionCompaction
-from kafkalog.repair.compacting.report import CompactedPartition, CompactionReport
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import Placement, Swapped
 from kafkalog.state.log_config import LogConfig

@@ -14,8 +14,8 @@ from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, U
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.compacting.cleaning import CleanerPass
+from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
 from kafkalog.repair.compacting.facts import CleanerFacts
-from kafkalog.repair.compacting.report import CompactedPartition
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes

@@ -13,7 +13,7 @@ from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, TopicPatterns, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import contents_before, missing
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epochs, read_offset_checkpoint
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked

@@ -16,7 +16,7 @@ from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.retention import RetentionOptions, choose
 from kafkalog.repair.placement import InPlaceFromStart, PartitionOutput, Placement
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.storage.location import refuse_url

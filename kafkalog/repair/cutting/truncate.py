@@ -17,14 +17,14 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
-from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
 from kafkalog.operations.rebuilding.target import RebuildTarget
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.storage.location import refuse_url
 from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan

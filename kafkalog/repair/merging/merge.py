@@ -37,8 +37,8 @@ from kafkalog.operations.converting.target import ConvertedPartitions, Partition
 from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose, saved_alone
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.merging.leading import MergedLog, leader_of, rank
+from kafkalog.repair.merging.merged_partitions import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
-from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
 from kafkalog.repair.salvaging.salvage import write_origin, write_report
 from kafkalog.state.checkpoints import checkpointed_offset

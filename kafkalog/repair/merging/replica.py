@@ -18,7 +18,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.plan import KeptRanges
-from kafkalog.repair.salvaging.report import SalvagedPartition
+from kafkalog.repair.salvaging.salvaged_partitions import SalvagedPartition
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge

@@ -27,7 +27,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
-from kafkalog.repair.recovering.report import Preflight, RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryReport
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.storage.location import parent_of, refuse_url

@@ -21,13 +21,13 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
-from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
 from kafkalog.operations.rebuilding.target import RebuildTarget
 from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing

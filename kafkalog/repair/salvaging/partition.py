@@ -37,7 +37,13 @@ from kafkalog.repair.salvaging.plan import (
     with_epochs,
     wrong_epochs,
 )
-from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
+from kafkalog.repair.salvaging.salvaged_partitions import (
+    EvidenceFile,
+    LostPiece,
+    LostRange,
+    SalvagedPartition,
+    SalvagedSegment,
+)
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs

@@ -22,7 +22,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, lone_output, saved_alone
 from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
-from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
+from kafkalog.repair.salvaging.salvaged_partitions import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.storage.atomic import check_free

@@ -94,10 +94,10 @@ def parse_filter(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) 
     >>> parse_filter("offset between 5 and 9 and not (key == a or value is null)")
     [[('offset', '>=', 5), ('offset', '<=', 9), ('key', '!=', 'a'), ('value', 'is not null')]]
     """
-    return _Parser(text, derived).parsed()
+    return _ConditionParser(text, derived).parsed()
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str, derived: Mapping[str, np.dtype[Any]] | None) -> None:
         self._text, self._derived, self._at, self._depth = text, derived, 0, 0
 

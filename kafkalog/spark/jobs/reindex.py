@@ -24,8 +24,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder
+from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
-from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, RebuildTarget
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES

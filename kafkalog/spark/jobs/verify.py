@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits, Loss
 from kafkalog.log.partition import Partition
-from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.operations.verifying.segment import SegmentCheck
+from kafkalog.operations.verifying.verified_partitions import VerifiedSegment
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark import runner

@@ -23,7 +23,7 @@ from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_texts import big_decimal_texts, decimal_texts, uuid_texts, variable_scale_texts
 from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import DecodedValues, Payloads
 from kafkalog.values.types import SchemaError
 
 _SCALARS: Final[dict[str, tuple[str, int, pa.DataType]]] = {
@@ -49,7 +49,7 @@ _MOST_DIGITS: Final = 76
 _DAYS: Final = {"time-millis": 1, "time-micros": 2}
 
 
-class _Program:
+class _AvroProgram:
     """`unions` are the paths that are a union in any version of the schema: a single type there becomes one, too."""
 
     def __init__(self, unions: Collection[Path] = (), *, branches: bool = False) -> None:
@@ -296,14 +296,14 @@ class AvroValues(ProgramValues):
     ) -> None:
         if isinstance(schema, str):
             schema = parse_schema(schema, referred)
-        program = _Program(unions, branches=branches)
+        program = _AvroProgram(unions, branches=branches)
         root = program.read(schema, nullable=True, paths=paths)
         self.union_paths = frozenset(program.union_paths)
         # Source: AbstractKafkaAvroDeserializer.DeserializationContext.read, Confluent Schema Registry 8.1
         self._is_rest = is_framed and schema.kind == "bytes"
         super().__init__(program.columns, program.arguments(root))
 
-    def decode(self, payloads: Payloads) -> Decoded:
+    def decode(self, payloads: Payloads) -> DecodedValues:
         return super().decode(_with_lengths(payloads) if self._is_rest else payloads)
 
 

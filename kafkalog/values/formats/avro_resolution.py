@@ -24,7 +24,7 @@ from kafkalog.interchange.table_types import Path
 from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.avro_types import VARIABLE_SCALE, AvroType, parse_schema
-from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
+from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
 from kafkalog.values.types import MOST_FIELDS, SchemaError, narrow_array, narrow_type, struct_array
 
 _Mask = npt.NDArray[np.bool_]
@@ -102,7 +102,7 @@ class ResolvedValues:
         numbers = [_field_of(writer, reader, path[0]) for path in self._paths]
         return [(writer.fields[number][0],) for number in numbers if number is not None]
 
-    def decode(self, payloads: Payloads) -> Decoded:
+    def decode(self, payloads: Payloads) -> DecodedValues:
         decoded = self._values.decode(payloads)
         resolution = _Resolution(self._reader, self._paths)
         live = payloads.valid

@@ -54,7 +54,7 @@ class AvroType:
 
 def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
     """Parse a schema, with those that it refers to; raises SchemaError."""
-    parser = _Parser()
+    parser = _SchemaParser()
     for other in referred:
         parser.parse(_json(other))
     return parser.parse(_json(text))
@@ -69,7 +69,7 @@ def _json(text: str) -> Any:
         raise SchemaError(f"the schema is not JSON: {error}") from None
 
 
-class _Parser:
+class _SchemaParser:
     def __init__(self) -> None:
         self._names: dict[str, AvroType] = {}
         self._n_types = 0

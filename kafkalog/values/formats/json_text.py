@@ -36,7 +36,7 @@ from kafkalog.interchange.table_types import (
 )
 from kafkalog.values.formats.json_schema import conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues
-from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
+from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
 from kafkalog.values.types import MOST_DEPTH, CommonType, narrow_type
 
 _INT64: Final = 2**63
@@ -117,15 +117,17 @@ class JsonValues:
             return np.arange(len(payloads))
         return np.fromiter(program.decode(payloads).failures, np.int64)
 
-    def _program(self, said: pa.DataType, paths: list[Path] | None = None, is_look: bool = False) -> _Program | None:
+    def _program(
+        self, said: pa.DataType, paths: list[Path] | None = None, is_look: bool = False
+    ) -> _JsonProgram | None:
         as_text = self.common.as_text
         if as_text and not pt.is_null(said):
             return None  # as text, a value has its own fields, but the schema defines their types
         kind = overlaid(self.common.type, said)
         wanted = None if is_look else nullable_type(narrow_type(kind, paths))
-        return _Program(kind, wanted, as_text, self.common.wide, is_open=self._is_open)
+        return _JsonProgram(kind, wanted, as_text, self.common.wide, is_open=self._is_open)
 
-    def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
+    def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> DecodedValues:
         """Decode values, or only the fields at some paths; only these must conform to the schema."""
         kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         program = self._program(said, paths)
@@ -140,17 +142,17 @@ class JsonValues:
             rows = [row for row, why in decoded.failures.items() if why == _OTHER]
             failures = {row: why for row, why in decoded.failures.items() if why != _OTHER}
         if not rows:
-            return Decoded(array, failures, {}, lost.found)
+            return DecodedValues(array, failures, {}, lost.found)
         taken, parsed = self._parsed(payloads, rows, kind, said, is_whole=is_whole)
         if taken:
             order = np.arange(len(array))
             order[taken] = np.arange(len(array), len(array) + len(taken))
             array = pa.concat_arrays([array, parsed.array]).take(pa.array(order))
-        return Decoded(array, failures | parsed.failures, parsed.faults, lost.found + parsed.lost)
+        return DecodedValues(array, failures | parsed.failures, parsed.faults, lost.found + parsed.lost)
 
     def _parsed(
         self, payloads: Payloads, rows: list[int], kind: pa.DataType, said: pa.DataType, *, is_whole: bool
-    ) -> tuple[list[int], Decoded]:
+    ) -> tuple[list[int], DecodedValues]:
         """Parse values one by one; return the rows that decode, and an array of only these, with the faults of all."""
         taken, values, failures, faulty = [], [], dict[int, str](), dict[int, str]()
         cut: dict[Path, list[int]] = {}
@@ -171,7 +173,7 @@ class JsonValues:
             for path in rounded:
                 cut.setdefault(path, []).append(row)
         lost = [LostValues(path, ROUNDED, len(at), np.unique(at)) for path, at in cut.items()]
-        return taken, Decoded(pa.array(values, kind), failures, faulty, lost)
+        return taken, DecodedValues(pa.array(values, kind), failures, faulty, lost)
 
 
 class NotJson:
@@ -362,7 +364,7 @@ class _Shaping:
         return None
 
 
-class _Program(ProgramValues):
+class _JsonProgram(ProgramValues):
     """A program for values of a type, whose fields that are not nullable are required.
 
     It decodes the fields of `wanted`, or only tests values if that is None. Fields in `as_text` are of any type,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_output import bitmap
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import DecodedValues, Payloads
 
 _NUMBERS: Final = {
     "short": (">i2", pa.int16()),
@@ -28,11 +28,11 @@ TYPES: Final = {"utf8": pa.string(), "uuid": pa.string(), **{name: kind for name
 """The Arrow type by format."""
 
 
-def decode_plain(name: str, payloads: Payloads) -> Decoded:
+def decode_plain(name: str, payloads: Payloads) -> DecodedValues:
     return decode_numbers(name, payloads) if name in _NUMBERS else decode_text(name, payloads)
 
 
-def decode_numbers(name: str, payloads: Payloads) -> Decoded:
+def decode_numbers(name: str, payloads: Payloads) -> DecodedValues:
     """Decode numbers.
 
     Source: LongDeserializer.deserialize and those of the other types, Kafka 4.3.
@@ -46,10 +46,10 @@ def decode_numbers(name: str, payloads: Payloads) -> Decoded:
         numbers[rows] = payloads.gather(rows, 0, width).reshape(-1).view(dtype)
     array = pa.Array.from_buffers(kind, len(payloads), [bitmap(fits), pa.py_buffer(numbers)])
     bad = np.flatnonzero(payloads.valid & ~fits).tolist()
-    return Decoded(array, dict.fromkeys(bad, f"a {name} has {width} bytes"))
+    return DecodedValues(array, dict.fromkeys(bad, f"a {name} has {width} bytes"))
 
 
-def decode_text(name: str, payloads: Payloads) -> Decoded:
+def decode_text(name: str, payloads: Payloads) -> DecodedValues:
     valid = payloads.valid
     array = _string_array(payloads)
     failures: dict[int, str] = {}
@@ -70,7 +70,7 @@ def decode_text(name: str, payloads: Payloads) -> Decoded:
         start, stop = payloads.start.copy(), payloads.stop.copy()
         start[bad] = stop[bad] = -1
         array = _string_array(Payloads(payloads.data, start, stop))
-    return Decoded(array, failures)
+    return DecodedValues(array, failures)
 
 
 def _string_array(payloads: Payloads) -> pa.Array:

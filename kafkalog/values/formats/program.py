@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path, text_array
-from kafkalog.values.payloads import Decoded, Faults, Payloads, Rows, faults_text
+from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
 from kafkalog.values.types import MOST_FIELDS, SchemaError, TooWideError
 
 Numbers = npt.NDArray[np.int32]
@@ -133,7 +133,7 @@ def _with_names_of_set(kind: pa.DataType, numbers: Sequence[Sequence[int]], arra
     return pa.Array.from_buffers(kind, len(array), [bitmap(validity(array))], children=children)
 
 
-def _add_faults(decoded: Decoded, by_row: Mapping[int, Faults]) -> None:
+def _add_faults(decoded: DecodedValues, by_row: Mapping[int, Faults]) -> None:
     """Add the faults of values; a fault of the whole value is a failure."""
     for row, faults in by_row.items():
         at_top = [fault for fault in faults if not fault[0]]
@@ -166,7 +166,7 @@ class ProgramValues:
         self._columns, self._arguments = columns.all, arguments
         self._counters: tuple[npt.NDArray[np.int64], ...] = ()
 
-    def decode(self, payloads: Payloads) -> Decoded:
+    def decode(self, payloads: Payloads) -> DecodedValues:
         faults = np.zeros((0, 3), np.int32)
         whole = self._decoded(payloads, self._arguments, faults)
         if whole is None:
@@ -176,12 +176,12 @@ class ProgramValues:
         again: frozenset[int] = getattr(self.kernel, "FAULTS", frozenset())
         failures = {row: codes[row] for row in np.flatnonzero(codes).tolist()}
         rows = np.array([row for row, code in failures.items() if code in again], np.int64)
-        decoded = Decoded(array, {row: reasons[code] for row, code in failures.items()})
+        decoded = DecodedValues(array, {row: reasons[code] for row, code in failures.items()})
         if unfit:
             _add_faults(decoded, {0: unfit})
         return self._with_faults(decoded, payloads, rows) if rows.size else decoded
 
-    def _with_faults(self, decoded: Decoded, payloads: Payloads, rows: Rows) -> Decoded:
+    def _with_faults(self, decoded: DecodedValues, payloads: Payloads, rows: Rows) -> DecodedValues:
         """Replace the values of some rows, which did not decode, by those with null for the fields that do not."""
         part = self._decode_fields(payloads.take(rows))
         for at, row in enumerate(rows.tolist()):
@@ -196,7 +196,7 @@ class ProgramValues:
         decoded.array = pa.concat_arrays([decoded.array, part.array]).take(pa.array(order))
         return decoded
 
-    def _decode_fields(self, payloads: Payloads) -> Decoded:
+    def _decode_fields(self, payloads: Payloads) -> DecodedValues:
         """Decode values of which fields do not decode."""
         faults = np.full((_FAULTS * len(payloads), 3), -1, np.int32)
         arguments = list(self._arguments)
@@ -210,7 +210,7 @@ class ProgramValues:
         by_row: dict[int, Faults] = {0: unfit} if unfit else {}
         for row, column, code in faults[faults[:, 0] >= 0].tolist():
             by_row.setdefault(row, []).append((self._paths[column], reasons[code]))
-        decoded = Decoded(array, {row: reasons[codes[row]] for row in np.flatnonzero(codes).tolist()})
+        decoded = DecodedValues(array, {row: reasons[codes[row]] for row in np.flatnonzero(codes).tolist()})
         _add_faults(decoded, by_row)
         return decoded
 
@@ -255,16 +255,19 @@ class ProgramValues:
         return paths
 
     def _in_halves(
-        self, payloads: Payloads, decode: Callable[[Payloads], Decoded], why: str = "the value takes too much memory"
-    ) -> Decoded:
+        self,
+        payloads: Payloads,
+        decode: Callable[[Payloads], DecodedValues],
+        why: str = "the value takes too much memory",
+    ) -> DecodedValues:
         n = len(payloads)
         if n == 1:
-            return Decoded(pa.nulls(1, self.type), {0: why})
+            return DecodedValues(pa.nulls(1, self.type), {0: why})
         first, second = (decode(payloads.take(rows)) for rows in np.array_split(np.arange(n), 2))
         half = len(first.array)
         failures = first.failures | {row + half: why for row, why in second.failures.items()}
         faults = first.faults | {row + half: why for row, why in second.faults.items()}
-        return Decoded(pa.concat_arrays([first.array, second.array]), failures, faults)
+        return DecodedValues(pa.concat_arrays([first.array, second.array]), failures, faults)
 
     def _array(self, at: int, columns: Sequence[Any], unfit: Faults | None) -> pa.Array:
         """A column; `unfit` receives the fields whose bytes are of no logical type, which otherwise raise."""

@@ -15,7 +15,7 @@ from effort import THOROUGH, thinned
 
 import kafkalog
 from kafkalog.operations.dumping import files
-from kafkalog.operations.dumping.report import MAX_PAIRS, Report
+from kafkalog.operations.dumping.mismatches import MAX_PAIRS, Mismatches
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 
@@ -132,7 +132,7 @@ def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path):
 
 
 def test_lists_are_bounded_and_say_how_much_they_leave_out():
-    report = Report()
+    report = Mismatches()
     pairs = np.arange(2 * (MAX_PAIRS + 5)).reshape(2, -1)
     report.add_pairs("gap", "x", pairs[:, :MAX_PAIRS])
     report.add_pairs("gap", "x", pairs[:, MAX_PAIRS:])

@@ -19,7 +19,7 @@ import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError, UnsupportedError
 from kafkalog.repair.salvaging import plan
-from kafkalog.repair.salvaging.report import SalvagedPartition
+from kafkalog.repair.salvaging.salvaged_partitions import SalvagedPartition
 
 
 def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path, log_dir):

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.interchange.table_types import Digits
-from kafkalog.values.formats.json_text import JsonValues, _Program, parse
+from kafkalog.values.formats.json_text import JsonValues, _JsonProgram, parse
 from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
@@ -245,7 +245,7 @@ def test_mutants_are_decoded_as_one_by_one(monkeypatch):
 
 def taken(values, kind, as_text=frozenset()):
     """What the kernel makes of values; each ends where memory does."""
-    program = _Program(kind, pa.string() if as_text else kind, as_text)
+    program = _JsonProgram(kind, pa.string() if as_text else kind, as_text)
     found = []
     for value in values:
         data = GUARD.ending(value.encode() if isinstance(value, str) else value)
@@ -323,7 +323,7 @@ def test_doubles_are_the_nearest_ones():
         middle = format((2 * rng.getrandbits(53) + 1) * Decimal(2) ** rng.randrange(-60, 9), "f")
         texts += [middle, middle + ("" if "." in middle else ".") + "1", middle[:20].rstrip(".")]
     payloads = Payloads.of(pa.array([text.encode() for text in texts], pa.binary()))
-    found = _Program(pa.float64(), pa.float64(), frozenset()).decode(payloads)
+    found = _JsonProgram(pa.float64(), pa.float64(), frozenset()).decode(payloads)
     values = [(text, value) for text, value in zip(texts, found.array.to_pylist(), strict=True) if value is not None]
     assert [text for text, value in values if struct.pack("d", value) != struct.pack("d", float(text))] == []
     # others have more digits than a double tells apart, and are parsed one by one

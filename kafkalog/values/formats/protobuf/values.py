@@ -25,7 +25,7 @@ from kafkalog.interchange.table_types import Path, text_array
 from kafkalog.values.formats.program import BRANCH, Around, Columns, ProgramValues, UnfitBytesError
 from kafkalog.values.formats.protobuf.nested_text import ANY, DYNAMIC, TIMESTAMP, WRAPPERS, message_text
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, is_map, real_oneofs
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import DecodedValues, Payloads
 from kafkalog.values.types import struct_array
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _FOUR_BYTES = 0, 1, 2, 3, 5
@@ -52,7 +52,7 @@ _TIME: Final = pa.timestamp("us", "UTC")
 
 
 @dataclass(slots=True)
-class _Node:
+class _ProtobufNode:
     """The kernel's `Node`."""
 
     op: str
@@ -76,17 +76,17 @@ def _below(name: str, paths: Sequence[Path] | None, *, is_member: bool) -> list[
     return None if is_member or () in below else below
 
 
-class _Program:
+class _ProtobufProgram:
     def __init__(self, *, branches: bool = False) -> None:
         self._names_members = branches
-        self._nodes: list[_Node] = []
+        self._nodes: list[_ProtobufNode] = []
         self.columns = Columns()
         self._numbers: list[int] = []
         self._enums: dict[str, tuple[int, int]] = {}
         self._passed: dict[str, int] = {}
         self._n_oneofs = 0
 
-    def _add(self, node: _Node) -> int:
+    def _add(self, node: _ProtobufNode) -> int:
         self._nodes.append(node)
         return len(self._nodes) - 1
 
@@ -96,14 +96,14 @@ class _Program:
             column = len(self.columns.all)
             value = self._scalar(one.fields[0], nullable=nullable)
             self._nodes[value].label = "zero"
-            inside = self._add(_Node("message", column=column, children=[value]))
-            return self._add(_Node("wrapper", column=column, children=[inside]))
+            inside = self._add(_ProtobufNode("message", column=column, children=[value]))
+            return self._add(_ProtobufNode("wrapper", column=column, children=[inside]))
         if one.full_name == TIMESTAMP:
-            return self._add(_Node("timestamp", column=self.columns.add("flat", _TIME, nullable, 8)))
+            return self._add(_ProtobufNode("timestamp", column=self.columns.add("flat", _TIME, nullable, 8)))
         if one.full_name in DYNAMIC or one.full_name in around:
             column = self.columns.add("text", pa.string(), nullable)
             self.columns.all[column].raw = partial(message_text, one)
-            return self._add(_Node("raw", column=column, children=[self._pass(one)]))
+            return self._add(_ProtobufNode("raw", column=column, children=[self._pass(one)]))
         if one.full_name == ANY:
             return self._any(one, nullable)
         return self._struct(one, nullable, (*around, one.full_name), paths)
@@ -148,7 +148,7 @@ class _Program:
             self.columns.name_set(column, oneofs)
         # writers use this order: the kernel expects the next field at the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
-        return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=len(one.oneofs)))
+        return self._add(_ProtobufNode("message", column=column, children=nodes, a=first_oneof, b=len(one.oneofs)))
 
     def _pass_member(self, one: Any, first_oneof: int) -> int:
         """Add a node for a member of a oneof that is not selected, of which only the presence counts."""
@@ -194,7 +194,7 @@ class _Program:
         for at in nodes:
             self._nodes[at].label = "zero"
         self.columns.all[column].children = inside
-        return self._add(_Node("message", _DELIMITED, column, children=nodes, number=one.number))
+        return self._add(_ProtobufNode("message", _DELIMITED, column, children=nodes, number=one.number))
 
     def _item(self, one: Any, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
         """Add a node for a field, or for an item of a repeated one."""
@@ -211,9 +211,9 @@ class _Program:
             return self._add(self._enum(one, column))
         op, wire, width, kind = _SCALARS[TYPES[one.type]]
         column = self.columns.add("flat" if width else "text", kind, nullable, width)
-        return self._add(_Node(op, wire, column, number=one.number))
+        return self._add(_ProtobufNode(op, wire, column, number=one.number))
 
-    def _enum(self, one: Any, column: int) -> _Node:
+    def _enum(self, one: Any, column: int) -> _ProtobufNode:
         enum = one.enum_type
         if enum.full_name not in self._enums:
             names: dict[int, str] = {}
@@ -227,12 +227,12 @@ class _Program:
         first, n = self._enums[enum.full_name]
         # an entry of a map whose value is unknown does not count, as in Google's libraries
         closed = enum.is_closed * (2 if one.containing_type.GetOptions().map_entry else 1)
-        return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=closed)
+        return _ProtobufNode("enum", _VARINT, column, a=first, b=n, number=one.number, closed=closed)
 
     def _pass(self, one: Descriptor) -> int:
         """Add a node that only checks messages; shared by all places with this type."""
         if one.full_name not in self._passed:
-            at = self._passed[one.full_name] = self._add(_Node("message"))
+            at = self._passed[one.full_name] = self._add(_ProtobufNode("message"))
             fields = sorted(one.fields, key=lambda inner: inner.number)
             self._nodes[at].children = [self._pass_field(inner) for inner in fields]
         return self._passed[one.full_name]
@@ -242,12 +242,12 @@ class _Program:
             node = self._enum(one, -1)
         elif one.message_type is None:
             op, wire, _, _ = _SCALARS[TYPES[one.type]]
-            node = _Node(op, wire)
+            node = _ProtobufNode(op, wire)
         elif one.message_type.full_name == TIMESTAMP:
-            node = _Node("timestamp")
+            node = _ProtobufNode("timestamp")
         else:
             inside = self._pass(one.message_type)
-            node = _Node("raw", children=[inside])
+            node = _ProtobufNode("raw", children=[inside])
         if TYPES[one.type] == "group":
             node.wire = _GROUP
         node.number = one.number
@@ -281,7 +281,7 @@ class ProtobufValues(ProgramValues):
     kernel: ClassVar[Any] = kernel
 
     def __init__(self, message: Descriptor, paths: Sequence[Path] | None = None, *, branches: bool = False) -> None:
-        program = _Program(branches=branches)
+        program = _ProtobufProgram(branches=branches)
         root = program.message(message, nullable=True, around=(), paths=paths)
         super().__init__(program.columns, program.arguments(root))
         self._n_cut = np.zeros(1, np.int64)
@@ -293,7 +293,7 @@ class ProtobufValues(ProgramValues):
         """Whether values had times finer than a microsecond, which are truncated."""
         return bool(self._n_cut[0])
 
-    def decode(self, payloads: Payloads) -> Decoded:
+    def decode(self, payloads: Payloads) -> DecodedValues:
         decoded = super().decode(payloads)
         if self._has_maps:
             decoded.array = last_of_each_key(decoded.array)

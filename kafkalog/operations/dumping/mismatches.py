@@ -39,7 +39,7 @@ _LINES: Final = {
 Pairs = list[npt.NDArray[np.int64]]
 
 
-class Report:
+class Mismatches:
     """Collects mismatches, findings, and `notes`: lines that Kafka's tool prints to stderr while it reads.
 
     2.8 lists the last mismatch first, and repeated pairs as often as they were found.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.text import counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafkalog.repair.salvaging.report import CopyReport
+from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
 from kafkalog.text import counted
 
 
