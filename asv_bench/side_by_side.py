@@ -21,7 +21,7 @@ from typing import NamedTuple
 import peers
 import pyarrow as pa
 import shapes
-from peers import Side, aiokafka_peer, bare, java, parquet, rust
+from peers import Side, bare, clients, java, parquet, rust
 from peers.ours import streaming, viewing_memory, whole
 
 import kafkalog
@@ -139,7 +139,7 @@ def side_of(name: str, segment: shapes.BenchSegment, processes: ExitStack) -> Si
         case "Java MemoryRecords":
             return processes.enter_context(java.JavaPeer("memory", path))
         case "aiokafka":
-            return aiokafka_peer.records_of(path)
+            return clients.records_of(path)
         case "krabka" if is_v2:
             return processes.enter_context(rust.RustPeer("krabka", path))
         case "barnabas" if is_v2 and is_plain:

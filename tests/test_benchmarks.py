@@ -79,8 +79,12 @@ def test_asv_builds_an_environment_of_a_clone_and_runs_one_round_in_it(tmp_path)
         return subprocess.run(command, cwd=clone / "asv_bench", env=env, capture_output=True, text=True, check=False)
 
     assert asv("machine", "--yes").returncode == 0
-    done = asv("run", "HEAD^!", "--quick", "--show-stderr", "-b", "headers|values.Json.time_all")
+    done = asv(
+        "run", "HEAD^!", "--quick", "--show-stderr", "-b", "headers|codec|values.Json.time_all|decode.ToReader.time"
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "failed" not in done.stdout, done.stdout[-3000:]
+    assert "No module named" not in done.stdout, done.stdout[-3000:]
     assert "headers.HeaderWalk.time_" in done.stdout
-    assert "values.Json.time_all_fields" in done.stdout
+    for name in ("values.Json.time_all_fields", "decode.ToReader.time_to_reader", "codec.Clients.track_ratio_encode"):
+        assert f"{name} " in done.stdout

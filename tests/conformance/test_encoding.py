@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import random
 import struct
 import subprocess
@@ -246,34 +247,57 @@ def test_batches_end_where_a_producers_do(kafka, tmp_path):
     assert any(len(boundaries) == 2 for boundaries in ours)
 
 
+N_CODEC_BATCHES = int(os.environ.get("KAFKALOG_CODEC_BATCHES") or examples(4000))
+"""As many are decoded, and as many encoded."""
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_the_public_codec_agrees_with_kafkas_classes(kafka, tmp_path):
-    """Random batches of all codecs: those of Kafka's builder are decoded, and Kafka reads those that are encoded."""
-    source = random.Random(55)
-    kinds = [Compression(kind) for kind in Codec]
-    n = 2000 // len(kinds)
-    for compression in kinds:
-        batches = some_batches(source, n, compression=compression)
-        theirs = built(kafka, tmp_path, [json_of(batch) for batch in batches])
-        assert len(theirs) == n
-        for batch, bytes_ in zip(batches, theirs, strict=True):
-            found = codec.decode(bytes_, include_control=True)
-            time = batch.log_append_time
-            rows = [row if time is None else (row[0], time, *row[2:]) for row in batch.rows]
-            assert (found.offset.tolist(), found.timestamp.tolist()) == (
-                [row[0] for row in rows],
-                [row[1] for row in rows],
-            )
-            assert found.key.to_pylist() == [row[2] for row in rows]
-            assert found.value.to_pylist() == [row[3] for row in rows]
-            assert found.headers.to_pylist() == [row[4] for row in rows]
-            headers = codec.decode_headers(bytes_)
-            assert (headers.base_offset[0], headers.last_offset[0]) == (batch.base_offset, batch.last_offset)
-        logs, offset = [], 0
-        for _ in range(n):
-            rows = some_rows(source, offset, source.choice((1, 3, 20)))
-            logs.append(rows)
-            offset = rows[-1][0] + 1
-        data = b"".join(codec.encode(columns_of(rows), compression=compression) for rows in logs)
-        name = compression.codec.name.lower()
-        assert read_back(kafka, tmp_path, data) == as_read([row for rows in logs for row in rows], name)
+    """Random batches of all formats and codecs: of Kafka's builder to be decoded, and of ours for Kafka to read."""
+    kinds, n = [Compression(kind) for kind in Codec], 100
+    n_decoded = 0
+    for number in range(-(-N_CODEC_BATCHES // (n * len(kinds)))):
+        source = random.Random(5500 + number)
+        for compression in kinds:
+            batches = some_batches(source, n, compression=compression)
+            theirs = built(kafka, tmp_path, [json_of(batch) for batch in batches])
+            for batch, bytes_ in zip(batches, theirs, strict=True):
+                time = batch.log_append_time
+                agrees(codec.decode(bytes_, include_control=True), batch.rows, time)
+                headers = codec.decode_headers(bytes_)
+                assert (headers.base_offset[0], headers.last_offset[0]) == (batch.base_offset, batch.last_offset)
+            n_decoded += n
+            if compression.codec != Codec.ZSTD and number % 5 == 0:
+                decodes_older_formats(source, compression, kafka, tmp_path)
+            logs, offset = [], source.choice((0, 2**33))
+            for _ in range(n):
+                rows = some_rows(source, offset, source.choice((1, 3, 20)))
+                logs.append(Wanted(rows, offset, rows[-1][0], compression=compression))
+                offset = rows[-1][0] + 1
+            ours = [codec.encode(columns_of(batch.rows), compression=compression) for batch in logs]
+            if compression.codec == Codec.NONE:
+                assert ours == built(kafka, tmp_path, [json_of(batch) for batch in logs])
+            expected = as_read([row for batch in logs for row in batch.rows], compression.codec.name.lower())
+            assert read_back(kafka, tmp_path, b"".join(ours)) == expected
+    assert n_decoded >= N_CODEC_BATCHES
+
+
+def agrees(decoded, rows, time=None):
+    """Columns have the values of these rows; all have the timestamp `time` if there is one."""
+    assert decoded.offset.tolist() == [row[0] for row in rows]
+    assert decoded.timestamp.tolist() == [row[1] if time is None else time for row in rows]
+    assert decoded.key.to_pylist() == [row[2] for row in rows]
+    assert decoded.value.to_pylist() == [row[3] for row in rows]
+    assert decoded.headers.to_pylist() == [row[4] for row in rows]
+
+
+def decodes_older_formats(source, compression, kafka, folder):
+    for magic in (0, 1):
+        batches = []
+        for _ in range(20):
+            rows = some_rows(source, source.choice((0, 2**40)), source.choice((1, 3, 20)), headers=False)
+            rows = [(offset, -1 if magic == 0 else time, *rest) for offset, time, *rest in rows]
+            batches.append(Wanted(rows, rows[0][0], rows[-1][0], compression=compression))
+        for batch, bytes_ in zip(batches, built(kafka, folder, [json_of(b, magic) for b in batches]), strict=True):
+            agrees(codec.decode(bytes_), batch.rows)
