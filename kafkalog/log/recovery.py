@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
-from kafkalog.log.searching.neighbours import lost_in
+from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header import MAGIC_END, BatchHeader

@@ -29,7 +29,7 @@ from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.searching.copies import MOST_EARLIER
-from kafkalog.log.searching.neighbours import lost_in
+from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream, with_bytes

@@ -1,6 +1,6 @@
 """Reads the windows of one segment; damage is raised, ends the segment, or is skipped.
 
-To skip damage, `searching.resume` looks for the next intact batch. Records are not decoded here.
+To skip damage, `searching.resynchroniser` looks for the next intact batch. Records are not decoded here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from kafkalog.errors import (
     TruncatedTailError,
 )
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.searching.copies import MOST_EARLIER, Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
-from kafkalog.log.searching.resume import Resynchroniser
+from kafkalog.log.searching.resynchroniser import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
 from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of

@@ -23,6 +23,7 @@ from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.ends import ProvedEnd
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
     end_finding,
     gap_finding,
@@ -31,7 +32,6 @@ from kafkalog.log.searching.missing import (
     snapshot_name,
     start_finding,
 )
-from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error

@@ -17,7 +17,7 @@ import numpy as np
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import intact_headers_at, window_of

@@ -33,12 +33,12 @@ from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.converted_partitions import ConversionReport, converted
+from kafkalog.operations.converting.kept_records import Rules
 from kafkalog.operations.converting.partition import PartitionConversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.rewrite import Settings
-from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.operations.rebuilding.choosing import may_copy, saved_alone
+from kafkalog.operations.rebuilding.partitions import may_copy, saved_alone
 from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters

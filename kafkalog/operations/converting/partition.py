@@ -20,8 +20,8 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.operations.converting.assemble import Part, assemble
+from kafkalog.operations.converting.kept_records import BoundRules, NeededBatches, Rules, find_needed_batches
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
-from kafkalog.operations.converting.rules import BoundRules, NeededBatches, Rules, find_needed_batches
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares

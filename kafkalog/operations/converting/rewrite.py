@@ -25,8 +25,8 @@ from kafkalog.errors import (
     UnwritableError,
 )
 from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
-from kafkalog.operations.converting.recut import JoinRules, cut
-from kafkalog.operations.converting.rules import BoundRules, NeededBatches
+from kafkalog.operations.converting.batch_boundaries import JoinRules, cut
+from kafkalog.operations.converting.kept_records import BoundRules, NeededBatches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Compression

@@ -2,7 +2,7 @@
 
     `reindex`         the function, for log dirs, partitions and segments
     `rebuilder`       reads segments ahead and writes their files in order
-    `choosing`        chooses the partitions and segments to rebuild
+    `partitions`      chooses the partitions and segments to rebuild
     `index_interval`  finds the settings that indexes are built with
     `snapshots`       replays producers: snapshots and aborted transactions
     `target`          writes rebuilt files: in place, elsewhere, or not at all

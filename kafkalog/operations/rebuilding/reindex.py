@@ -17,7 +17,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.operations.rebuilding.partitions import check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import target_for

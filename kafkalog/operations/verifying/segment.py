@@ -22,7 +22,7 @@ from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.live import settled
-from kafkalog.log.searching.neighbours import lost_in
+from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence

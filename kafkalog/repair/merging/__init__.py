@@ -1,7 +1,7 @@
 """Merge: merges several copies of a partition into the best log.
 
     `replica`            the intact batches of one copy, and its leader epochs
-    `leading`            chooses the base, cuts the other copies, and fills the holes of the base from them
+    `merged_log`         chooses the base, cuts the other copies, and fills the holes of the base from them
     `merged_partitions`  the source of each range of offsets
     `merge`              the public function, which writes the batches
 

@@ -34,9 +34,9 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
-from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose, saved_alone
+from kafkalog.operations.rebuilding.partitions import ChosenPartition, check_paths, choose, saved_alone
 from kafkalog.records.batch_table import Window
-from kafkalog.repair.merging.leading import MergedLog, leader_of, rank
+from kafkalog.repair.merging.merged_log import MergedLog, leader_of, rank
 from kafkalog.repair.merging.merged_partitions import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs

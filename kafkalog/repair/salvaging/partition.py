@@ -17,7 +17,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
-from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.searching.copies import Originals
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.assemble import Part, assemble

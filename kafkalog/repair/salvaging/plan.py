@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, LimitExceededError, Limits, Reason
-from kafkalog.log.searching.choosing import read_wrappers, touching
+from kafkalog.log.searching.consistent_batches import read_wrappers, touching
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import INSIDE, IntactRuns, find_batches
 from kafkalog.log.segment import Segment
@@ -26,7 +26,7 @@ from kafkalog.records.decode import decode_all
 from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import LINKED
 from kafkalog.records.selection import Selection
-from kafkalog.repair.salvaging.questions import Choice, choose
+from kafkalog.repair.salvaging.kept_batches import Choice, choose
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource

@@ -19,7 +19,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_paths, choose, lone_output, saved_alone
+from kafkalog.operations.rebuilding.partitions import check_paths, choose, lone_output, saved_alone
 from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport, SalvagedPartition, SalvageReport

@@ -22,7 +22,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import ChosenPartition, check_paths, choose
+from kafkalog.operations.rebuilding.partitions import ChosenPartition, check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder
 from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options

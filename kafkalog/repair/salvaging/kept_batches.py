@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.log.searching.choosing import Mask, agreeing, read_wrappers
+from kafkalog.log.searching.consistent_batches import Mask, agreeing, read_wrappers
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
 from kafkalog.log.searching.resync import IntactRuns, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs

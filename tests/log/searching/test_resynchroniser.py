@@ -13,7 +13,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS
-from kafkalog.log.searching import resume
+from kafkalog.log.searching import resynchroniser
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import lost_batch, valid_crcs
@@ -155,7 +155,9 @@ def test_what_trials_once_lost_is_there(tmp_path, sources):
 def test_behind_bytes_inside_an_intact_batch_the_next_one_follows():
     data, size = dense(), len(dense(1))
     with BufferSource(data) as source:
-        found = resume.Resynchroniser(source, start=0, base_offset=0, end_offset=2**63 - 1, limits=DEFAULT_LIMITS)
+        found = resynchroniser.Resynchroniser(
+            source, start=0, base_offset=0, end_offset=2**63 - 1, limits=DEFAULT_LIMITS
+        )
         assert [found.after(at) for at in (1, 20 * size - 1, 20 * size, 20 * size + 1)] == [
             size,
             20 * size,
@@ -180,7 +182,7 @@ def offsets(partition, **options):
 
 
 def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition, monkeypatch):
-    monkeypatch.setattr(resume, "MOST_RUNS", 2)
+    monkeypatch.setattr(resynchroniser, "MOST_RUNS", 2)
     monkeypatch.setattr("kafkalog.records.header_walk._SEARCH_ROWS", 3)
     data, size = bytearray(dense()), len(dense(1))
     for row in range(5, 55, 4):

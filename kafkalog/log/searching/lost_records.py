@@ -11,7 +11,7 @@ import contextlib
 import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError
-from kafkalog.log.searching.choosing import first_offset_at
+from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, lost_batch, row_of

@@ -18,7 +18,7 @@ from searches import dense
 
 import kafkalog
 from kafkalog.errors import Reason
-from kafkalog.log.searching.choosing import agreeing
+from kafkalog.log.searching.consistent_batches import agreeing
 from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.scanning import execution

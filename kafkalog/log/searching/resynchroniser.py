@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError
-from kafkalog.log.searching.choosing import OFFSETS_PER_BYTE, agreeing
+from kafkalog.log.searching.consistent_batches import OFFSETS_PER_BYTE, agreeing
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable, Window
