@@ -432,7 +432,9 @@ def encode_properties(properties: Mapping[str, object]) -> str:
 def _escaped(text: str) -> str:
     # Java's escapes are UTF-16 units
     units = memoryview(text.replace("\\", "\\\\").encode("utf-16-le", "surrogatepass")).cast("H")
-    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04X}" for unit in units)
+    escaped = "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04X}" for unit in units)
+    # blanks before a value do not count
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _continues(text: str) -> bool:

@@ -10,6 +10,8 @@
     `transactions`    transactional ids of the coordinators, and their open partitions
     `remote_log`      segments in remote storage
     `schemas`         a registry's subjects, versions and schemas, also deleted ones
+    `kafka_commands`     the metadata as commands of Kafka's tools
+    `strimzi_manifests`  the metadata as manifests for Strimzi
     `metadata`        the cluster's topics, brokers, settings and so on
     `history`         every record, decoded
 

@@ -22,16 +22,15 @@ from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.location import Place, parent_of
+from kafkalog.system_topics.kafka_commands import HIDDEN, commands
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
+from kafkalog.system_topics.strimzi_manifests import manifests
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Row = dict[str, Any]
-
-HIDDEN: Final = "[hidden]"
-"""What stands for the value of a setting that may be a secret, as in Kafka."""
 
 _SECRET: Final = re.compile(r"password|secret|credential|jaas\.config|keystore\.key|certificate")
 _RESOURCES: Final = {TOPIC: "topic", BROKER: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
@@ -254,6 +253,36 @@ class Metadata(PublicNames):
             for row in getattr(self, table)
         ]
         return pa.Table.from_pylist(rows, schema=TABLES[table])
+
+    def to_commands(self, *, replication_factor: int | None = None) -> str:
+        """Return a script for bash that makes topics, settings, quotas and ACLs again on an empty cluster.
+
+        Parameters
+        ----------
+        replication_factor : int, optional
+            Of all topics; default: as many replicas as each topic has.
+
+        Notes
+        -----
+        The script ends with what Kafka's tools cannot express, as comments.
+        """
+        return "\n".join(commands(self, replication_factor)) + "\n"
+
+    def to_strimzi(self, *, cluster: str = "my-cluster", replication_factor: int | None = None) -> str:
+        """Return `KafkaTopic` and `KafkaUser` manifests in YAML, for Strimzi's operators.
+
+        Parameters
+        ----------
+        cluster : str
+            Name of the `Kafka` resource that the topics and users belong to.
+        replication_factor : int, optional
+            Of all topics; default: as many replicas as each topic has.
+
+        Notes
+        -----
+        The manifests end with what they cannot express, as comments.
+        """
+        return "\n".join(manifests(self, cluster, replication_factor)) + "\n"
 
     def _assigned(self) -> list[tuple[str, dict[int, AssignedPartition]]]:
         return [(name, self._image.partitions(name)) for name in sorted(self._image.topic_ids) if self._wanted(name)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
@@ -21,6 +22,9 @@ COMMAND: Final = Command(
 List the content of a KRaft cluster's metadata log (__cluster_metadata-0 with its .checkpoint snapshots): brokers,
 features and topics, or the tables of --show.
 
+--as commands prints a script that makes the topics, settings, quotas and ACLs again on an empty cluster, and ends with
+what Kafka's tools cannot express. --as strimzi prints manifests.
+
 Values of settings that may be secrets are hidden. SCRAM credentials show user and mechanism, without keys.
 
 --end-offset and --end-timestamp show the state right before that point. The log must have an earlier snapshot.""",
@@ -29,6 +33,8 @@ Values of settings that may be secrets are hidden. SCRAM credentials show user a
   kafkalog metadata /var/lib/kafka --show partitions,configs -t 'orders-*'
   kafkalog metadata /backup/kafka --show acls,quotas,scram --end-timestamp 2026-11-21T08:00Z
   kafkalog metadata /backup/kafka --json | jq -r 'select(.kind == "topics") | [.topic, .topic_id] | @tsv'
+  kafkalog metadata /backup/kafka --as commands --replication-factor 3 > apply.sh
+  kafkalog metadata /backup/kafka --as strimzi --cluster my-cluster > topics.yaml
   kafkalog metadata /backup/kafka --history | jq -c 'select(.type == "RemoveTopic")'""",
     options="""
   @limits
@@ -40,6 +46,10 @@ which tables:
   @as_of
 output:
   --json    an object per line; "kind" is the table, or "gaps" for missing records; times in ms
+  --as:form {commands,strimzi,json}    something to apply to a new cluster: commands of Kafka's tools, or KafkaTopic and
+                                       KafkaUser manifests for Strimzi; json is --json
+  --replication-factor N    with --as: of all topics (default: as many replicas as each topic has)
+  --cluster NAME            with --as strimzi: the name of the Kafka resource (default: my-cluster)
 """,
 )
 _SHOWN: Final = ("brokers", "features", "topics")
@@ -50,11 +60,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print the tables."""
     from kafkalog.system_topics.metadata import metadata
 
+    _check_form(args)
+    console.is_json |= args.form == "json"
     if args.history:
         return print_history(args, console, METADATA_TOPIC)
     with usage_errors():
         found = metadata(args.paths, **chosen(args, "topics", *AS_OF))
     console.findings(found.findings)
+    if args.form in ("commands", "strimzi"):
+        console.lines(_to_apply(found, args).splitlines())
+        return None
     console.show(_objects(found, args.show or _ALL), _lines(found, args.show or _SHOWN))
     return None
 
@@ -79,6 +94,23 @@ def _lines(found: Metadata, shown: Sequence[str]) -> Iterator[str]:
             cells = [[_cell(value) for value in row.values()] for row in rows]
             is_number = [isinstance(value, int) and not isinstance(value, bool) for value in rows[0].values()]
             yield from (f"  {line}" for line in table([header, *cells], is_number))
+
+
+def _check_form(args: argparse.Namespace) -> None:
+    is_applied = args.form in ("commands", "strimzi")
+    if args.replication_factor is not None and not is_applied:
+        raise UsageError("--replication-factor goes with --as commands or --as strimzi")
+    if args.cluster is not None and args.form != "strimzi":
+        raise UsageError("--cluster goes with --as strimzi")
+    if is_applied and (args.show or args.history):
+        raise UsageError("--show and --history print tables; --as commands and --as strimzi all that can be applied")
+
+
+def _to_apply(found: Metadata, args: argparse.Namespace) -> str:
+    if args.form == "commands":
+        return found.to_commands(replication_factor=args.replication_factor)
+    with usage_errors():
+        return found.to_strimzi(cluster=args.cluster or "my-cluster", replication_factor=args.replication_factor)
 
 
 def _cell(value: Any) -> str:
