@@ -433,7 +433,7 @@ class HeaderParser:
         while status == STATUS["OUTPUT_FULL"]:
             status, n, reached, needed = walk_batches(data, reached - start, start, previous_offset, *columns)
             if n:
-                tables.append(BatchTable(*(column[:n].copy() for column in columns)))
+                tables.append(BatchTable(*[column[:n].copy() for column in columns]))
                 previous_offset = int(tables[-1].last_offset[-1])
         return tables, status, reached, needed, previous_offset
 

@@ -18,7 +18,7 @@ from kafkalog.errors import ConfigWarning, Finding
 from kafkalog.protocol.decoder import decode_message
 from kafkalog.protocol.framing import decode_record
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import LogConfig, default_config
 
 BROKER, TOPIC = 4, 2
 """Types of resources that have settings (`ConfigResource.Type`)."""
@@ -165,7 +165,7 @@ class ClusterMetadata:
             try:
                 return LogConfig.from_properties(valid)
             except ValueError:  # two that do not go together
-                return LogConfig()
+                return default_config()
 
     def apply(self, value: bytes | None) -> None:
         """Apply the value of a metadata record; raises ValueError if it cannot be decoded, or is not valid."""

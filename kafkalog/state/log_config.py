@@ -236,10 +236,16 @@ def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
 _KNOWN: Final = {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
 
 
+@cache
+def default_config() -> LogConfig:
+    """Kafka's defaults: checked once, as each new one would be."""
+    return LogConfig()
+
+
 def checked_config(config: LogConfig | None) -> LogConfig:
     """Check a `config=` argument: returns Kafka's defaults for None, raises TypeError for other types, even a dict."""
     if config is None:
-        return LogConfig()
+        return default_config()
     if not isinstance(config, LogConfig):
         raise TypeError(
             f"config is a LogConfig, not {type(config).__name__}: LogConfig.from_properties makes one of a dict of"

@@ -24,7 +24,14 @@ from kafkalog.log.partition import Partition
 from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of, read_properties
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import LogConfig, broker_setting, read_properties_file, topic_name, topic_setting
+from kafkalog.state.log_config import (
+    LogConfig,
+    broker_setting,
+    default_config,
+    read_properties_file,
+    topic_name,
+    topic_setting,
+)
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
@@ -199,7 +206,7 @@ class TopicSettings:
         try:
             config = _config_of(values)
         except ValueError as error:  # two that contradict each other
-            config = LogConfig()
+            config = default_config()
             unknown |= {name: str(error) for name in origins if name not in unknown}
         is_set = origins["cleanup.policy"] not in (SERVER_PROPERTIES, DEFAULT) or self._has_defaults(topic)
         if is_set and "cleanup.policy" not in unknown:

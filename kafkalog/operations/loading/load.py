@@ -46,7 +46,7 @@ from kafkalog.operations.loading.rows import Rows, in_rows
 from kafkalog.parsing import TopicPatterns, one_of
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, RecordColumns
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import LogConfig, default_config
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.output_paths import check_log_dir, refuse_existing
 from kafkalog.text import counted
@@ -599,7 +599,7 @@ class _LoadState:
         newest = {key: partition.max_timestamp for key, partition in self._waiting.partitions.items()}
         stamp = now_ms if options.log_append_time is None else options.log_append_time
         for key, partition in self._waiting.partitions.items():
-            config = self._config_of(key.topic) or LogConfig()
+            config = self._config_of(key.topic) or default_config()
             is_kept = options.timestamp_type is None and partition.has_append_times
             if (options.timestamp_type or config.message_timestamp_type) in _STAMPED and not is_kept:
                 if partition.n_records:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import LogConfig, default_config
 
 
 def retention_note(
@@ -28,7 +28,7 @@ def retention_note(
     """
     overdue = []
     for key, timestamp in sorted(newest.items()):
-        keeps_ms = retention_ms(key.topic, config or LogConfig(), cluster)
+        keeps_ms = retention_ms(key.topic, config or default_config(), cluster)
         if timestamp >= 0 and 0 <= keeps_ms < now_ms - timestamp:
             overdue.append((key, timestamp, keeps_ms))
     if not overdue:

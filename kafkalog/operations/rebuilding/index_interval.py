@@ -10,7 +10,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import default_config
 from kafkalog.survey.topics import DEFAULT, SERVER_PROPERTIES, TopicSettings
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
@@ -49,7 +49,7 @@ def index_interval(partition: Partition, settings: TopicSettings | None) -> Inde
 
 def max_index_bytes(partition: Partition, settings: TopicSettings | None) -> int:
     """A topic's `segment.index.bytes`: the size to which a broker preallocates an index."""
-    config = LogConfig() if settings is None else settings.config(partition).config
+    config = default_config() if settings is None else settings.config(partition).config
     return config.segment_index_bytes
 
 
