@@ -6,12 +6,15 @@ Names of topics, paths and keys come from files that anybody may have written: m
 from __future__ import annotations
 
 import html
+import inspect
 import json
-from collections.abc import Iterable, Sequence
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, get_origin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,24 +96,26 @@ class Result(PublicNames):
 
     __slots__ = ()
 
-    def _row_dicts(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[object]:
         """The rows of the table: those of partitions, files or segments, the items of a list, or the result itself."""
-        rows = (
-            [*self] if isinstance(self, list) else next((getattr(self, n) for n in _ROWS if hasattr(self, n)), [self])
-        )
-        return [_plain(row) for row in rows]
+        if isinstance(self, list):
+            return [*self]
+        return [*next((getattr(self, name) for name in _ROWS if hasattr(self, name)), [self])]
 
     def to_dict(self) -> Any:
         """Return all fields as JSON has them; of a list, a list of dicts."""
-        return self._row_dicts() if isinstance(self, list) else _plain(self)
+        return [_plain(row) for row in self] if isinstance(self, list) else _plain(self)
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a `pyarrow.Table`. Nested values, such as findings, are JSON text."""
         import pyarrow as pa
 
-        rows = self._row_dicts()
-        names = dict.fromkeys(name for row in rows for name in row)
-        return pa.table({name: _arrow_cells([row.get(name) for row in rows]) for name in names})
+        rows = self._rows()
+        dicts = [_plain(row) for row in rows]
+        names = dict.fromkeys(name for row in dicts for name in row)
+        types = arrow_types(type(rows[0])) if rows and is_dataclass(rows[0]) else {}
+        cells = {name: _arrow_cells([row.get(name) for row in dicts]) for name in names}
+        return pa.table({name: pa.array(values, types.get(name)) for name, values in cells.items()})
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a `pandas.DataFrame`; see `to_arrow`."""
@@ -169,6 +174,61 @@ class ReportList(list[Item], HtmlReport):
     def __repr__(self) -> str:
         number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
+
+
+def kinds_of(result: type) -> dict[str, str]:
+    """Return the fields that `as_dict` of a class of results gives, and the kind of each.
+
+    Kinds are ``text``, ``int``, ``number``, ``bool``, ``any``, or the name of another class of results. ``?`` stands
+    after those that may be None, ``[kind]`` is a list, ``{kind}`` a dict by text. JSON Schemas, Spark's types and
+    Arrow tables are made of them.
+    """
+    annotations: dict[str, object] = {one.name: one.type for one in fields(result)}
+    properties = getattr(result, "_json_properties", ())
+    for name in properties:
+        annotations[name] = inspect.getattr_static(result, name).fget.__annotations__["return"]
+    scope = {
+        name: value for one in reversed(result.__mro__) for name, value in vars(sys.modules[one.__module__]).items()
+    }
+    kinds: dict[str, str] = {}
+    for name in (*properties, *(one.name for one in fields(result))):
+        if name == "topic_partition":
+            kinds |= {"topic": "text?", "partition": "int?"}
+        elif annotations[name] == "Findings":
+            kinds |= {name: "[Finding]", "n_more_findings": "int"}
+        elif name not in getattr(result, "_json_without", ()):
+            kinds[name] = _kind(str(annotations[name]), scope)
+    return kinds
+
+
+def arrow_types(result: type) -> dict[str, pa.DataType]:
+    """Return the type of each field of `kinds_of` in Arrow, except for those of any type; nested values are text."""
+    import pyarrow as pa
+
+    types = {"int": pa.int64(), "bool": pa.bool_(), "number": pa.float64()}
+    kinds = {name: kind.rstrip("?") for name, kind in kinds_of(result).items()}
+    return {name: types.get(kind, pa.string()) for name, kind in kinds.items() if kind != "any"}
+
+
+_KINDS: Final = {"int": "int", "bool": "bool", "float": "number", "str": "text"}
+_LIST: Final = re.compile(r"(?:list|tuple|Sequence)\[([^,]*)(?:, \.\.\.)?\]")
+_DICT: Final = re.compile(r"(?:dict|Mapping)\[str, (.*)\]")
+
+
+def _kind(annotation: str, scope: Mapping[str, object]) -> str:
+    """The kind of an annotation, which is text; see `kinds_of`."""
+    if annotation.endswith(" | None"):
+        return _kind(annotation.removesuffix(" | None"), scope) + "?"
+    if items := _LIST.fullmatch(annotation):
+        return f"[{_kind(items[1], scope)}]"
+    if values := _DICT.fullmatch(annotation):
+        return f"{{{_kind(values[1], scope)}}}"
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    named = scope.get(annotation.rpartition(".")[2])
+    if get_origin(named) is Literal or (isinstance(named, type) and issubclass(named, Enum)):
+        return "text"
+    return named.__name__ if isinstance(named, type) and (is_dataclass(named) or hasattr(named, "_fields")) else "any"
 
 
 def _arrow_cells(values: list[object]) -> list[object]:

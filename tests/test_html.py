@@ -4,14 +4,22 @@ Headless Chromium showed log dirs, partitions, segments, scans, datasets and rep
 keys and filters stood there as text, and ran nothing.
 """
 
+from __future__ import annotations
+
 import shutil
+from dataclasses import dataclass
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from golden_sets import unpacked
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog import html
+from kafkalog.errors import Finding, Reason
+from kafkalog.html import JsonFields, ReportList, kinds_of
 
 HOSTILE = "<script>alert(1)</script>&\"'\u202e\x1b[31m"
 ALLOWED = {"p", "table", "thead", "tbody", "tr", "th", "td", "pre"}
@@ -157,3 +165,48 @@ def test_a_scan_shows_its_topics_and_filters(log_dir):
     long = kafkalog.scan(log_dir, filters=[("key", "in", [b"k%d" % number for number in range(1000)])])
     assert len(repr(long)) < 1000
     assert not [name for name in dir(chosen) if name.startswith("_")]
+
+
+@dataclass
+class Row(JsonFields):
+    topic_partition: kf.TopicPartition | None
+    path: Path
+    n: int | None
+    share: float
+    findings: list[Finding]
+    names: dict[str, str]
+    reason: Reason
+    how: Literal["a", "b"]
+    _json_properties = ("ok",)
+    _json_without = ("how",)
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+
+def test_kinds_are_those_of_the_fields_for_json():
+    kinds = kinds_of(Row)
+    assert kinds == {
+        "ok": "bool",
+        "topic": "text?",
+        "partition": "int?",
+        "path": "any",
+        "n": "int?",
+        "share": "number",
+        "findings": "[Finding]",
+        "names": "{text}",
+        "reason": "text",
+    }
+    row = Row(None, Path("x"), None, 0.5, [], {}, Reason.ZERO_FILL, "a")
+    assert list(row.as_dict()) == list(kinds)
+
+
+def test_tables_have_the_declared_types_where_no_row_has_a_value():
+    table = ReportList([Row(None, Path("x"), None, 1, [], {}, Reason.ZERO_FILL, "a")]).to_arrow()
+    assert str(table.schema.field("n").type) == "int64"
+    assert str(table.schema.field("share").type) == "double"
+    assert table.to_pylist() == [
+        {"ok": True, "topic": None, "partition": None, "path": "x", "n": None, "share": 1.0,
+         "findings": "[]", "names": "{}", "reason": "zero_fill"}
+    ]  # fmt: skip

@@ -64,6 +64,7 @@ ARROW_IN = {
 }
 LAZY_ARROW = {
     ("html", "Result.to_arrow"),
+    ("html", "arrow_types"),
     ("records.batch_table", "BatchTable.to_arrow"),
     ("indexes.view", "IndexEntries.to_arrow"),
 }
@@ -83,7 +84,7 @@ NEVER_AT_MODULE_LEVEL = {"boto3", "duckdb", "fsspec", "matplotlib", "numba", "ob
 
 # packages whose `__init__` does more than say what is in it
 WITH_CODE_IN_INIT = {"", "spark", "spark.pyspark_kafkalog", "cli"}
-IMPORT_BY_NAME = {"__init__", "cli.app"}
+IMPORT_BY_NAME = {"__init__", "cli.app", "cli.json_schemas"}
 """Modules that import others out of a list of their own."""
 
 READ_METHODS = "read_methods"

@@ -7,17 +7,20 @@ its command.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
+
+from kafkalog.html import kinds_of
 
 DEFINITIONS: Final = """
 place: topic text?, partition int?
-finding: reason text, detail text, path text?, position int?, length int?, base_offset int?, last_offset int?,
-    damage bool, n_records int?, certainty text?
-loss: n_findings int, n_records int, certainty text?, n_unknown int, first_offset int?, last_offset int?
-lost: path text, first_offset int?, end_offset int?, n_records int?, certainty text?, n_bytes int, reason text
+finding: @errors.Finding
+loss: @errors.Loss
+lost: @survey.losses.Lost
 summary: n_batches int, n_records int, n_records_is_minimum bool, n_readable_records int, n_readable_is_minimum bool,
     n_control_records int, first_timestamp int?, max_timestamp int?, magic [int], codecs [text], ok bool,
     findings [finding]
@@ -36,13 +39,10 @@ batch: topic~ text?, partition~ int?, segment~ text, position~ int, size_in_byte
 batch_group: n_batches int, n_records int, n_records_is_minimum bool, n_bytes int, mean_records number?,
     mean_bytes number, min_bytes int, p50_bytes int, p90_bytes int, p99_bytes int, max_bytes int,
     n_transactional int, n_idempotent int, n_control int
-index_entry: path text, n_entries int, entry int?, timestamp~ int?, offset int?, position int?, is_right bool?
-trace: +place, asked {any}, segment segment_step?, time_index index_entry?, offset_index index_entry?,
-    position int?, batches_scanned int, batch batch_step?, offset int?, timestamp int?, leader_epoch int?, reason text?,
-    findings [finding], record record?
-batch_step: position int, size_in_bytes int, base_offset int?, last_offset int, magic int, codec text,
-    max_timestamp int?, records_count int?
-segment_step: path text, base_offset int, largest_timestamp int?, is_whole bool
+index_entry: @operations.trace_lookup.IndexStep, entry int?, timestamp~ int?, is_right bool?
+trace: @operations.trace_lookup.Trace, offset int?, timestamp int?, leader_epoch int?, reason text?, record record?
+batch_step: @operations.trace_lookup.BatchStep, base_offset int?, max_timestamp int?, records_count int?
+segment_step: @operations.trace_lookup.SegmentStep
 dumped_file: kind =file, path text, base_offset int?
 dumped_batch: kind =batch, position int, size_in_bytes int, base_offset int?, last_offset int,
     partition_leader_epoch int, magic int, base_timestamp int, max_timestamp int, producer_id int, producer_epoch int,
@@ -62,110 +62,77 @@ dumped_producer: kind =producer, producer_id int, producer_epoch int, coordinato
 dumped_sanity: kind =sanity, passed bool
 dumped_mismatch: kind =mismatch, what text, path text, indexed_offset~ int, log_offset~ int, indexed_timestamp~ int,
     log_timestamp~ int, previous_timestamp~ int, offset~ int, next_offset~ int
-producer: producer_id int, producer_epoch int, last_sequence int, last_offset int, last_timestamp int,
-    coordinator_epoch int, transaction_start_offset int?, transaction_start_timestamp int?, idle_ms int?,
-    is_overdue bool, is_blocking bool
+producer: @system_topics.list_producers.ListedProducer
 producers: +place, path text, last_stable_offset int, log_end_offset int, n_open int, n_overdue int,
     producers [producer]
 epoch: epoch int, start_offset int, end_offset int
 epochs: +place, source text, log_end_offset int, epochs [epoch], end_offsets [any], followers [any]
-delivery: first_offset int, last_offset int, state text, delivery_count int
-group_offset: topic text, partition int, offset int, leader_epoch int, metadata text, commit_timestamp int?,
-    expire_timestamp int?, log_end_offset int?, lag int?, out_of_range text?, n_done int?, deliveries [delivery]
-member: member_id text, client_id text?, client_host text?, instance_id text?, subscribed [text],
-    assigned {[int]}, tasks {[int]}, epoch int, assignor text?
+delivery: @system_topics.groups.Delivery
+group_offset: @system_topics.groups.GroupOffset
+member: @system_topics.groups.GroupMember
 group: group text, type text, state text, lag int?, epoch int, protocol text?, members [member],
     offsets [group_offset], pending [group_offset]
-state_record: topic text, partition int, offset int, timestamp int?, type text, version int?, key any, value any,
-    producer_id int?, error text?
+state_record: @system_topics.history.StateRecord, type text, key any, value any
 topic_partition: topic text, partition int
-open_transaction: topic text, partition int, producer_id int, producer_epoch int, coordinator_epoch int,
-    start_offset int, start_timestamp int?, last_timestamp int, idle_ms int?, n_held int, is_blocking bool,
-    is_hanging bool, abort_command text?
-transaction: transactional_id text?, state text?, producer_id int, producer_epoch int, timeout_ms int?,
-    start_timestamp int?, last_update_timestamp int?, coordinator_partition int?, partitions [topic_partition],
-    open [open_transaction], is_hanging bool
+open_transaction: @system_topics.transactions.OpenTransaction, abort_command text?
+transaction: @system_topics.transactions.Transaction
 cluster_row: kind text
-schema: subject text, version int, id int, type text, schema text, references [any], guid text, metadata any,
-    rule_set any, deleted text?, offset int, timestamp int
-spread: n int, mean number?, p50 int?, p99 int?, max int?
-index: index_interval_bytes int?, size_in_bytes int, n_entries int, n_time_entries int?, gap_bytes spread,
-    expected_scan_by_offset number?, worst_scan int, index_bytes int, index_bytes_per_log_byte number?,
-    entries_per_mib number?
-index_stats: path text, +place, segment text?, size_in_bytes int, n_batches int, n_segments int, n_unindexed int,
-    index index?, what_if~ [index]
+schema: @system_topics.schemas.Schema, type text, references [any], metadata any, rule_set any, deleted text?
+spread: @indexes.distribution.Spread
+index: @indexes.measures.IndexMeasures
+index_stats: @indexes.statistics.IndexStatistics, what_if~ [index]
 verified_segment: kind =segment, path text, +place, base_offset int, last_offset int, size_in_bytes int,
     n_batches int, ok bool, unreadable bool, findings [finding]
-gap: start int, end int, is_compacted bool?
+gap: @survey.losses.OffsetGap
 verified_partition: kind =partition, path text, +place, ok bool, unreadable bool, lost loss, losses [lost], gaps [gap],
     findings [finding]
-verified_values: kind =values, ok bool, topic text?, column text, n_records int, n_undecoded int,
-    first_partition int?, first_offset int?, first_reason text?, reasons {int}, path text?
+verified_values: kind =values, ok bool, @operations.verifying.values.VerifiedValues
 verified: kind =total, path any, ok bool, damaged [text], unreadable [text], findings [finding], next [next_step]
-problem: reason text, path text, detail text, position int?, effect text
-segment_plan: name text, base_offset int, action text, n_bytes_before int, n_bytes int, finding finding?,
-    expires text?, is_expired_early bool
-rebuilt_file: path text, kind text, n_entries int, n_bytes int, change text, backup text?
-partition_plan: path text, +place, verdict text, error text?, log_start_offset int,
-    log_end_offset int, log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int,
-    unreadable [text], removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan],
-    files [rebuilt_file]
-compacted_partition: path text, +place, verdict text, error text?, log_start_offset int, log_end_offset int,
-    log_end_offset_before int?, stray text?, remarks [text], n_bytes int, n_bytes_lost int, n_bytes_before int,
-    unreadable [text],
-    removed {text}, renamed {text}, losses [lost], problem finding?, segments [segment_plan], files [rebuilt_file],
-    cleaned_to int?, n_records_before int, n_records int
-preflight: is_clean bool, is_kraft bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int,
-    next [next_step], problems [problem], partitions [partition_plan], findings [finding], n_more_findings int
-next_step: command [text], why text, after text
-salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
-salvaged_partition: path text, output text?, quarantine text?,
-    start_offset int?, end_offset int?, segments [salvaged_segment], lost [hole], n_more_lost int, losses [lost],
-    evidence [any], error text?, open_transactions [[int]], transactions_without_marker [[int]]
-salvaged_segment: path text, base_offset int, size_in_bytes int, n_bytes_kept int, n_bytes_lost int,
-    n_bytes_padding int, n_bytes_suspect int, n_batches_kept int, n_batches_suspect int, n_batches_undecodable int,
-    n_records_kept int
-hole: segment text, start int, end int, size_in_bytes int, reason text, first_offset int, end_offset int?,
-    n_records int?, certainty text?, timestamp_before int?, timestamp_after int?, pieces [piece]
-piece: start int, end int, is_suspect bool, reason text, quarantine_position int
-merge: ok bool, is_written bool, partitions [merged_partition], findings [finding], n_more_findings int
-merged_partition: output text, leader text?, start_offset int, end_offset int, replicas [merged_copy],
-    ranges [merged_range], error text?
-merged_copy: path text, last_epoch int?, start_offset int, end_offset int, n_batches int, n_batches_taken int,
-    n_batches_left int, n_bytes_lost int, is_tail_lost bool, truncate_to int?, differs_from int?
-merged_range: start_offset int, end_offset int?, source text?, n_batches int, size_in_bytes int, leader_epochs [int]?
-diff: ok bool, equal_to int, a text, b text, start_offset int, end_offset_a int, end_offset_b int, n_batches int,
-    offset int?, batch_a any, batch_b any, leader text?, truncate_to int?, is_kept bool?
+problem: @survey.startup_root.StartProblem
+segment_plan: @survey.startup.SegmentPlan
+rebuilt_file: @survey.startup.RebuiltFile
+partition_plan: @survey.startup.PartitionPlan
+compacted_partition: @repair.compacting.compacted_partitions.CompactedPartition
+preflight: @repair.recovering.recovered_partitions.Preflight
+next_step: @survey.next_steps.NextStep
+salvage: @repair.salvaging.salvaged_partitions.SalvageReport
+salvaged_partition: @repair.salvaging.salvaged_partitions.SalvagedPartition, output text?, start_offset int?,
+    end_offset int?, open_transactions [[int]], transactions_without_marker [[int]]
+salvaged_segment: @repair.salvaging.salvaged_partitions.SalvagedSegment
+evidence_file: @repair.salvaging.salvaged_partitions.EvidenceFile
+hole: @repair.salvaging.salvaged_partitions.LostRange, open_transactions [[int]]
+piece: @repair.salvaging.salvaged_partitions.LostPiece
+merge: @repair.merging.merged_partitions.MergeReport
+merged_partition: @repair.merging.merged_partitions.MergedPartition, leader text?
+merged_copy: @repair.merging.merged_partitions.MergedReplica, last_epoch int?
+merged_range: @repair.merging.merged_partitions.MergedRange, leader_epochs [int]?
+replica_batch: @repair.diff.ReplicaBatch
+diff: @repair.diff.ReplicaDiff, is_kept bool?
 boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, metadata_doubt text,
     carried {int}, next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
     partitions [boot_partition], open_transactions [boot_transaction], findings [finding], n_more_findings int,
     next_commands [text], next [next_step]
-boot_node: node_id int, directory text, directory_id text, listener text, controller text
+boot_node: @booting.report.BootNode
 boot_topic: topic text, topic_id text, topic_id_from text, partitions int, partitions_from text,
     settings {boot_setting}, replaced_settings {text}, missing [boot_missing]
 boot_setting: value text, from text
 boot_missing: partition int, continues_at int
-boot_partition: topic text, partition int, source text, node_id int, log_start_offset int, log_end_offset int,
-    leader_epoch int, n_segments int, n_bytes int, is_leader bool
-boot_transaction: topic text, partition int, producer_id int, start_offset int, ends_by_itself bool, command text
+boot_partition: @booting.report.BootPartition
+boot_transaction: @booting.report.BootTransaction
 rescued_quorum: path text, node_id int, is_dynamic bool, end_offset int, leader_epoch int, timestamp int,
     voters [int], orphaned {[int]}, is_written bool, backup text?, next_steps [text]
-converted: +place, path text, source text, start_offset int, end_offset int, n_batches_before int,
-    n_batches_after int, n_batches_kept int, n_records_before int, n_records_after int, n_records_redacted int,
-    n_records_dropped int, n_bytes_before int, n_bytes_after int, lost loss, findings [finding]
-loaded: path text, topic text, partition int, n_records int, n_batches int, n_bytes int, first_offset int?,
-    next_offset int?
+converted: @operations.converting.converted_partitions.ConvertedPartition, n_records_dropped int
+loaded: path text, @operations.loading.loaded_partitions.LoadedPartition, first_offset int?, next_offset int?
 findings_file: version int, command text, paths [text], exit_code int, partitions [partition_loss],
     findings [finding], n_more_findings int
 partition_loss: path text, +loss
-remote_storage: ok bool, layout text, faults [storage_fault], n_partitions int, n_copies int, n_bytes int,
-    n_skipped int, wasted_bytes int
-storage_fault: kind text, detail text, topic text?, partition int?, segment_id text?, first_offset int?,
-    last_offset int?, n_bytes int, damage bool
+remote_storage: ok bool, @operations.remote_storage.StorageReport, wasted_bytes int
+storage_fault: @operations.remote_storage.StorageFault, kind text
 any_object:
 """
 """Objects and their fields. ``?``: may be null. ``~``: may be absent. ``[T]``: a list. ``{T}``: an object of values T.
-``+object`` includes its fields. ``=word`` is that word.
+``+object`` includes its fields, and ``@module.Class`` those of a class of results (see `kafkalog.html.kinds_of`);
+fields after it replace them. ``=word`` is that word.
 """
 
 OUTPUTS: Final = {
@@ -275,10 +242,26 @@ def _object(name: str, objects: dict[str, list[str]]) -> dict[str, Any]:
             properties |= other["properties"]
             required += other["required"]
             continue
-        field, kind = one.split(" ")
-        properties[field.rstrip("~")] = _type(kind)
-        required += [] if field.endswith("~") else [field]
+        for field, kind in _fields_of(one[1:]) if one.startswith("@") else [one.split(" ")]:
+            name = field.rstrip("~")
+            properties[name] = _type(kind)
+            required = [other for other in required if other != name] + ([] if field.endswith("~") else [name])
     return {"type": "object", "properties": properties, "required": required}
+
+
+def _fields_of(path: str) -> Iterator[tuple[str, str]]:
+    """The fields of a class of results, with the names of objects instead of those of classes."""
+    module, _, name = path.rpartition(".")
+    for field, kind in kinds_of(getattr(importlib.import_module(f"kafkalog.{module}"), name)).items():
+        yield field, re.sub(r"[A-Z]\w+", lambda match: _OBJECTS.get(match[0]) or _snake_case(match[0]), kind)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+_OBJECTS: Final = {name: one for one, name in re.findall(r"(?m)^(\w+):[^@\n]*@[\w.]+\.(\w+)", DEFINITIONS)}
+"""The objects of classes of results."""
 
 
 def _type(kind: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import secrets
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, KafkalogError, ReadError, Reason, WriteError
+from kafkalog.html import arrow_types
 from kafkalog.log.log_dir import LogDir, located
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -270,13 +271,9 @@ def publish(staged: StagedDirectory, files: Iterable[tuple[str, str]]) -> None:
             os.rename(path, target)
 
 
-_ARROW: Final = {"int": pa.int64(), "bool": pa.bool_()}
-
-
-def row_type(kind: Any) -> pa.StructType:
-    """Return the Arrow type of a dataclass's fields: numbers, booleans and text."""
-    names = ((one.name, str(one.type).removesuffix(" | None")) for one in fields(kind))
-    return pa.struct([(name, _ARROW.get(annotation, pa.string())) for name, annotation in names])
+def row_type(result: type) -> pa.StructType:
+    """Return the Arrow type of a class of results: numbers, booleans and text."""
+    return pa.struct(list(arrow_types(result).items()))
 
 
 PLACE_FIELDS: Final = (

@@ -17,7 +17,7 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit
-from kafkalog.cli.json_schemas import OUTPUTS, json_schema
+from kafkalog.cli.json_schemas import _OBJECTS, DEFINITIONS, OUTPUTS, json_schema
 
 LOGS = ("p-txn-0", "p-multi-0", "p-v1-lz4-0", "p-compact-0")
 
@@ -103,6 +103,9 @@ RUNS = (
 
 def validator(name):
     schema = json_schema(name)
+    for one in set(_OBJECTS.values()) & set(schema["$defs"]):  # a class of results declares all of its fields
+        is_alone = not re.search(rf"\+{one}\b", DEFINITIONS)
+        schema["$defs"][one] |= {"additionalProperties": False} if is_alone else {}
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
