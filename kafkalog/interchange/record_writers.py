@@ -156,7 +156,10 @@ _BYTES: Final = (pa.binary(), pa.large_binary())
 
 
 class ParquetSink(RecordSink):
-    """Writes Parquet. Records are buffered until they fill a row group of `ROW_GROUP_BYTES` or `row_group_rows`."""
+    """Writes Parquet. Records are buffered until they fill a row group of `ROW_GROUP_BYTES` or `row_group_rows`.
+
+    Once it is closed, `metadata` has the `pyarrow.parquet.FileMetaData`.
+    """
 
     def __init__(self, file: Any, schema: pa.Schema, compression: str, row_group_rows: int) -> None:
         import pyarrow.parquet as pq
@@ -200,6 +203,7 @@ class ParquetSink(RecordSink):
     def close(self) -> None:
         self.flush()
         self._writer.close()
+        self.metadata = self._writer.writer.metadata
 
 
 class ArrowSink(RecordSink):

@@ -57,7 +57,7 @@ from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
 from kafkalog.scanning.execution import Pass, Task
 from kafkalog.scanning.options import ScanOptions
-from kafkalog.scanning.planning import TASK_BYTES, plan
+from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.values.conditions import ArrowCondition, Conditions
 from kafkalog.values.decoding import DecodeWarning, Decoding
@@ -522,13 +522,23 @@ class Scan(ArrowStream):
         >>> len(parts), sum(part.count_rows() for part in parts)
         (..., 303)
         """
+        query = self._query
+        is_in_memory = isinstance(query.target, Segment) and query.target.is_in_memory
+        planned = self.tasks(target_bytes)
+        if isinstance(query.target, PartitionRanges) or is_in_memory:
+            return [self]
+        return [self.of_task(task) for task in planned.tasks]
+
+    def tasks(self, target_bytes: int = TASK_BYTES) -> Plan:
+        """Divide the scan as `plan` does; `of_task` returns the scan of a task."""
         integer("target_bytes", target_bytes, 1)
         query = self._query
         if query.limit is not None or self._limit is not None:
             raise ValueError("a scan with a limit cannot be divided: each part depends on the earlier ones")
-        is_in_memory = isinstance(query.target, Segment) and query.target.is_in_memory
-        if isinstance(query.target, PartitionRanges) or is_in_memory:
-            return [self]
+        if isinstance(query.target, PartitionRanges) or (
+            isinstance(query.target, Segment) and query.target.is_in_memory
+        ):
+            return Plan([])
         planned = plan(
             query.target,
             topics=query.topics,
@@ -550,8 +560,13 @@ class Scan(ArrowStream):
         self._last = Pass(query)
         for finding in planned.findings:
             self._last.report(finding)
+        return planned
+
+    def of_task(self, task: ReadTask | None) -> Scan:
+        """The scan of a task of its plan; without a task one of nothing, to be shipped once for all tasks."""
         whole = {"topics": None, "partitions": None, "start_offset": None, "end_offset": None, "threads": 1}
-        return [self._with(target=PartitionRanges(task.parts, query.limits), **whole) for task in planned.tasks]
+        parts = () if task is None else task.parts
+        return self._with(target=PartitionRanges(parts, self._query.limits), **whole)
 
     def to_dataset(self) -> pa.dataset.Dataset:
         """The records as a `pyarrow.dataset.Dataset`, to which an engine hands the columns and filters of a query.

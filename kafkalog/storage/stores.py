@@ -540,6 +540,13 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"config": config or None, "client_options": client, **more}
 
 
+def delta_options(url: str, options: Options) -> dict[str, str]:
+    """The options of Delta's library for a table at a URL; it has the names of obstore."""
+    settings = _obstore_settings(url, dict(options))
+    allows_http = {"allow_http": "true"} if "allow_http" in settings["client_options"] else {}
+    return {**{name: str(value) for name, value in (settings["config"] or {}).items()}, **allows_http}
+
+
 def _timeouts(timeout: Any) -> dict[str, Any]:
     """The options of a client that end a request, for a time with or without a unit, or None."""
     # a piece of a slow line takes long: only a stalled stream is abandoned

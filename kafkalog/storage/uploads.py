@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kafkalog.errors import KafkalogError, OutputExistsError
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import Location, Place
+from kafkalog.storage.staging import StagedDirectory
 
 _PART_BYTES: Final = 2**23
 
@@ -77,27 +78,49 @@ class RemoteFile(io.RawIOBase):
 
 
 class RemoteDirectory:
-    """A directory of a store in which `files` are written, with the methods of `StagedDirectory` that exports need."""
+    """A directory of a store in which files are written, with the methods of `StagedDirectory` that exports need.
+
+    A pickle of it has no files yet.
+    """
 
     max_open_files: Final = 16
 
     def __init__(self, target: Location) -> None:
         self.target = target
-        self.files: dict[str, RemoteFile] = {}
+        self._created: dict[str, RemoteFile] = {}
+        self._names: set[str] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteDirectory, (self.target,)
 
     def create(self, name: str) -> RemoteFile:
         """Create a file, to be closed by the caller."""
-        self.files[name] = file = RemoteFile(self.target / name)
+        self._names.add(name)
+        self._created[name] = file = RemoteFile(self.target / name)
         return file
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Take over files that other processes wrote here."""
+        self._names.update(names)
+
+    def keep(self) -> None:
+        """Let the files stay when the directory is discarded."""
+        self._names = set()
 
     def discard(self) -> None:
         """Delete the files. What cannot be deleted now stays."""
         store: Any = self.target.store
-        for name, file in self.files.items():
+        for file in self._created.values():
             file.discard()
+        for name in self._names:
             with contextlib.suppress(KafkalogError):
                 store.delete((self.target / name).key)
-        self.files = {}
+        self._created, self._names = {}, set()
+
+
+def files_in(place: Place) -> StagedDirectory | RemoteDirectory:
+    """A directory in which new files appear under their names as soon as they are closed."""
+    return RemoteDirectory(place) if isinstance(place, Location) else StagedDirectory(place, place)
 
 
 def check_new(place: Location) -> None:

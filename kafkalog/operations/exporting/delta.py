@@ -13,29 +13,44 @@ rows.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from kafkalog import format as kf
-from kafkalog.errors import OutputExistsError, Reason, WriteError
+from kafkalog.errors import OutputExistsError, Reason
+from kafkalog.interchange.input_paths import NULL_DIRECTORY
+from kafkalog.interchange.record_writers import OutputFormat, ParquetSink
+from kafkalog.log.log_dir import located
+from kafkalog.operations.exporting.delta_statistics import statistics_of
 from kafkalog.operations.exporting.last_batch import LastBatch
+from kafkalog.operations.exporting.partitioned_files import PARTITION_KEYS, PartitionedFiles, split_by_directory
+from kafkalog.operations.exporting.parts import PartWriter, WrittenPart, write_files
 from kafkalog.operations.exporting.resuming import (
-    Exported,
     ResumedTable,
+    RowOptions,
     TableRows,
     manifest_of,
     reading_table,
     writing_table,
 )
+from kafkalog.scanning.scan import Scan
 from kafkalog.storage.atomic import sync_files
+from kafkalog.storage.location import Place, is_url, place_of
 from kafkalog.storage.output_paths import is_occupied
+from kafkalog.storage.uploads import files_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -44,6 +59,8 @@ PROPERTY: Final = "kafkalog.export"
 """The property of a table that kafkalog exports to."""
 
 _APPLICATION: Final = "kafkalog"
+_FILE_BYTES: Final = 2**27
+"""Bytes after which a data file ends."""
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
 
 
@@ -53,17 +70,19 @@ class ResumedDelta(ResumedTable):
     Raises OutputExistsError for another table with rows, or for files.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, storage_options: Mapping[str, Any] | None = None) -> None:
         try:
             from deltalake import DeltaTable
         except ImportError as error:
             raise ImportError("an export to Delta needs deltalake: pip install deltalake") from error
         self._target = target
+        self._options = _options_of_store(target, storage_options)
+        self._place = place_of(located(target, storage_options))
         self._table: DeltaTable | None = None
         old = None
         with reading_table(target):
-            if DeltaTable.is_deltatable(target):
-                self._table = DeltaTable(target)
+            if DeltaTable.is_deltatable(target, self._options):
+                self._table = DeltaTable(target, storage_options=self._options)
         if self._table is not None:
             settings = self._table.metadata().configuration
             if _FORGETS in settings:
@@ -114,38 +133,34 @@ class ResumedDelta(ResumedTable):
                 changed[key] = int(at["next_offset"])
         return changed
 
-    def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
-        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    def append(self, spread: Callable[[PartWriter], list[WrittenPart]], rows: RowOptions) -> list[WrittenPart]:
+        from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
 
         known = None if self._table is None else pa.schema(self._table.schema().to_arrow())
-        rows = TableRows(schema, "delta", known, with_date="date" in keys)
+        made = TableRows(rows.schema, "delta", known, with_date="date" in rows.keys)
         changed = self._changed()
-        source = _RowSource(batches, rows)
         is_new = self._table is None
         first_version = 0 if self._table is None else self._table.version() + 1
         is_done = False
         try:
             with writing_table(self._target, CommitFailedError):
-                if self._table is None:
-                    options: dict[str, Any] = {"raise_if_key_not_exists": False}
-                    self._table = DeltaTable.create(
-                        self._target, rows.schema, partition_by=list(keys), configuration=self._property(), **options
-                    )
-                # a commit of its own, before the rows: without them it does no harm
-                elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
-                    self._table.alter.set_table_properties(
-                        self._property(),
-                        raise_if_not_exists=False,
-                        commit_properties=CommitProperties(max_commit_retries=0),
-                    )
-                # listed before the rows are added: Delta's writer does not say which files it made
-                before = set() if is_new else set(_files(self._table))
-                write_deltalake(
-                    self._table,
-                    pa.RecordBatchReader.from_batches(rows.schema, source),
-                    mode="append",
-                    schema_mode="merge",
+                table = self._prepared(made.schema, rows.keys)
+            keys = _partition_keys(table)
+            parts = spread(DeltaWriter(self._place, made, keys, rows.max_directories))
+            now = int(time.time() * 1000)
+            added: list[AddAction | RemoveAction] = [
+                AddAction(path, size, values, now, True, text)
+                for one in parts
+                for path, (size, values, text) in one.files.items()
+            ]
+            with writing_table(self._target, CommitFailedError):
+                table.create_write_transaction(
+                    added,
+                    "append",
+                    table.schema(),
+                    list(keys),
                     commit_properties=CommitProperties(
                         app_transactions=[
                             Transaction(f"{_APPLICATION} {name}", version)
@@ -156,18 +171,30 @@ class ResumedDelta(ResumedTable):
                     ),
                 )
                 is_done = True
-        except WriteError:
-            # the error of the log, not that of the writer which it ended
-            if source.error is not None:
-                raise source.error from None
-            raise
+                table.update_incremental()
         finally:
             if is_new and not is_done and os.path.isdir(self._target):
                 shutil.rmtree(self._target, ignore_errors=True)
-        self.findings += rows.findings(self._target)
-        added = {path: size for path, size in _files(self._table).items() if path not in before}
-        self._sync([*added], first_version)
-        return Exported(rows.n_records, sum(added.values()), len(added))
+        self._sync([one.path for one in added], first_version)
+        return parts
+
+    def _prepared(self, schema: pa.Schema, keys: tuple[str, ...]) -> DeltaTable:
+        """The table with all columns and the property: commits of their own, which without rows do no harm."""
+        from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+        once = CommitProperties(max_commit_retries=0)
+        if self._table is None:
+            options: dict[str, Any] = {"raise_if_key_not_exists": False, "storage_options": self._options}
+            self._table = DeltaTable.create(
+                self._target, schema, partition_by=list(keys), configuration=self._property(), **options
+            )
+            return self._table
+        if self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
+            self._table.alter.set_table_properties(self._property(), raise_if_not_exists=False, commit_properties=once)
+        if pa.schema(self._table.schema().to_arrow()) != schema:
+            nothing = pa.RecordBatchReader.from_batches(schema, [])
+            write_deltalake(self._table, nothing, mode="append", schema_mode="merge", commit_properties=once)
+        return self._table
 
     def _versions(self, key: str) -> Iterator[tuple[str, int]]:
         """The transactions that say what of a partition is exported."""
@@ -190,28 +217,94 @@ class ResumedDelta(ResumedTable):
         return {PROPERTY: json.dumps({**told, "topic_ids": {**self.old.get("topic_ids", {}), **ids}}, sort_keys=True)}
 
 
-class _RowSource:
-    """Row iterator that keeps the original exception, since deltalake replaces it."""
+@dataclass(frozen=True, slots=True)
+class DeltaWriter:
+    """Writes data files of a Delta table. Of each there are its size, the values of its partition and statistics."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], rows: TableRows) -> None:
-        self._batches, self._rows = batches, rows
-        self.error: BaseException | None = None
+    target: Place
+    rows: TableRows
+    keys: tuple[str, ...]
+    max_directories: int
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def write(self, scan: Scan) -> WrittenPart:
+        """Write the records of a scan."""
+        rows = self.rows.of_part()
+        schema = pa.schema([field for field in rows.schema if field.name not in self.keys])
+        # no version of the table names the files yet
+        directory = files_in(self.target)
+        values: dict[str, dict[str, str | None]] = {}
+        files = PartitionedFiles(
+            directory,
+            schema,
+            OutputFormat("parquet"),
+            self.max_directories,
+            f"part-{uuid.uuid4()}",
+            max_file_bytes=_FILE_BYTES,
+            describe=lambda sink: (sink.n_bytes, statistics_of(cast(ParquetSink, sink).metadata, schema)),
+        )
         try:
-            for batch in self._batches:
-                yield self._rows.of(batch)
-        except GeneratorExit:  # the writer has failed, and reads no further
+            part = write_files(scan, files, partial(self._split, rows, values))
+        except BaseException:
+            directory.discard()
             raise
-        except BaseException as error:
-            self.error = error
-            raise
+        part.lost = rows.lost
+        part.files = {path: (size, values[path.rpartition("/")[0]], text) for path, (size, text) in part.files.items()}
+        return part
+
+    def _split(
+        self, rows: TableRows, values: dict[str, dict[str, str | None]], batch: pa.RecordBatch
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Rows by directory; `values` gets those of the partition columns there."""
+        if not {*self.keys} <= {*PARTITION_KEYS}:
+            yield from _by_values(rows.of(batch), self.keys, values)
+            return
+        for directory, part in split_by_directory(batch, self.keys):
+            pairs = (name.partition("=") for name in directory.split("/") if name)
+            values[directory] = {name: None if value == NULL_DIRECTORY else value for name, _, value in pairs}
+            yield directory, rows.of(part)
 
 
-def _files(table: DeltaTable) -> dict[str, int]:
-    """The data files of the table, with their sizes."""
-    actions = pa.table(table.get_add_actions())
-    return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+def _by_values(
+    rows: pa.RecordBatch, keys: Sequence[str], values: dict[str, dict[str, str | None]]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows by the values of other columns: the table is one of the user, which keeps its partitioning."""
+    groups: dict[tuple[str | None, ...], list[int]] = {}
+    for number, texts in enumerate(zip(*(_texts(rows.column(name)) for name in keys), strict=True)):
+        groups.setdefault(texts, []).append(number)
+    for texts, numbers in groups.items():
+        # a directory has any name: the table's log has the values
+        directory = hashlib.blake2b(repr(texts).encode(), digest_size=8).hexdigest()
+        values[directory] = dict(zip(keys, texts, strict=True))
+        yield directory, rows.take(pa.array(numbers, pa.int64()))
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    """Values as Delta's log writes those of partitions."""
+    kind = column.type
+    if pt.is_boolean(kind):
+        return [None if value is None else str(value).lower() for value in column.to_pylist()]
+    if not (pt.is_string(kind) or pt.is_integer(kind) or pt.is_date32(kind) or pt.is_decimal(kind)):
+        raise ValueError(f"the Delta table is partitioned by a column of {kind}, which kafkalog does not write")
+    # to Delta an empty text is null
+    return [None if value is None else str(value) or None for value in column.to_pylist()]
+
+
+def _options_of_store(target: str, options: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """The options of a table's store; None for a local table."""
+    if not is_url(target):
+        return None
+    from kafkalog.storage.stores import delta_options
+
+    return delta_options(target, options or {})
+
+
+def _partition_keys(table: DeltaTable) -> tuple[str, ...]:
+    """The columns that a table is partitioned by; ValueError for a table with constraints."""
+    about = table.metadata()
+    keys = tuple(about.partition_columns)
+    if rules := [name for name in about.configuration if name.startswith("delta.constraints.")]:
+        raise ValueError(f"the Delta table has the constraint {rules[0]}, which kafkalog does not check: remove it")
+    return keys
 
 
 def _topic(key: str) -> str:

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ class ResumedDirectory(Resumption):
             path.mkdir()
         return StagedDirectory(path, self.target)
 
-    def commit(self, staged: StagedDirectory) -> None:
+    def commit(self, staged: StagedDirectory, sizes: Mapping[str, int]) -> None:
         """Make the new files durable, and move them into the directory."""
         staged.close()
         # the files are durable before the intent that names them, and so is the name of their directory
@@ -174,10 +175,9 @@ class RemoteExport(Resumption):
         """Return the directory, for the new files."""
         return RemoteDirectory(self.target)
 
-    def commit(self, staged: RemoteDirectory) -> None:
+    def commit(self, staged: RemoteDirectory, sizes: Mapping[str, int]) -> None:
         """Write the manifest, with the new files."""
         new = self.new or {"version": 1, "n_runs": 1, "partitions": {}}
-        sizes = {name: file.n_bytes for name, file in staged.files.items()}
         manifest = {**new, "run": self._identity, "files": {**self.old.get("files", {}), **sizes}}
         place, store = self.target / MANIFEST, self._store
         try:
@@ -188,7 +188,7 @@ class RemoteExport(Resumption):
                 is_late = isinstance(error, OutputExistsError)
                 why = "another export into this directory ended meanwhile; run it again" if is_late else error.detail
                 raise WriteError(Reason.WRITE_FAILED, f"nothing was exported: {why}", path=place) from None
-        staged.files = {}
+        staged.keep()
         for name in self._replaced:
             with contextlib.suppress(KafkalogError):
                 store.delete((self.target / name).key)

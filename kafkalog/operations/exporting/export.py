@@ -7,20 +7,19 @@ durable; a failure leaves it as it was. A stream gets its bytes as they are made
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack, cast
+from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack
 
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
-from kafkalog.interchange.record_writers import OutputFormat, RecordSink
+from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.interchange.table_types import lost_findings, stored_schema
 from kafkalog.interchange.text_output import NotTextError
 from kafkalog.log.log_dir import located
@@ -28,8 +27,16 @@ from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.directory import MANIFEST, RemoteExport, ResumedDirectory
-from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
-from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
+from kafkalog.operations.exporting.partitioned_files import PARTITION_KEYS, check_topics
+from kafkalog.operations.exporting.parts import (
+    DirectoryWriter,
+    Spread,
+    WrittenPart,
+    batches_of,
+    in_process,
+    lost_in,
+)
+from kafkalog.operations.exporting.resuming import ResumedTable, Resumption, RowOptions, check_options
 from kafkalog.scanning.options import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
@@ -39,7 +46,6 @@ from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_f
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
 from kafkalog.words import unknown_keyword
 
-PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
@@ -85,13 +91,16 @@ class ExportOptions(OutputOptions, ScanOptions, total=False):
 class Exporter:
     """An export of `scan` that has not run yet; takes the parameters of `kafkalog.export`.
 
-    The constructor raises for an invalid option, before anything is read. `run` does the work.
+    The constructor raises for an invalid option, before anything is read. `run` does the work. With `is_directory`, it
+    writes a directory even without `partition_by`.
     """
 
     def __init__(
         self,
         path: Any,
         output: str | os.PathLike[str] | BinaryIO | None,
+        *,
+        is_directory: bool = False,
         **options: Unpack[ExportOptions],
     ) -> None:
         scan = _scan_options(options)
@@ -106,14 +115,17 @@ class Exporter:
         check_on_decode_error(on_decode_error)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
+        self._is_directory = is_directory or bool(self._keys)
         self._resumed: Resumption | None = None
         format = given.pop("format", None)
         if format in TABLE_FORMATS:
             _check_table(format, to, given, is_resumed=is_resumed)
         else:
-            format, compression = _format_of(to, format, given.pop("compression", None), bool(self._keys) or is_resumed)
+            format, compression = _format_of(
+                to, format, given.pop("compression", None), self._is_directory or is_resumed
+            )
             self._options = OutputFormat(format, compression, **given)
-            if self._keys and not isinstance(to, (str, os.PathLike)):
+            if self._is_directory and not isinstance(to, (str, os.PathLike)):
                 raise ValueError("partition_by writes a directory: name one as the output")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
@@ -156,7 +168,7 @@ class Exporter:
         check_options(options)
         if remote_place(to) or (isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to)):
             check_outside(to, _sources(self.scan))
-        self._resumed = resumed = _resumption(format, to)
+        self._resumed = resumed = _resumption(format, to, options.get("storage_options"))
         try:
             output = {"format": format, "partition_by": list(self._keys)}
             # the ends are fixed here: what a running broker appends meanwhile is of the next run
@@ -186,10 +198,13 @@ class Exporter:
             options = {**options, "columns": [*columns, *(name for name in needed if name not in columns)]}
         return Scan(path, **options)
 
-    def run(self) -> ExportResult:
-        """Read and write everything; NotTextError for a key or value that the format and encoding cannot hold."""
+    def run(self, spread: Spread = in_process) -> ExportResult:
+        """Read and write everything; NotTextError for a key or value that the format and encoding cannot hold.
+
+        `spread` runs the writer of directories and tables, perhaps for parts of the scan in other processes.
+        """
         try:
-            return self._run()
+            return self._run(spread)
         except OutputExistsError as error:
             if not self._overwrite:
                 error.advise("use overwrite=True to replace it")
@@ -199,55 +214,62 @@ class Exporter:
             first, *more = _sources(self.scan)
             raise NotTextError(f"{first}{f' and {len(more)} more' if more else ''}: {error}") from error
 
-    def _run(self) -> ExportResult:
+    def _run(self, spread: Spread) -> ExportResult:
         to = self._to
         if self._is_dry:
             return ExportResult(self.scan.count_rows(), 0, 0, list(self.scan.findings), self.scan.n_undecoded)
         if isinstance(self._resumed, ResumedTable):
-            return self._append(self._resumed)
+            return self._append(self._resumed, spread)
         if not isinstance(to, (str, os.PathLike)):
             return self._write(to)
         check_outside(to, _sources(self.scan))
         if isinstance(self._resumed, (ResumedDirectory, RemoteExport)):
-            return self._add(self._resumed)
+            return self._add(self._resumed, spread)
         if (remote := remote_place(to)) is not None:
-            return self._upload(remote)
-        if not self._keys:
+            return self._upload(remote, spread)
+        if not self._is_directory:
             with staged_file(to, overwrite=self._overwrite, parents=True) as file:
                 return self._write(file)
         if self._overwrite:
             check_replaceable(Path(to))
         with staged_directory(to, overwrite=self._overwrite) as directory:
-            files = self._write_files(directory, "part", self._schema)
-        return self._result(files, files.n_files)
+            parts = self._write_files(directory, "part", self._schema, spread)
+        return self._result(parts)
 
-    def _upload(self, to: Location) -> ExportResult:
+    def _upload(self, to: Location, spread: Spread) -> ExportResult:
         """Write all records to a new object, or to a new directory of a store."""
-        if not self._keys:
+        if not self._is_directory:
             with remote_file(to, overwrite=self._overwrite) as file:
                 return self._write(file)
         remote = RemoteExport(to, is_resumed=False, overwrite=self._overwrite)
         directory = remote.stage()
         try:
-            files = self._write_files(directory, remote.run_name, self._schema)
-            remote.commit(directory)
+            parts = self._write_files(directory, remote.run_name, self._schema, spread)
+            remote.commit(directory, _sizes(parts))
         finally:
             directory.discard()
-        return self._result(files, files.n_files)
+        return self._result(parts)
 
-    def _result(self, wrote: RecordSink | PartitionedFiles, n_files: int, more: Sequence[Finding] = ()) -> ExportResult:
-        where = os.fspath(self._to) if isinstance(self._to, (str, os.PathLike)) else None
-        findings = [*more, *lost_findings(wrote.lost, where), *self.scan.findings]
-        return ExportResult(wrote.n_records, wrote.n_bytes, n_files, findings, self.scan.n_undecoded)
+    def _result(self, parts: Sequence[WrittenPart], more: Sequence[Finding] = ()) -> ExportResult:
+        if self._resumed is not None:
+            where: str | None = self._resumed.where
+        else:
+            where = os.fspath(self._to) if isinstance(self._to, (str, os.PathLike)) else None
+        of_scan = [finding for part in parts for finding in part.findings]
+        findings = [*more, *lost_findings(lost_in(parts), where), *of_scan]
+        n_records, n_bytes = sum(part.n_records for part in parts), sum(part.n_bytes for part in parts)
+        n_undecoded = sum(part.n_undecoded for part in parts)
+        return ExportResult(n_records, n_bytes, sum(len(part.files) for part in parts), findings, n_undecoded)
 
-    def _append(self, resumed: ResumedTable) -> ExportResult:
+    def _append(self, resumed: ResumedTable, spread: Spread) -> ExportResult:
         """Write what is new, and add it to the table."""
-        wrote = Exported(0, 0, 0)
+        parts: list[WrittenPart] = []
         if resumed.is_changed:
-            wrote = resumed.append(self._batches(), self._schema, self._keys)
-        return ExportResult(*wrote, [*resumed.findings, *self.scan.findings], self.scan.n_undecoded)
+            rows = RowOptions(self._schema, self._keys, self._limits.max_directories)
+            parts = resumed.append(lambda writer: spread(writer, self.scan), rows)
+        return self._result(parts, resumed.findings)
 
-    def _add(self, resumed: ResumedDirectory | RemoteExport) -> ExportResult:
+    def _add(self, resumed: ResumedDirectory | RemoteExport, spread: Spread) -> ExportResult:
         """Write what is new, and add it to the directory."""
         try:
             directory: Any = resumed.stage()
@@ -257,43 +279,42 @@ class Exporter:
                 if resumed.is_changed:
                     is_parquet = self._options.format == "parquet"
                     schema = resumed.evolved(stored_schema(self._schema, "parquet") if is_parquet else self._schema)
-                files = self._write_files(directory, resumed.run_name, schema)
-                resumed.commit(directory)
+                parts = self._write_files(directory, resumed.run_name, schema, spread)
+                resumed.commit(directory, _sizes(parts))
             finally:
                 directory.discard()
         finally:
             resumed.close()
-        return self._result(files, files.n_files, resumed.findings)
+        return self._result(parts, resumed.findings)
 
     def _write_files(
-        self, directory: StagedDirectory | RemoteDirectory, name: str, schema: pa.Schema
-    ) -> PartitionedFiles:
+        self, directory: StagedDirectory | RemoteDirectory, name: str, schema: pa.Schema, spread: Spread
+    ) -> list[WrittenPart]:
         """Write all records to files `name` in a directory, in directories by the values of the keys."""
-        files = PartitionedFiles(directory, schema, self._options, self._limits.max_directories, name)
-        try:
-            for batch in self._batches() if schema.names else ():
-                for key, part in split_by_directory(batch, self._keys):
-                    files.write(key, part)
-            files.close()
-        except BaseException:
-            files.abandon()
-            raise
-        return files
+        if not schema.names:
+            return []
+        most = self._limits.max_directories
+        parts = spread(DirectoryWriter(directory, name, schema, self._options, self._keys, most), self.scan)
+        if isinstance(directory, RemoteDirectory):
+            directory.adopt(_sizes(parts))
+        return parts
 
     def _write(self, file: Any) -> ExportResult:
         sink = self._options.open(file, self._schema)
         try:
-            for batch in self._batches():
-                sink.write(batch.select(self._schema.names))
+            with batches_of(self.scan) as batches:
+                for batch in batches:
+                    sink.write(batch.select(self._schema.names))
             sink.close()
         except BaseException:
             sink.abandon()
             raise
-        return self._result(sink, 1)
+        return self._result([WrittenPart({"": sink.n_bytes}, sink.n_records, sink.n_bytes, sink.lost).about(self.scan)])
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        with contextlib.closing(cast(Any, self.scan.to_batches())) as stream:
-            yield from stream
+
+def _sizes(parts: Sequence[WrittenPart]) -> dict[str, int]:
+    """The sizes of the files of a directory, by their names in it."""
+    return {name: size for part in parts for name, size in part.files.items()}
 
 
 def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: bool) -> None:
@@ -325,12 +346,12 @@ def _named(output: Any, *, is_dry: bool) -> Any:
     return "export.parquet" if output is None else output
 
 
-def _resumption(format: str, to: Any) -> Resumption:
+def _resumption(format: str, to: Any, storage_options: Mapping[str, Any] | None) -> Resumption:
     """What knows how far earlier runs came."""
     if format == "delta":
         from kafkalog.operations.exporting.delta import ResumedDelta
 
-        return ResumedDelta(os.fspath(to) if "://" in str(to) else os.path.abspath(to))
+        return ResumedDelta(os.fspath(to) if "://" in str(to) else os.path.abspath(to), storage_options)
     if format == "iceberg":
         from kafkalog.operations.exporting.iceberg import ResumedIceberg
 
@@ -382,7 +403,7 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
     return format, compression
 
 
-_OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
+_OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+){{0,2}}\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
 
 
 def check_replaceable(path: Path) -> None:

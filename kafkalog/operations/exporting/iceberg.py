@@ -11,26 +11,35 @@ A table that is rolled back to an earlier snapshot is refused.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason
 from kafkalog.operations.exporting.delta import PROPERTY
+from kafkalog.operations.exporting.parts import PartWriter, WrittenPart, batches_of
 from kafkalog.operations.exporting.resuming import (
-    Exported,
     ResumedTable,
+    RowOptions,
     TableRows,
     manifest_of,
     reading_table,
     writing_table,
 )
+from kafkalog.scanning.scan import Scan
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 _CHUNK_BYTES: Final = 2**27
@@ -71,32 +80,30 @@ class ResumedIceberg(ResumedTable):
     def close(self) -> None:
         """Do nothing: the table is locked by nobody."""
 
-    def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
+    def append(self, spread: Callable[[PartWriter], list[WrittenPart]], rows: RowOptions) -> list[WrittenPart]:
         from pyiceberg.exceptions import CommitFailedException
 
         known = None if self._table is None else self._table.schema().as_arrow()
-        rows = TableRows(schema, "iceberg", known)
+        made = TableRows(rows.schema, "iceberg", known)
         is_done = False
         try:
             with writing_table(self.where, CommitFailedException):
-                table = self._table or self._create(rows.schema, keys)
+                table = self._table or self._create(made.schema, rows.keys)
                 # a retry would commit on top of what another run added, and double its records
-                transaction = self._write(_without_retries(table), batches, rows)
+                transaction = self._begun(_without_retries(table), made.schema)
+            parts = spread(IcebergWriter(transaction.table_metadata, table.io, made))
+            with writing_table(self.where, CommitFailedException):
+                with transaction.update_snapshot({PROPERTY: self._told()}).fast_append() as added:
+                    for part in parts:
+                        for file in part.files.values():
+                            added.append_data_file(file)
                 transaction.commit_transaction()
                 is_done = True
         finally:
             if self._table is None and not is_done:
                 with contextlib.suppress(Exception):
                     self._catalog.drop_table(self._identifier)
-        self.findings += rows.findings(self.where)
-        ours = [one.summary for one in table.snapshots() if one.summary is not None and self._is_ours(one)]
-        added = [one.additional_properties for one in ours]
-        sizes = (sum(int(one.get(name, 0)) for one in added) for name in ("added-files-size", "added-data-files"))
-        return Exported(rows.n_records, *sizes)
-
-    def _is_ours(self, snapshot: Snapshot) -> bool:
-        said = _said(snapshot)
-        return said is not None and json.loads(said)["n_runs"] == self.new["n_runs"]
+        return parts
 
     def _create(self, schema: pa.Schema, keys: tuple[str, ...]) -> Table:
         from pyiceberg.transforms import DayTransform
@@ -111,25 +118,42 @@ class ResumedIceberg(ResumedTable):
                     spec.add_identity(key)
         return self._catalog.load_table(self._identifier)
 
-    def _write(self, table: Table, batches: Iterable[pa.RecordBatch], rows: TableRows) -> Transaction:
-        """Write the data files, and return the transaction that adds them."""
-
-        before = self.old["partitions"]
-        changed = {key: at for key, at in self.new["partitions"].items() if at != before.get(key)}
-        told = {"version": 1, "n_runs": self.new["n_runs"], "partitions": changed}
+    def _begun(self, table: Table, schema: pa.Schema) -> Transaction:
+        """The transaction that adds the rows, so far with the property and all columns."""
         transaction = table.transaction()
         transaction.set_properties({PROPERTY: json.dumps(self.new)})
         if self._table is not None:
             with transaction.update_schema() as update:
-                update.union_by_name(rows.schema)
-        # each chunk is a snapshot; only with the last one is the table what the offsets say
-        chunk = None
-        for following in _chunks(batches, rows):
-            if chunk is not None:
-                transaction.append(chunk, {PROPERTY: json.dumps({**told, "is_partial": True})})
-            chunk = following
-        transaction.append(rows.schema.empty_table() if chunk is None else chunk, {PROPERTY: json.dumps(told)})
+                update.union_by_name(schema)
         return transaction
+
+    def _told(self) -> str:
+        """What the snapshot says of this run."""
+        before = self.old["partitions"]
+        changed = {key: at for key, at in self.new["partitions"].items() if at != before.get(key)}
+        return json.dumps({"version": 1, "n_runs": self.new["n_runs"], "partitions": changed})
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWriter:
+    """Writes data files of an Iceberg table; of each there is its entry for a manifest."""
+
+    metadata: TableMetadata
+    io: FileIO
+    rows: TableRows
+
+    def write(self, scan: Scan) -> WrittenPart:
+        """Write the records of a scan."""
+        # what `Table.append` calls
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+        rows, identity, counter = self.rows.of_part(), uuid.uuid4(), itertools.count()
+        files: list[DataFile] = []
+        with batches_of(scan) as batches:
+            for chunk in _chunks(batches, rows):
+                files += _dataframe_to_data_files(self.metadata, chunk, self.io, identity, counter)
+        n_records, n_bytes = (sum(map(attrgetter(name), files)) for name in ("record_count", "file_size_in_bytes"))
+        return WrittenPart({file.file_path: file for file in files}, n_records, n_bytes, rows.lost).about(scan)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], rows: TableRows) -> Iterator[pa.Table]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,9 @@ from kafkalog.errors import LimitExceededError, Reason
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
-from kafkalog.storage.staging import StagedDirectory, StagedFile
-from kafkalog.storage.uploads import RemoteDirectory, RemoteFile
+
+PARTITION_KEYS: Final = ("topic", "partition", "date")
+"""What `partition_by` takes."""
 
 MAX_OPEN_FILES: Final = 64
 """The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
@@ -66,26 +67,40 @@ def _as_read(value: str) -> Hashable:
     return {"true": True, "false": False, "inf": "infinity", "infinity": "infinity"}.get(word, value)
 
 
+class FileDirectory(Protocol):
+    """Where files are created: a `StagedDirectory`, a `RemoteDirectory`, or that of a table."""
+
+    @property
+    def target(self) -> Any: ...
+    def create(self, name: str) -> Any: ...
+
+
 class PartitionedFiles:
     """The files of a partitioned directory, with names that begin with `name`.
 
-    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group. The totals count the
-    files that are closed; for `lost` see `kafkalog.interchange.table_types.Conversion`.
+    At most `MAX_OPEN_FILES` are open at a time. Together they buffer no more than one row group. A file ends at about
+    `max_file_bytes`. The totals count the files that are closed; for `lost` see
+    `kafkalog.interchange.table_types.Conversion`. `files` has what `describe` returns of each; by default its bytes.
     """
 
     def __init__(
         self,
-        directory: StagedDirectory | RemoteDirectory,
+        directory: FileDirectory,
         schema: pa.Schema,
         options: OutputFormat,
         max_directories: int,
         name: str = "part",
+        *,
+        max_file_bytes: int | None = None,
+        describe: Callable[[RecordSink], Any] = lambda sink: sink.n_bytes,
     ) -> None:
         self._directory, self._schema, self._options = directory, schema, options
         self._max_directories, self._name = max_directories, name
-        self._open: OrderedDict[str, tuple[RecordSink, StagedFile | RemoteFile]] = OrderedDict()
+        self._max_file_bytes, self._describe = max_file_bytes, describe
+        self._open: OrderedDict[str, tuple[RecordSink, Any, str]] = OrderedDict()
         self._n_parts: dict[str, int] = {}
-        self.n_records = self.n_bytes = self.n_files = 0
+        self.files: dict[str, Any] = {}
+        self.n_records = self.n_bytes = 0
         self.lost: Counter[tuple[tuple[str, ...], str]] = Counter()
 
     def write(self, key: str, batch: pa.RecordBatch) -> None:
@@ -95,8 +110,10 @@ class PartitionedFiles:
         self._open.move_to_end(key)
         self._open[key][0].write(batch.select([name for name in self._schema.names if name in batch.schema.names]))
         # flush only the file that holds most: this frees the memory with the fewest small row groups
-        if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
-            max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
+        if sum(sink.held_bytes for sink, *_ in self._open.values()) >= ROW_GROUP_BYTES:
+            max((sink for sink, *_ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
+        if self._max_file_bytes is not None and self._open[key][0].n_bytes >= self._max_file_bytes:
+            self._close(key)
 
     def _create(self, key: str) -> None:
         part = self._n_parts.get(key, 0)
@@ -110,17 +127,18 @@ class PartitionedFiles:
             self._close(next(iter(self._open)))  # the least recently used
         self._n_parts[key] = part + 1
         name = f"{self._name}-{part}{self._options.suffix}"
-        file = self._directory.create(f"{key}/{name}" if key else name)
-        self._open[key] = self._options.open(file, self._schema), file
+        path = f"{key}/{name}" if key else name
+        file = self._directory.create(path)
+        self._open[key] = self._options.open(file, self._schema), file, path
 
     def _close(self, key: str) -> None:
-        sink, file = self._open[key]
+        sink, file, path = self._open[key]
         sink.close()
         file.close()
         del self._open[key]
+        self.files[path] = self._describe(sink)
         self.n_records += sink.n_records
         self.n_bytes += sink.n_bytes
-        self.n_files += 1
         self.lost.update(sink.lost)
 
     def close(self) -> None:
@@ -130,7 +148,7 @@ class PartitionedFiles:
 
     def abandon(self) -> None:
         """Drop what the open files have buffered, and write nothing more."""
-        for sink, _ in self._open.values():
+        for sink, *_ in self._open.values():
             sink.abandon()
 
 

@@ -12,7 +12,9 @@ import contextlib
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,11 +22,12 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
-from kafkalog.interchange.table_types import Conversion, evolved_schema, lost_findings, stored_schema, without_nulls
+from kafkalog.interchange.table_types import Conversion, evolved_schema, stored_schema, without_nulls
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.operations.exporting.last_batch import LastBatch
 from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
+from kafkalog.operations.exporting.parts import PartWriter, WrittenPart
 from kafkalog.scanning.query import Query
 from kafkalog.scanning.scan import Scan
 
@@ -46,14 +49,6 @@ def _settings_of(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of a scan that change its rows, as text; without those that have their default."""
     given = {name: repr(value) for name, value in options.items() if value is not None and name not in _NOT_RESULT}
     return {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
-
-
-class Exported(NamedTuple):
-    """What an export wrote."""
-
-    n_records: int
-    n_bytes: int
-    n_files: int
 
 
 class Resumption(ABC):
@@ -172,12 +167,22 @@ class ResumedTable(Resumption):
     """A run that adds rows to a table."""
 
     @abstractmethod
-    def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
+    def append(self, spread: Callable[[PartWriter], list[WrittenPart]], rows: RowOptions) -> list[WrittenPart]:
         """Add the records of the new ranges to the table, and with them what was exported; all of it or nothing.
 
-        `schema` has the wanted columns. A new table is partitioned by `keys`. Raises WriteError if the table could not
-        be written, or if something else wrote to it meanwhile.
+        `spread` writes the data files. Raises WriteError if the table could not be written, or if something else wrote
+        to it meanwhile.
         """
+
+
+class RowOptions(NamedTuple):
+    """How the rows of a table are made."""
+
+    schema: pa.Schema
+    """The wanted columns."""
+    keys: tuple[str, ...]
+    """By which a new table is partitioned."""
+    max_directories: int
 
 
 def first_line(error: BaseException) -> str:
@@ -238,8 +243,7 @@ class TableRows:
     def __init__(
         self, schema: pa.Schema, target: str, known: pa.Schema | None = None, *, with_date: bool = False
     ) -> None:
-        self.n_records = 0
-        self._with_date = with_date
+        self._with_date, self._target = with_date, target
         if with_date:
             if _DATE.name in schema.names:
                 raise ValueError("partition_by date adds a column date, but the table already has one")
@@ -251,15 +255,21 @@ class TableRows:
             self.schema = stored_schema(known, target)
         self._conversion = Conversion(self.schema, target)
 
+    @property
+    def lost(self) -> Counter[tuple[tuple[str, ...], str]]:
+        """What of the records the rows do not hold; see `Conversion`."""
+        return self._conversion.lost
+
+    def of_part(self) -> TableRows:
+        """The same, which counts what is lost by itself."""
+        part = copy(self)
+        part._conversion = Conversion(self.schema, self._target)
+        return part
+
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows for a record batch of the scan."""
-        self.n_records += batch.num_rows
         if self._with_date:
             days = days_of(batch.column("timestamp"))
             dates = pa.array(days.astype(np.int32), pa.int32(), mask=days == NO_DAY).cast(_DATE.type)
             batch = pa.RecordBatch.from_arrays([*batch.columns, dates], schema=batch.schema.append(_DATE))
         return self._conversion.of(batch)
-
-    def findings(self, where: str) -> list[Finding]:
-        """What of the records the table does not hold."""
-        return lost_findings(self._conversion.lost, where)

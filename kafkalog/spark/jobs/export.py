@@ -1,30 +1,29 @@
-"""`kafkalog.export` as a Spark job: each task writes its own files, and all appear together when all are written."""
+"""`kafkalog.export` as a Spark job: each task writes its own files, and all appear together when all are written.
+
+The driver plans, and commits once: it runs the `Exporter` of the command, whose parts are written by tasks.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+import secrets
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Unpack, cast
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OutputExistsError
-from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS, record_schema
-from kafkalog.interchange.record_writers import OutputFormat
-from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import open as open_path
-from kafkalog.operations.exporting.export import OutputOptions, check_keys, check_replaceable
-from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, check_topics, split_by_directory
-from kafkalog.scanning.options import RecordOptions, TaskOptions, split_options
-from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
-from kafkalog.scanning.tasks import plan_limits, read_task
+from kafkalog.operations.exporting.export import Exporter, ExportResult, OutputOptions
+from kafkalog.operations.exporting.parts import DirectoryWriter, PartWriter, WrittenPart
+from kafkalog.scanning.options import ScanOptions
+from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask
+from kafkalog.scanning.scan import Scan
 from kafkalog.spark import runner
-from kafkalog.storage.listing import files_below
-from kafkalog.storage.output_paths import check_outside
-from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.storage.staging import StagedDirectory
+from kafkalog.text import counted
 
 SCHEMA: Final = pa.schema(
     [
@@ -32,126 +31,146 @@ SCHEMA: Final = pa.schema(
         pa.field("n_records", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
         runner.FINDINGS_FIELD,
+        pa.field("n_undecoded", pa.int64()),
+        pa.field("n_lost_records", pa.int64()),
     ]
 )
 
+_LOG: Final = logging.getLogger("kafkalog.spark")
 
-class ExportJobOptions(OutputOptions, TaskOptions, total=False):
+
+class ExportJobOptions(OutputOptions, ScanOptions, total=False):
     """The keyword arguments of `export` that are those of `kafkalog.export`."""
 
 
 def export(
     spark: SparkSession,
     path: Any,
-    out: str | os.PathLike[str],
+    out: Any,
     *,
     task_bytes: int = 2 * TASK_BYTES,
-    limits: Limits = DEFAULT_LIMITS,
     **options: Unpack[ExportJobOptions],
 ) -> DataFrame:
-    """Write records to a directory of files, all of them or nothing; the job runs before this returns.
+    """Write records to a directory of files or a table, all of them or nothing; the job runs before this returns.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
     path
-        See `kafkalog.export`.
-    out : path-like
-        The directory to make, on a file system that driver and executors share. It appears when everything is written.
+        See `kafkalog.export`. Log dirs and stores must be the same on the driver and the executors.
+    out : path-like, str or pyiceberg.table.Table
+        The directory to make, on a file system that driver and executors share; or the URL of one in an object store.
+        With `resume`, it is one that earlier exports made. A table is named as in `kafkalog.export`.
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.
-    limits : Limits
     **options
-        See `kafkalog.export`. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
+        See `kafkalog.export`, which continues a directory or a table that this job made with `resume`, and this job one
+        of it. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row for each task: files, n_records, size_in_bytes (of the `.log` files that were read), findings. A row
-        without files has the findings of the planning.
+        A row for each task: files, n_records, size_in_bytes (of the `.log` files that were read), findings, n_undecoded
+        and n_lost_records. A row without files has the findings of the planning. The logger ``kafkalog.spark`` gets
+        the totals.
 
     Examples
     --------
     >>> kafkalog.spark.export(spark, "/backup/kafka", "/lake/kafka", partition_by=["topic", "date"])  # doctest: +SKIP
+    >>> kafkalog.spark.export(
+    ...     spark, "s3://backup/kafka", "s3://lake/orders", format="delta", topics="orders", decode={"value": "json"},
+    ...     partition_by=["date"], resume=True,
+    ... )  # doctest: +SKIP
     """
-    scan: dict[str, Any] = {**options}
-    output = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
-    overwrite, keys = output.pop("overwrite", False), check_keys(output.pop("partition_by", ()))
-    output_format = OutputFormat(output.pop("format", None) or "parquet", **output)
-    planning, reading = split_options(cast(TaskOptions, scan))
-    columns = tuple(reading.pop("columns", None) or DEFAULT_COLUMNS)
-    reading["columns"], written = _columns(columns, keys)
-    opened, target = _places(path, out, limits, overwrite=overwrite)
-    planned = plan(opened, task_bytes=task_bytes, limits=limits, **planning, **plan_limits(reading))
-    if "topic" in keys:
-        check_topics(_topics(planned))
-    with runner.job_directory(target.parent, target.name) as job:
-        work = partial(_export, job, (written, output_format, limits.max_directories), keys, reading, limits)
-        done = runner.results(spark, runner.pieces_of(planned), work, task_bytes=0)
-        with staged_directory(target, overwrite=overwrite) as staged:
-            rows = [_publish(staged, number, *task) for number, task in enumerate(done)]
-    if planned.findings:
-        found = [one.as_dict() for one in planned.findings]
-        rows.append({"files": [], "n_records": 0, "size_in_bytes": 0, "findings": found})
-    return runner.frame_of(spark, rows, SCHEMA)
+    source = runner.absolute(path, options.get("storage_options"))
+    to = out if options.get("format") == "iceberg" else runner.absolute(out, options.get("storage_options"))
+    if options.get("format") == "delta":
+        to = os.fspath(to)
+    exporter = Exporter(source, to, is_directory=True, **options)
+    cluster = _Cluster(spark, task_bytes)
+    result = exporter.run(cluster)
+    _report(to, result, cluster.parts)
+    return runner.frame_of(spark, cluster.rows(result), SCHEMA)
 
 
-def _columns(columns: Sequence[str], keys: Sequence[str]) -> tuple[list[str], pa.Schema]:
-    """Return the columns to read, and the schema of those that stand in the files."""
-    needed = ["timestamp" if name == "date" else name for name in keys]
-    read = list(dict.fromkeys([*columns, *needed, "topic", "partition", "segment"]))
-    schema = record_schema(read)
-    written = pa.schema([schema.field(name) for name in columns if name not in keys])
-    if not written:
-        raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
-    return read, written
+class _Cluster:
+    """Writes the parts of a scan in tasks of a session, and keeps what was written."""
+
+    def __init__(self, spark: SparkSession, task_bytes: int) -> None:
+        self._spark, self._task_bytes = spark, task_bytes
+        self._planned = Plan([])
+        self.parts: list[WrittenPart] = []
+
+    def __call__(self, writer: PartWriter, scan: Scan) -> list[WrittenPart]:
+        """Write the scan; see `kafkalog.operations.exporting.parts.Spread`."""
+        self._planned = scan.tasks(self._task_bytes)
+        # once for all tasks: it has the types of values, which the driver learned
+        bare = scan.of_task(None)
+        staged = writer.directory if isinstance(writer, DirectoryWriter) else None
+        if not isinstance(writer, DirectoryWriter) or not isinstance(staged, StagedDirectory):
+            self.parts = self._run(partial(_write, writer, bare))
+            return self.parts
+        with runner.job_directory(staged.target.parent, staged.target.name) as job:
+            done = self._run(partial(_export, job, replace(writer, directory=None), bare))
+            self.parts = [_publish(staged, number, *task) for number, task in enumerate(done)]
+        return self.parts
+
+    def _run(self, work: Any) -> list[Any]:
+        return runner.results(self._spark, runner.pieces_of(self._planned), work, task_bytes=0)
+
+    def rows(self, result: ExportResult) -> list[dict[str, Any]]:
+        """A row for each task, and one for what was found before and after them."""
+        rows = [
+            {
+                "files": [*part.files],
+                "n_records": part.n_records,
+                "size_in_bytes": task.n_bytes,
+                "findings": [one.as_dict() for one in part.findings],
+                "n_undecoded": part.n_undecoded,
+                "n_lost_records": part.n_lost_records,
+            }
+            for task, part in zip(self._planned.tasks, self.parts, strict=True)
+        ]
+        of_tasks = sum(len(part.findings) for part in self.parts)
+        more = [*self._planned.findings, *result.findings[: len(result.findings) - of_tasks]]
+        if more:
+            nothing = dict.fromkeys(("n_records", "size_in_bytes", "n_undecoded", "n_lost_records"), 0)
+            rows.append({"files": [], **nothing, "findings": [one.as_dict() for one in more]})
+        return rows
 
 
-def _topics(planned: Plan) -> set[str]:
-    named = (part.topic_partition for task in planned.tasks for part in task.parts)
-    return {key.topic for key in named if key is not None}
+def _write(writer: PartWriter, scan: Scan, task: ReadTask) -> WrittenPart:
+    """Write the files of a task where they count once they are committed."""
+    if isinstance(writer, DirectoryWriter):
+        # an attempt has names of its own, since Spark may run a task again, or twice at the same time
+        writer = replace(writer, name=f"{writer.name}-{secrets.token_hex(4)}")
+    return _shortened(writer.write(scan.of_task(task)))
 
 
-def _places(path: Any, out: str | os.PathLike[str], limits: Limits, *, overwrite: bool) -> tuple[Any, Path]:
-    """Return what to read and the directory to make, before any task runs."""
-    opened = open_path(runner.absolute(path), limits=limits)
-    target = Path(os.path.abspath(out))
-    check_outside(target, opened.paths if isinstance(opened, LogDir) else [opened.path])
-    if overwrite:
-        check_replaceable(target)
-    elif os.path.lexists(target):
-        error = OutputExistsError.at(target)
-        error.advise("use overwrite=True to replace it")
-        raise error
-    return opened, target
-
-
-def _export(
-    job: Path, files: tuple[Any, ...], keys: Sequence[str], reading: RecordOptions, limits: Limits, task: ReadTask
-) -> tuple[Path, dict[str, Any]]:
-    """Write the files of a task; return their directory, and the result row."""
-    found: list[Finding] = []
+def _export(job: Path, writer: DirectoryWriter, scan: Scan, task: ReadTask) -> tuple[Path, WrittenPart]:
+    """Write the files of a task to a directory of its attempt; return both."""
     with runner.task_directory(job) as directory:
-        writer = PartitionedFiles(directory, *files)
-        try:
-            for batch in read_task(task, report=found.append, limits=limits, **reading):
-                for name, part in split_by_directory(batch, keys):
-                    writer.write(name, part)
-            writer.close()
-        except BaseException:
-            writer.abandon()
-            raise
-    names = [*files_below(directory.path)]
-    return directory.path, {
-        "files": names,
-        "n_records": writer.n_records,
-        "size_in_bytes": task.n_bytes,
-        "findings": [one.as_dict() for one in found[: runner.MAX_FINDINGS]],
-    }
+        part = replace(writer, directory=directory).write(scan.of_task(task))
+    return directory.path, _shortened(part)
 
 
-def _publish(staged: StagedDirectory, number: int, directory: Path, row: dict[str, Any]) -> dict[str, Any]:
+def _shortened(part: WrittenPart) -> WrittenPart:
+    part.findings = part.findings[: runner.MAX_FINDINGS]
+    return part
+
+
+def _publish(staged: StagedDirectory, number: int, directory: Path, part: WrittenPart) -> WrittenPart:
     """Move the files of a task into the output; their names get its number, since all tasks use the same."""
-    targets = {name: f"-{number:05d}-".join(name.rsplit("-", 1)) for name in row["files"]}
+    targets = {name: f"-{number:05d}-".join(name.rsplit("-", 1)) for name in part.files}
     runner.publish(staged, ((str(directory / name), target) for name, target in targets.items()))
-    return {**row, "files": list(targets.values())}
+    part.files = {targets[name]: size for name, size in part.files.items()}
+    return part
+
+
+def _report(to: Any, result: ExportResult, parts: list[WrittenPart]) -> None:
+    """Log what was written, and what was lost or is null, in one line."""
+    n_lost = sum(part.n_lost_records for part in parts)
+    level = logging.WARNING if n_lost or result.n_undecoded else logging.INFO
+    text = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
+    undecoded, lost = counted(result.n_undecoded, "undecoded value"), counted(n_lost, "lost record")
+    _LOG.log(level, "export to %s: %s, %s, %s", to, text, undecoded, lost)

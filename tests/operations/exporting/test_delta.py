@@ -10,6 +10,8 @@ from refusals import fails_with
 
 import kafkalog
 from kafkalog.cli.app import main
+from kafkalog.interchange import record_writers
+from kafkalog.operations.exporting import delta
 from kafkalog.operations.exporting.delta import PROPERTY
 
 deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
@@ -89,7 +91,7 @@ def test_a_run_that_dies_before_its_rows_has_added_none(root, lake, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(deltalake, "write_deltalake", die)
+        patch.setattr(deltalake.DeltaTable, "create_write_transaction", die)
         with pytest.raises(KeyboardInterrupt):
             lake.run(root)
     assert not lake.output.exists()
@@ -126,3 +128,58 @@ def test_a_local_table_is_durable_when_the_export_ends(root, lake, monkeypatch):
         assert {path.suffix for path in new} >= {".json", ".parquet"}
         changed = {*new, *(path.parent for path in new)}
         assert {path.stat().st_ino for path in changed if not path.name.startswith(".")} <= synced
+
+
+def test_a_table_of_the_user_keeps_its_partitioning(root, lake):
+    own = pa.schema([("value", pa.binary()), ("leader_epoch", pa.int32()), ("topic", pa.string()), ("own", pa.bool_())])
+    deltalake.DeltaTable.create(lake.output, own, partition_by=["leader_epoch", "topic", "own"])
+    grow(root, 5, leader_epoch=7)
+    options = {"columns": ["offset", "value", "topic", "leader_epoch"], "partition_by": ()}
+    lake.run(root, **options)
+    found = lake.table().to_pyarrow_table().to_pylist()
+    truth = kafkalog.read_table(root, columns=["offset", "value", "topic", "leader_epoch"]).to_pylist()
+    assert sorted(found, key=lambda row: row["offset"]) == [{**row, "own": None} for row in truth]
+    (epochs,) = {tuple(lake.table().get_add_actions(flatten=True)["partition.leader_epoch"].to_pylist())}
+    assert sorted(epochs) == [0, 7]
+
+
+def test_a_table_with_constraints_is_refused(root, lake):
+    deltalake.DeltaTable.create(lake.output, pa.schema([("offset", pa.int64())]))
+    lake.table().alter.add_constraint({"small": "offset < 3"})
+    with pytest.raises(ValueError, match=r"delta\.constraints\.small"):
+        lake.run(root, columns=["offset"], partition_by=())
+    assert lake.table().count() == 0
+
+
+def test_the_log_has_the_bounds_that_deltas_own_writer_gives(tmp_path, lake):
+    """Of columns for which kafkalog gives any; where it gives none, readers skip nothing."""
+    values = [
+        b'{"n": %d, "t": "\xc3\xa4%d", "in": {"b": true, "n": %d, "f": 0.5}}' % (at, at, at % 3) for at in range(9)
+    ]
+    with kafkalog.PartitionWriter(tmp_path / "orders-0") as writer:
+        values[4] = b'{"n": null}'
+        writer.append({"value": values, "key": [b"k"] * 9, "timestamp": [10**12 + at for at in range(9)]})
+    options = {"decode": {"value": "json"}, "columns": ["offset", "key", "value", "timestamp"]}
+    lake.run(tmp_path / "orders-0", **options)
+    theirs = lake.path / "theirs"
+    deltalake.write_deltalake(theirs, lake.table().to_pyarrow_table(), partition_by=["topic", "partition"])
+    rows = [
+        pa.table(one.get_add_actions(flatten=True))
+        .drop_columns(["path", "size_bytes", "modification_time"])
+        .to_pylist()
+        for one in (lake.table(), deltalake.DeltaTable(theirs))
+    ]
+    ((ours,), (others,)) = rows
+    given = {name: value for name, value in ours.items() if value is not None}
+    # theirs has no counts of nulls of bytes
+    assert given == {name: given[name] if others[name] is None else others[name] for name in given}
+    assert {"min.offset", "max.timestamp", "min.value.in.n", "max.value.t", "null_count.value.n"} <= given.keys()
+    assert "min.value.in.f" not in given
+
+
+def test_rows_of_any_width_and_length_end_files_in_time(root, lake, monkeypatch):
+    monkeypatch.setattr(delta, "_FILE_BYTES", 1)
+    monkeypatch.setattr(record_writers, "ROW_GROUP_BYTES", 100)
+    lake.run(root, batch_size=3)
+    assert lake.offsets() == [*range(20)]
+    assert len(lake.files()) > 3
