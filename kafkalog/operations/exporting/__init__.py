@@ -7,7 +7,6 @@
     `resuming`           offsets of earlier exports, and the new ranges
     `directory`          a directory of files to which each export adds, also in an object store
     `delta`              a Delta table to which each export adds
-    `delta_statistics`   the bounds of a data file's columns, for the log of a Delta table
     `iceberg`            an Iceberg table to which each export adds
 
 The target of `resume` stores the next offset and the last batch of each partition.

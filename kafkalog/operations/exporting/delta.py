@@ -14,6 +14,7 @@ rows.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -34,7 +36,6 @@ from kafkalog.errors import OutputExistsError, Reason
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import OutputFormat, ParquetSink
 from kafkalog.log.log_dir import located
-from kafkalog.operations.exporting.delta_statistics import statistics_of
 from kafkalog.operations.exporting.last_batch import LastBatch
 from kafkalog.operations.exporting.partitioned_files import PARTITION_KEYS, PartitionedFiles, split_by_directory
 from kafkalog.operations.exporting.parts import PartWriter, WrittenPart, write_files
@@ -54,11 +55,15 @@ from kafkalog.storage.uploads import files_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyarrow.parquet import FileMetaData
 
 PROPERTY: Final = "kafkalog.export"
 """The property of a table that kafkalog exports to."""
 
 _APPLICATION: Final = "kafkalog"
+_MOST_COLUMNS: Final = 32
+"""Columns with statistics, as Delta's default of `delta.dataSkippingNumIndexedCols`."""
+_MOST_CHARACTERS: Final = 256
 _FILE_BYTES: Final = 2**27
 """Bytes after which a data file ends."""
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
@@ -240,7 +245,7 @@ class DeltaWriter:
             self.max_directories,
             f"part-{uuid.uuid4()}",
             max_file_bytes=_FILE_BYTES,
-            describe=lambda sink: (sink.n_bytes, statistics_of(cast(ParquetSink, sink).metadata, schema)),
+            describe=lambda sink: (sink.n_bytes, _statistics(cast(ParquetSink, sink).metadata, schema)),
         )
         try:
             part = write_files(scan, files, partial(self._split, rows, values))
@@ -287,6 +292,70 @@ def _texts(column: pa.Array) -> list[str | None]:
         raise ValueError(f"the Delta table is partitioned by a column of {kind}, which kafkalog does not write")
     # to Delta an empty text is null
     return [None if value is None else str(value) or None for value in column.to_pylist()]
+
+
+def _statistics(metadata: FileMetaData, schema: pa.Schema) -> str:
+    """The statistics of a data file for the table's log, by which readers skip files; from its footer.
+
+    There are bounds of whole numbers, text, dates and times. Floats have none, as Parquet leaves out NaN. Decimals have
+    none, as readers of JSON round them.
+    """
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    columns = enumerate(itertools.islice(_leaves(pa.struct(list(schema)), ()), _MOST_COLUMNS))
+    for number, (path, kind) in columns:
+        groups = [metadata.row_group(at).column(number).statistics for at in range(metadata.num_row_groups)]
+        if path is None or not groups or any(one is None or not one.has_null_count for one in groups):
+            continue
+        _put(nulls, path, sum(one.null_count for one in groups))
+        # a group of nulls alone has no bounds, but neither has one of values that are too long
+        bounded = [one for one in groups if one.num_values]
+        if bounded and all(one.has_min_max for one in bounded):
+            _put(lowest, path, _shown(min(one.min_raw for one in bounded), kind))
+            _put(highest, path, _shown(max(one.max_raw for one in bounded), kind))
+    found = {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+    return json.dumps(found)
+
+
+def _leaves(kind: pa.DataType, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, pa.DataType]]:
+    """The columns of Parquet that a type becomes, in order; without a path if several values may belong to a row."""
+    if pt.is_struct(kind):
+        for field in kind:
+            yield from _leaves(field.type, None if path is None else (*path, field.name))
+    elif pt.is_map(kind):
+        yield from _leaves(kind.key_type, None)
+        yield from _leaves(kind.item_type, None)
+    elif pt.is_list(kind):
+        yield from _leaves(kind.value_type, None)
+    else:
+        yield path, kind
+
+
+def _put(where: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    if value is None:
+        return
+    for name in path[:-1]:
+        where = where.setdefault(name, {})
+    where[path[-1]] = value
+
+
+def _shown(raw: Any, kind: pa.DataType) -> Any:
+    """A bound as Delta writes it; None if it has no form there, so that readers skip nothing."""
+    if pt.is_integer(kind):
+        return raw
+    if pt.is_string(kind):
+        text = raw.decode() if isinstance(raw, bytes) else raw
+        return text if len(text) <= _MOST_CHARACTERS else None
+    try:
+        if pt.is_date32(kind):
+            return (date(1970, 1, 1) + timedelta(days=raw)).isoformat()
+        if pt.is_timestamp(kind):
+            moment = datetime(1970, 1, 1) + timedelta(microseconds=raw)
+            return moment.isoformat(timespec="microseconds") + ("Z" if kind.tz else "")
+    except OverflowError:
+        return None  # not in the years 1 to 9999
+    return None
 
 
 def _options_of_store(target: str, options: Mapping[str, Any] | None) -> dict[str, str] | None:
