@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
@@ -306,14 +307,15 @@ def _statistics(metadata: FileMetaData, schema: pa.Schema) -> str:
     columns = enumerate(itertools.islice(_leaves(pa.struct(list(schema)), ()), _MOST_COLUMNS))
     for number, (path, kind) in columns:
         groups = [metadata.row_group(at).column(number).statistics for at in range(metadata.num_row_groups)]
-        if path is None or not groups or any(one is None or not one.has_null_count for one in groups):
+        # a nested value may have several of a column
+        if path is None or not all(one is not None and one.has_null_count for one in groups):
             continue
         _put(nulls, path, sum(one.null_count for one in groups))
         # a group of nulls alone has no bounds, but neither has one of values that are too long
         bounded = [one for one in groups if one.num_values]
         if bounded and all(one.has_min_max for one in bounded):
-            _put(lowest, path, _shown(min(one.min_raw for one in bounded), kind))
-            _put(highest, path, _shown(max(one.max_raw for one in bounded), kind))
+            _put(lowest, path, _shown(min(map(attrgetter("min_raw"), bounded)), kind))
+            _put(highest, path, _shown(max(map(attrgetter("max_raw"), bounded)), kind))
     found = {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
     return json.dumps(found)
 
