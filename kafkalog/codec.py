@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,18 @@ __all__ = ["crc32c", "decode", "decode_headers", "decode_varints", "encode", "en
 
 _WINDOW_BYTES: Final = 2**22
 _MOST_VARINT_BYTES: Final = 10
+
+
+class HeaderFields(TypedDict, total=False):
+    """Fields of batch headers that `encode` takes."""
+
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    timestamp_type: int
+    log_append_time: int | None
 
 
 def decode(
@@ -126,7 +138,7 @@ def encode(
     compression: str | Compression | None = None,
     compression_level: int | None = None,
     batch_size: int | None = None,
-    **header: Any,
+    **header: Unpack[HeaderFields],
 ) -> bytes:
     """Encode records as batches of format v2, such as the records of a produce request.
 

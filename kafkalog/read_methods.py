@@ -6,7 +6,7 @@ the one module whose imports point upwards. Columns become Arrow objects in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kafkalog import html
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     import kafkalog
+    from kafkalog.operations.inspecting import EpochsOptions, ListOptions, LookupOptions, ProducersOptions
+    from kafkalog.operations.verifying.verify import VerifyOptions
     from kafkalog.scanning.options import ScanOptions
+    from kafkalog.values.options import Decode
 
 
 def _functions() -> Any:
@@ -127,26 +130,35 @@ class ReadMethods(PublicNames):
         """Iterate over the records: see `kafkalog.cat`."""
         return self.cat()
 
-    def cat(self, **options: Any) -> Iterator[kafkalog.Record]:
+    def cat(self, *, tail: int | None = None, **options: Unpack[ScanOptions]) -> Iterator[kafkalog.Record]:
         """See `kafkalog.cat`."""
-        return _functions().cat(self, **options)  # type: ignore[no-any-return]
+        return _functions().cat(self, tail=tail, **options)  # type: ignore[no-any-return]
 
-    def ls(self, **options: Any) -> list[kafkalog.PartitionSummary]:
+    def ls(self, **options: Unpack[ListOptions]) -> list[kafkalog.PartitionSummary]:
         """See `kafkalog.ls`."""
         return _functions().ls(self, **options)  # type: ignore[no-any-return]
 
-    def lookup(self, **options: Any) -> kafkalog.Lookup:
+    def lookup(self, **options: Unpack[LookupOptions]) -> kafkalog.Lookup:
         """See `kafkalog.lookup`."""
         return _functions().lookup(self, **options)  # type: ignore[no-any-return]
 
-    def producers(self, **options: Any) -> list[kafkalog.PartitionProducers]:
+    def producers(self, **options: Unpack[ProducersOptions]) -> list[kafkalog.PartitionProducers]:
         """See `kafkalog.producers`."""
         return _functions().producers(self, **options)  # type: ignore[no-any-return]
 
-    def epochs(self, **options: Any) -> list[kafkalog.PartitionEpochs]:
+    def epochs(self, **options: Unpack[EpochsOptions]) -> list[kafkalog.PartitionEpochs]:
         """See `kafkalog.epochs`."""
         return _functions().epochs(self, **options)  # type: ignore[no-any-return]
 
-    def verify(self, **options: Any) -> kafkalog.Verification:
+    def verify(
+        self,
+        *,
+        decode: Mapping[str, Decode] | None = None,
+        schemas: Any = None,
+        schema_context: str | None = None,
+        **options: Unpack[VerifyOptions],
+    ) -> kafkalog.Verification:
         """See `kafkalog.verify`."""
-        return _functions().verify(self, **options)  # type: ignore[no-any-return]
+        return _functions().verify(  # type: ignore[no-any-return]
+            self, decode=decode, schemas=schemas, schema_context=schema_context, **options
+        )

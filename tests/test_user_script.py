@@ -39,6 +39,32 @@ print(kafkalog.reindex(partition, dry_run=True), kafkalog.convert(log_dir, "copy
 print(kafkalog.load("orders.parquet", "log", dry_run=True).n_records, kafkalog.batches(partition).schema)
 """
 
+MISSPELLED = """
+import numpy as np
+import kafkalog
+from kafkalog import codec
+
+log_dir = kafkalog.open_log_dir("/backup/kafka")
+records = log_dir.to_numpy(columns=["offset"])
+kafkalog.verify(log_dir, deeep=True)
+log_dir.verify(deeep=True)
+log_dir.ls(topcis="orders")
+log_dir.lookup(ofset=5)
+log_dir.producers(nou="-1d")
+log_dir.epochs(folower=[(1, 2)])
+log_dir.scan(start_ofset=5)
+log_dir.to_table(columns=5)
+for record in log_dir.cat(tial=3): print(record)
+kafkalog.read_numpy("/backup/kafka", topic="orders")
+kafkalog.open_segment("/backup/kafka/orders-0/00000000000000000000.log", memory_maps=True)
+kafkalog.write_table({"value": [b"a"]}, "log", topic="orders", compresion="lz4")
+kafkalog.load("orders.parquet", "log", naive_timezones="UTC")
+kafkalog.dump("/backup/kafka/orders-0/00000000000000000000.log", print_data="yes")
+codec.encode(records, producer_ids=4)
+codec.encode(records, leader_epoch="4")
+"""
+"""Each call after the second blank line has an option that does not exist, or a value of a wrong type."""
+
 
 def script():
     """The sessions of the pages, and the calls of a first day, as one script."""
@@ -60,7 +86,7 @@ def path(tmp_path):
     return path
 
 
-def test_mypy_is_content_with_the_script(path):
+def checked_by_mypy(path):
     pytest.importorskip("mypy")
     settings = path.with_name("mypy.ini")
     # as for an installed package, only what is in the script counts
@@ -70,14 +96,28 @@ def test_mypy_is_content_with_the_script(path):
         "[mypy-pyarrow.*,pandas.*,polars.*]\nfollow_imports = skip\nignore_missing_imports = True\n"
     )
     command = [sys.executable, "-m", "mypy", "--config-file", settings, "--cache-dir", path.parent / "cache", path]
-    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""})
-    assert done.returncode == 0, done.stdout
+    return subprocess.run(command, capture_output=True, text=True, env={"PATH": ""})
 
 
-def test_pyright_is_content_with_the_script(path):
+def checked_by_pyright(path):
     if shutil.which("pyright") is None:
         pytest.skip("pyright is not installed: pip install pyright")
     settings = {"include": [path.name], "reportMissingModuleSource": False}
     path.with_name("pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(["pyright", "--pythonpath", sys.executable], cwd=path.parent, capture_output=True, text=True)
+    command = ["pyright", "--pythonpath", sys.executable]
+    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("check", [checked_by_mypy, checked_by_pyright])
+def test_type_checkers_are_content_with_the_script(path, check):
+    done = check(path)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("check", [checked_by_mypy, checked_by_pyright])
+def test_type_checkers_report_each_misspelled_option(path, check):
+    path.write_text(MISSPELLED)
+    done = check(path)
+    reported = {int(n) for n in re.findall(r"script\.py:(\d+):(?:\d+)?.*error", done.stdout)}
+    first = MISSPELLED.splitlines().index("kafkalog.verify(log_dir, deeep=True)") + 1
+    assert reported == {*range(first, len(MISSPELLED.splitlines()) + 1)}, done.stdout

@@ -11,7 +11,7 @@ here knows files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,15 @@ _TYPE: Final = "timestamp_type"
 CUT_TO_NONE: Final = "is cut to -1, which means no timestamp: leave it out, or round it up"
 """Of a time within the last millisecond before 1970."""
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
+
+
+class InputOptions(TypedDict, total=False):
+    """The keyword arguments of `record_slices` about columns."""
+
+    columns: Mapping[str, str]
+    ignore_columns: Sequence[str] | bool
+    naive_timezone: str | None
+    truncate_timestamps: bool
 
 
 def record_slices(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Never, NoReturn
+from typing import Any, Never, NoReturn, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
@@ -21,6 +21,21 @@ from kafkalog.storage.location import list_directory, place_of
 from kafkalog.storage.memory import MemoryStore
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class PlaceOfFiles(TypedDict, total=False):
+    """The options of `open` for files that are elsewhere. Whatever takes a path takes them."""
+
+    storage_options: Mapping[str, Any] | None
+    tiered: str | os.PathLike[str] | None
+    tiered_keys: Mapping[str, Any] | None
+
+
+class OpenOptions(PlaceOfFiles, total=False):
+    """The keyword arguments of `open`."""
+
+    memory_map: bool | str
+    limits: Limits
 
 
 def open(
@@ -95,7 +110,7 @@ def open(
     return LogDir(path, memory_map=memory_map, limits=limits)
 
 
-def open_log_dir(path: Paths, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> LogDir:
+def open_log_dir(path: Paths, **options: Unpack[OpenOptions]) -> LogDir:
     """Open a log dir, or several as one; a partition directory or a `.log` file as a log dir with only this.
 
     The parameters are those of `open`.
@@ -105,12 +120,15 @@ def open_log_dir(path: Paths, *, limits: Limits = DEFAULT_LIMITS, **options: Any
     NotKafkaError, ReadError
         See `open`.
     """
-    opened = open(path, limits=limits, **options)
-    options.pop("storage_options", None)
-    return opened if isinstance(opened, LogDir) else LogDir([opened.path], limits=limits, **options)
+    opened = open(path, **options)
+    if isinstance(opened, LogDir):
+        return opened
+    return LogDir(
+        [opened.path], limits=options.get("limits", DEFAULT_LIMITS), memory_map=options.get("memory_map", "auto")
+    )
 
 
-def open_partition(path: str | os.PathLike[str], **options: Any) -> Partition:
+def open_partition(path: str | os.PathLike[str], **options: Unpack[OpenOptions]) -> Partition:
     """Open a topic-partition directory, such as ``orders-0``. The parameters are those of `open`.
 
     Raises
@@ -124,7 +142,7 @@ def open_partition(path: str | os.PathLike[str], **options: Any) -> Partition:
     return opened if isinstance(opened, Partition) else _refuse(opened, path, "a topic-partition directory")
 
 
-def open_segment(path: str | os.PathLike[str], **options: Any) -> Segment:
+def open_segment(path: str | os.PathLike[str], **options: Unpack[OpenOptions]) -> Segment:
     """Open a `.log` file. The parameters are those of `open`.
 
     Raises

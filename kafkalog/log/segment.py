@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from kafkalog.indexes.statistics import SegmentMeter
 from kafkalog.log.directory import Directory
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.searching.odd_offsets import Witnesses
-from kafkalog.log.segment_stream import SegmentRange, SegmentStream
+from kafkalog.log.segment_stream import SegmentRange, SegmentStream, StreamOptions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
@@ -214,7 +214,7 @@ class Segment(ReadMethods):
         *,
         start: int = 0,
         previous_offset: int | None = None,
-        **options: Any,
+        **options: Unpack[StreamOptions],
     ) -> Iterator[Window]:
         """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`."""
         return SegmentStream(self, source, previous_offset, **options).windows(start)

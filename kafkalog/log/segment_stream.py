@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,20 @@ class SegmentFile(Protocol):
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
     def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> SegmentFile: ...
+
+
+class StreamOptions(TypedDict, total=False):
+    """The keyword arguments of `SegmentStream`."""
+
+    on_corruption: OnCorruption
+    report: Callable[[Finding], None]
+    window_bytes: int
+    first_window_bytes: int | None
+    checked: bool
+    reader: BatchReader | None
+    follows: int | None
+    goes_on: bool
+    earlier: Sequence[SegmentFile]
 
 
 class SegmentStream:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
@@ -69,6 +69,36 @@ def _each(
             if removed is None:
                 raise
             warn(removed, CorruptionWarning)
+
+
+class ListOptions(TypedDict, total=False):
+    """The keyword arguments of `ls`."""
+
+    topics: Topics | None
+    partitions: Numbers | None
+    limits: Limits | None
+
+
+class LookupOptions(ListOptions, total=False):
+    """The keyword arguments of `lookup`."""
+
+    offset: int | Iterable[int] | None
+    timestamp: Time | Iterable[Time] | None
+
+
+class ProducersOptions(ListOptions, total=False):
+    """The keyword arguments of `producers`."""
+
+    now: Time | None
+    transaction_max_timeout_ms: int
+    on_corruption: OnCorruption
+
+
+class EpochsOptions(ListOptions, total=False):
+    """The keyword arguments of `epochs`."""
+
+    end_offset_for: int | Sequence[int]
+    follower: Sequence[tuple[int, int]]
 
 
 def ls(

@@ -15,6 +15,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, OnCorruption
+from kafkalog.log.open import PlaceOfFiles
 from kafkalog.parsing import Time, TopicPatterns, integer, one_of, optional_integer, parse_milliseconds
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.words import unknown_keyword
@@ -73,7 +74,14 @@ class TaskOptions(PlanOptions, RecordOptions, total=False):
     """The options of `scan` for a scan that is divided into tasks."""
 
 
-class ScanOptions(TaskOptions, total=False):
+class FormatOptions(TypedDict, total=False):
+    """Formats that are named as in the shell."""
+
+    value_format: Decode | None
+    key_format: Decode | None
+
+
+class ScanOptions(TaskOptions, FormatOptions, PlaceOfFiles, total=False):
     """The keyword arguments of `scan`. Every function that reads records takes them."""
 
     limit: int | None
@@ -87,14 +95,9 @@ class ScanOptions(TaskOptions, total=False):
     schemas: Any
     schema_context: str | None
     limits: Limits | None
-    storage_options: Mapping[str, Any] | None
-    value_format: Decode | None
-    key_format: Decode | None
-    tiered: str | os.PathLike[str] | None
-    tiered_keys: Mapping[str, Any] | None
 
 
-OPENING: Final = ("storage_options", "tiered", "tiered_keys")
+OPENING: Final = tuple(PlaceOfFiles.__annotations__)
 """Options of `open` that whatever takes a path takes."""
 
 ENDS: Final = ("end_offset", "end_timestamp", "latest")

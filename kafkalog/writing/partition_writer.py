@@ -14,12 +14,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
 from kafkalog.html import PublicNames
-from kafkalog.interchange.arrow_input import record_slices
+from kafkalog.interchange.arrow_input import InputOptions, record_slices
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
 from kafkalog.records.codecs import Compression
@@ -291,7 +291,7 @@ class PartitionWriter(PublicNames):
         producer: Producer | tuple[int, int] | None = None,
         transactional: bool = False,
         any_header_names: bool = False,
-        **options: Any,
+        **options: Unpack[InputOptions],
     ) -> AppendResult:
         """Encode records and append them.
 

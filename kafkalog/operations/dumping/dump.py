@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
@@ -21,7 +21,7 @@ from kafkalog.operations.dumping.dump_text import text_of_log, title
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, open_file, suffix_of
 from kafkalog.operations.dumping.log_walk import LogWalk
 from kafkalog.operations.dumping.mismatches import Mismatches
-from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
+from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpKeywords, DumpOptions
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
 from kafkalog.operations.dumping.sidecars import (
     Entry,
@@ -188,7 +188,7 @@ _READERS: Final[dict[str, Callable[..., Iterator[Any]]]] = {
 }
 
 
-def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
+def dump(paths: Pathish | Iterable[Pathish], **options: Unpack[DumpKeywords]) -> Dump:
     """Dump segment files as Kafka's `DumpLogSegments` does: `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot`.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.protocol.framing import TOPIC_DECODERS
@@ -27,6 +27,24 @@ DECODERS: Final = {
 
 DEFAULT_MAX_MESSAGE_SIZE: Final = 5 * 2**20
 MAX_INT: Final = 2**31 - 1
+
+
+class DumpKeywords(TypedDict, total=False):
+    """The keyword arguments of `dump`: see `DumpOptions`."""
+
+    deep_iteration: bool
+    print_data_log: bool
+    skip_record_metadata: bool
+    max_bytes: int | None
+    index_sanity_check: bool
+    verify_index_only: bool
+    max_message_size: int
+    dialect: str
+    key_decoder: str | None
+    value_decoder: str | None
+    topic_decoder: str | None
+    keep_going: bool
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)

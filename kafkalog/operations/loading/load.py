@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, Final, Literal, Unpack, cast
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ from kafkalog.errors import (
     Reason,
     UnwritableError,
 )
-from kafkalog.interchange.arrow_input import ColumnReader, slices
+from kafkalog.interchange.arrow_input import ColumnReader, InputOptions, slices
 from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.file_types import file_type
@@ -57,6 +57,41 @@ from kafkalog.writing.partitioner import PARTITIONERS
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
+
+
+class WriteKeywords(InputOptions, total=False):
+    """The keyword arguments of `write_table` that `LoadOptions` has, less those of its signature."""
+
+    only_topics: Iterable[str] | str | None
+    internal: bool
+    partitioner: str | None
+    config: LogConfig | None
+    compression: str | Compression | None
+    compression_level: int | None
+    batch_size: int
+    max_records_per_batch: int | None
+    keep_offsets: bool | None
+    leader_epoch: int
+    topic_id: str | bytes | None
+    timestamp_type: str | None
+    log_append_time: int | None
+    stage_in: str | os.PathLike[str] | None
+    limits: Limits
+    value_format: str | None
+    schema: str | os.PathLike[str] | None
+    message: str | None
+    schema_id: int | None
+    key_format: str | None
+    header_columns: Sequence[str]
+    text_columns: Sequence[str]
+    on_decode_error: Literal["null", "skip"] | None
+
+
+class LoadKeywords(WriteKeywords, total=False):
+    """The keyword arguments of `load` that `LoadOptions` has."""
+
+    topic: str | None
+    partitions: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +210,7 @@ def write_table(
     topic: str | None = None,
     partitions: int | None = None,
     dry_run: bool = False,
-    **options: Any,
+    **options: Unpack[WriteKeywords],
 ) -> LoadResult:
     """Write a table as the partitions of a log dir.
 
@@ -307,7 +342,7 @@ def load(
     replace: bool = False,
     metadata_log_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda done: None,
-    **options: Any,
+    **options: Unpack[LoadKeywords],
 ) -> LoadResult:
     """Write files of records as the partitions of a log dir.
 

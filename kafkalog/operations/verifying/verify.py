@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Unpack, cast
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog.log.open import PlaceOfFiles, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
-from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.partition import check_partition, check_root
@@ -28,7 +28,7 @@ from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition, VerifiedSegment
 from kafkalog.parsing import optional_integer
-from kafkalog.scanning.options import OPENING, with_formats
+from kafkalog.scanning.options import OPENING, FormatOptions, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import removed_directory, was_replaced
@@ -44,13 +44,26 @@ _TICK: Final = 0.1
 Subject = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment
 
 
+class VerifyOptions(FormatOptions, PlaceOfFiles, total=False):
+    """The keyword arguments of `verify`, next to those for decoding."""
+
+    topics: str | Sequence[str] | None
+    partitions: int | Sequence[int] | None
+    indexes_only: bool
+    deep: bool
+    index_interval_bytes: int | None
+    threads: int | None
+    limits: Limits
+    progress: Callable[[int], object]
+
+
 def verify(
     path: Subject,
     *,
     decode: Mapping[str, Decode] | None = None,
     schemas: Any = None,
     schema_context: str | None = None,
-    **options: Any,
+    **options: Unpack[VerifyOptions],
 ) -> Verification:
     """Verify the files under a path: checksums of all batches, indexes, producer snapshots, checkpoints.
 
@@ -101,18 +114,20 @@ def verify(
     """
     result = Verification()
     decode = with_formats(decode, options) or None
-    opening = {name: options.pop(name, None) for name in OPENING}
-    options = {name: value for name, value in options.items() if not name.endswith("_format")}
-    if any(opening.values()):
-        path = open_path(cast(Any, path), limits=options.get("limits", DEFAULT_LIMITS), **opening)
+    elsewhere = {name: options.get(name) for name in OPENING}
+    # what is left has the names of `iter_verify`, which refuses others
+    checking: dict[str, Any] = {
+        name: value for name, value in options.items() if name not in (*OPENING, *FormatOptions.__annotations__)
+    }
+    limits = options.get("limits", DEFAULT_LIMITS)
+    if any(elsewhere.values()):
+        path = open_path(cast(Any, path), limits=limits, **cast(PlaceOfFiles, elsewhere))
     elif not isinstance(path, (LogDir, Partition, Segment)):
-        path = LogDir(
-            [path] if isinstance(path, (str, os.PathLike)) else path, limits=options.get("limits", DEFAULT_LIMITS)
-        )
-    for partition in iter_verify(path, into=result, **options):
+        path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
+    for partition in iter_verify(path, into=result, **checking):
         result.partitions.append(partition)
     if decode is not None:
-        chosen = {name: options.get(name) for name in ("topics", "partitions", "threads")}
+        chosen = {name: checking.get(name) for name in ("topics", "partitions", "threads")}
         result.values = verify_values(path, decode=decode, schemas=schemas, schema_context=schema_context, **chosen)
     return result
 
