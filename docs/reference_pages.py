@@ -223,6 +223,7 @@ def write_objects(folder: Path) -> None:
     for module, title in (
         ("codec", "Record batches in memory"),
         ("functions", "Functions for where= and extract="),
+        ("types", "Types of the parts of results"),
         ("format", "Kafka's numbers and names"),
     ):
         pages.append(f"   kafkalog.{module} <{module}>")
@@ -236,7 +237,7 @@ def write_objects(folder: Path) -> None:
 
 PYTHON = """\
 These names are public, and only these: what ``kafkalog`` itself exports, and what stands in ``kafkalog.codec``,
-``kafkalog.errors``, ``kafkalog.functions``, ``kafkalog.format`` and ``kafkalog.spark``.
+``kafkalog.errors``, ``kafkalog.functions``, ``kafkalog.format``, ``kafkalog.types`` and ``kafkalog.spark``.
 Other modules may change with any release.
 """
 
@@ -245,6 +246,8 @@ MODULES = """\
    Record batches in memory, for clients.
 :doc:`functions`
    What functions that are compiled into a scan may call.
+:doc:`types`
+   Types of the parts of results, for annotations.
 :doc:`format`
    Kafka's numbers, names and dtypes.
 """

@@ -35,7 +35,7 @@ def _read_names() -> dict[str, str]:
 # Importing Arrow and NumPy takes longer than a small job takes to run, so names are imported on first use. So are the
 # errors: dataclasses take as long to import as Python to start
 _NAMES = _read_names()
-_PUBLIC_MODULES = ("codec", "errors", "format", "functions", "spark")
+_PUBLIC_MODULES = ("codec", "errors", "format", "functions", "spark", "types")
 
 __all__ = sorted(_NAMES)
 
@@ -47,6 +47,11 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _PUBLIC_MODULES:
         return importlib.import_module(f"kafkalog.{name}")
+    if name[:1].isupper():
+        # until 0.3, these are found here too
+        types = importlib.import_module("kafkalog.types")
+        if name in types.__all__:
+            return getattr(types, name)
     message = f"module 'kafkalog' has no attribute {name!r}"
     if not name.startswith("_"):
         from kafkalog.words import unknown_function

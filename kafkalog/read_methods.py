@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.inspecting import EpochsOptions, ListOptions, LookupOptions, ProducersOptions
     from kafkalog.operations.verifying.verify import VerifyOptions
     from kafkalog.scanning.options import ScanOptions
+    from kafkalog.types import PartitionEpochs, PartitionProducers
     from kafkalog.values.options import Decode
 
 
@@ -142,11 +143,11 @@ class ReadMethods(PublicNames):
         """See `kafkalog.lookup`."""
         return _functions().lookup(self, **options)  # type: ignore[no-any-return]
 
-    def producers(self, **options: Unpack[ProducersOptions]) -> list[kafkalog.PartitionProducers]:
+    def producers(self, **options: Unpack[ProducersOptions]) -> list[PartitionProducers]:
         """See `kafkalog.producers`."""
         return _functions().producers(self, **options)  # type: ignore[no-any-return]
 
-    def epochs(self, **options: Unpack[EpochsOptions]) -> list[kafkalog.PartitionEpochs]:
+    def epochs(self, **options: Unpack[EpochsOptions]) -> list[PartitionEpochs]:
         """See `kafkalog.epochs`."""
         return _functions().epochs(self, **options)  # type: ignore[no-any-return]
 

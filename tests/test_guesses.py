@@ -425,4 +425,4 @@ def test_completion_shows_what_users_call_and_nothing_else():
     import kafkalog.operations.exporting.export
 
     shown = [name for name in dir(kafkalog) if not name.startswith("_")]
-    assert set(shown) == {*kafkalog.__all__, "codec", "errors", "format", "functions", "spark"}
+    assert set(shown) == {*kafkalog.__all__, "codec", "errors", "format", "functions", "spark", "types"}

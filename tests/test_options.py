@@ -21,7 +21,9 @@ from kafkalog.scanning.options import FormatOptions, PlaceOfFiles
 
 def keywords(function):
     return {
-        name for name, one in inspect.signature(function).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if one.kind is inspect.Parameter.KEYWORD_ONLY
     }
 
 

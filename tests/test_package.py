@@ -97,6 +97,15 @@ def test_the_public_names_are_those_of_the_stub():
         kafkalog.nonsense  # noqa: B018
 
 
+def test_types_of_parts_have_a_module_of_their_own():
+    assert not set(kafkalog.types.__all__) & set(kafkalog.__all__)
+    for name in kafkalog.types.__all__:
+        assert inspect.isclass(getattr(kafkalog.types, name))
+        assert getattr(kafkalog, name) is getattr(kafkalog.types, name)
+        assert name not in dir(kafkalog)
+        assert vars(kafkalog.types)[name].__doc__
+
+
 def test_importing_kafkalog_loads_neither_numpy_nor_arrow():
     heavy = ("numpy", "pyarrow", "pandas", "tqdm", "dataclasses", "kafkalog.format", "kafkalog.storage.source")
     assert loaded_after("import kafkalog", *heavy) == []

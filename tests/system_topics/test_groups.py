@@ -12,11 +12,12 @@ from coordinator_records import empty
 from golden_sets import unpacked
 
 import kafkalog
-from kafkalog import Delivery, PartitionWriter
+from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.system_topics.share_state import _combined
+from kafkalog.types import Delivery
 
 
 @pytest.fixture(scope="module")

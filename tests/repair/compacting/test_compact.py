@@ -17,6 +17,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog.errors import Reason
 from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.types import CompactedPartition
 
 NOW = 1_795_000_000_000
 CLEANER = "cleaner-offset-checkpoint"
@@ -70,7 +71,7 @@ def test_the_last_record_of_each_key_stays(tmp_path, seed, n_runs):
     report = kafkalog.compact(source, output=tmp_path / "out" / "t-0", **options)
     assert content(source) == before
     (row,) = report.partitions
-    assert isinstance(row, kafkalog.CompactedPartition)
+    assert isinstance(row, CompactedPartition)
     assert row.as_dict() == dry.partitions[0].as_dict()
     end = row.cleaned_to or 0
     found = rows(tmp_path / "out" / "t-0", isolation_level="read_committed")
@@ -203,13 +204,13 @@ def test_what_is_not_cleaned_is_said(tmp_path):
     source = partition(tmp_path, 11)
     (tmp_path / "lag").write_text(f"log.cleaner.min.compaction.lag.ms={30 * DAY}\n")
     (row,) = kafkalog.compact(source, dry_run=True, now=NOW, config=tmp_path / "lag").partitions
-    assert isinstance(row, kafkalog.CompactedPartition)
+    assert isinstance(row, CompactedPartition)
     assert row.cleaned_to is None
     assert "min.compaction.lag.ms" in row.remarks[0]
     bases = [segment.base_offset for segment in kafkalog.open_partition(source).segments]
     (tmp_path / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[2] + 1}\n")
     (row,) = kafkalog.compact(source, dry_run=True, now=NOW).partitions
-    assert isinstance(row, kafkalog.CompactedPartition)
+    assert isinstance(row, CompactedPartition)
     assert row.cleaned_to is None or row.cleaned_to <= bases[2]
     assert row.remarks
 

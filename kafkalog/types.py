@@ -1,0 +1,48 @@
+"""Types of the parts of results, for annotations: functions and results return them, and nobody creates them."""
+
+from __future__ import annotations
+
+from kafkalog.indexes.measures import IndexMeasures
+from kafkalog.operations.inspecting import PartitionEpochs
+from kafkalog.operations.listing import SegmentSummary
+from kafkalog.operations.remote_storage import StorageFault
+from kafkalog.operations.trace_lookup import Trace
+from kafkalog.operations.verifying.values import VerifiedValues
+from kafkalog.operations.verifying.verified_partitions import VerifiedPartition, VerifiedSegment
+from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
+from kafkalog.scanning.query import Explanation
+from kafkalog.state.leader_epochs import EpochEndOffset
+from kafkalog.system_topics.groups import Group, GroupMember, GroupOffset
+from kafkalog.system_topics.history import StateRecord
+from kafkalog.system_topics.list_producers import PartitionProducers
+from kafkalog.system_topics.remote_log import RemoteSegment
+from kafkalog.system_topics.schemas import Schema, SchemaReference
+from kafkalog.system_topics.share_state import Delivery
+from kafkalog.system_topics.transactions import OpenTransaction, Transaction
+from kafkalog.writing.partition_writer import AppendResult
+
+__all__ = [
+    "AppendResult",
+    "CompactedPartition",
+    "Delivery",
+    "EpochEndOffset",
+    "Explanation",
+    "Group",
+    "GroupMember",
+    "GroupOffset",
+    "IndexMeasures",
+    "OpenTransaction",
+    "PartitionEpochs",
+    "PartitionProducers",
+    "RemoteSegment",
+    "Schema",
+    "SchemaReference",
+    "SegmentSummary",
+    "StateRecord",
+    "StorageFault",
+    "Trace",
+    "Transaction",
+    "VerifiedPartition",
+    "VerifiedSegment",
+    "VerifiedValues",
+]
