@@ -29,11 +29,11 @@ from kafkalog.booting.coordinators import (
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
-from kafkalog.booting.sources import Copy, SourceRoot, Sources, choose_copies, furthest, is_kept_apart
+from kafkalog.booting.sources import Copy, SourceRoot, Sources
 from kafkalog.booting.staging import (
     COPY_MODES,
     CopyMode,
-    JoinedLog,
+    PlannedCopies,
     StagedPartition,
     highest_producer_id,
     looks_compacted,
@@ -294,9 +294,9 @@ class _Boot:
         self.is_strict = self.includes_unknown = self._keeps_expiry = False
         self._left_out: list[Copy] = []
         self._wanted: list[tuple[Copy, int]] = []
-        self._differing: dict[kf.TopicPartition, list[Copy]] = {}
         self._node_of: dict[Path, int] = {}
-        self._joined: dict[kf.TopicPartition, JoinedLog] = {}
+        self._plans: dict[kf.TopicPartition, tuple[PlannedCopies, set[int]]] = {}
+        self._leaders: list[Copy] = []
         self._copies: dict[kf.TopicPartition, list[Copy]] = {}
         self._topics: list[TopicPlan] = []
 
@@ -344,11 +344,7 @@ class _Boot:
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
         self._others += [one.path for one in self._left_out]
-        taken: dict[kf.TopicPartition, list[Copy]] = {}
-        for one, _ in self._wanted:
-            taken.setdefault(one.key, []).append(one)
-        state = self._read_state([furthest(some) for some in taken.values()])
-        taken |= self._differing
+        state = self._read_state()
         self._keeps_expiry = groups == "as-was"
         if commits is not None:
             state.commits = list(commits)
@@ -368,7 +364,7 @@ class _Boot:
             report.findings.add,
         )
         self._cleaned, self._state = evidence.cleaned, state
-        self._topics = report.topics = plan_topics(bare | taken, evidence, self._options, is_wanted)
+        self._topics = report.topics = plan_topics(bare | full, evidence, self._options, is_wanted)
         if known is not None:
             unset = [topic.name for topic in report.topics if not (topic.is_internal or topic.is_set)]
             report.add_notes([finding for name in unset if (finding := known.without_settings(name)) is not None])
@@ -382,30 +378,42 @@ class _Boot:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
 
     def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
-        """Choose the copies that go to the nodes as they are, and those that are joined."""
-        wanted: dict[kf.TopicPartition, list[Copy]] = {}
+        """Plan the partitions with several copies; copies that have all of their plan go to the nodes as they are."""
         for node, of_broker in zip(self._nodes, self._by_broker(copies), strict=False):
-            own: dict[kf.TopicPartition, list[Copy]] = {}
-            for one in of_broker:
-                own.setdefault(one.key, []).append(one)
-                self._node_of[one.path] = node.node_id
-            chosen, differing = choose_copies(
-                own, strict=self.is_strict, note=self._report.findings.add, limits=self._limits
-            )
-            self._differing |= {key: copies[key] for key in differing}
-            for key, one in chosen.items():
-                wanted.setdefault(key, []).append(one)
-        for key, some in wanted.items():
-            if key in self._differing:
+            self._node_of |= {one.path: node.node_id for one in of_broker}
+        refused: list[tuple[Copy, Copy, str]] = []
+        for key, some in copies.items():
+            if len(some) == 1:
+                self._wanted.append((some[0], self._node_of[some[0].path]))
+                self._leaders.append(some[0])
                 continue
-            leader, metadata = furthest(some), self._metadata
-            policy = None if metadata is None else metadata.cleanup_policy(key.topic)
-            known = None if policy is None else "compact" in policy
-            # a follower cuts what a later epoch does not have, but sees no other difference
-            if any(is_kept_apart(leader, one, self._limits, is_compacted=known) for one in some if one is not leader):
-                self._differing[key] = copies[key]
+            planned = self._plan(some)
+            if self.is_strict and (how := planned.difference()) is not None:
+                refused.append((how[0], planned.leader, how[1]))
+            kept = planned.as_they_are(self._node_of)
+            rest = {self._node_of[one.path] for one in some} - {*kept}
+            self._wanted += [(one, node_id) for node_id, one in kept.items()]
+            first = kept.get(self._node_of[planned.leader.path])
+            self._leaders += [] if first is None else [first]
+            if rest:
+                self._plans[key] = planned, rest
             else:
-                self._wanted += [(one, self._node_of[one.path]) for one in some]
+                self._report.add_notes(planned.notes)
+            for one in planned.copies:
+                if (taken := kept.get(self._node_of[one.path], one)) is not one:
+                    detail = f"left out: {taken.path} is a better or equal copy of the same partition"
+                    self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
+        if refused:
+            raise _differ(refused)
+
+    def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:
+        topic = copies[0].key.topic
+        plan = next((plan for plan in self._topics if plan.name == topic), None)
+        is_compacted = None if plan is None else plan.is_known_compacted
+        if plan is None and self._metadata is not None:
+            policy = self._metadata.cleanup_policy(topic)
+            is_compacted = None if policy is None else "compact" in policy
+        return PlannedCopies.of(copies, self._limits, is_compacted=is_compacted)
 
     def _by_broker(self, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> list[list[Copy]]:
         """The copies of each old broker; all together if there is a single node. Raises if there are too few nodes."""
@@ -420,24 +428,17 @@ class _Boot:
             raise UnsafePathError(Reason.PARTITION_TWICE, detail)
         return [brokers[name] for name in sorted(brokers, key=str)]
 
-    def _read_state(self, leaders: Sequence[Copy]) -> CoordinatorState:
-        """Read the state of coordinators, also from partitions whose copies are joined."""
+    def _read_state(self) -> CoordinatorState:
+        """Read the state of coordinators, also from partitions that are made of several copies."""
         with tempfile.TemporaryDirectory(prefix="kafkalog-boot-") as folder:
-            copies = [*leaders]
-            for key, some in self._differing.items():
-                if key.topic not in kf.INTERNAL_TOPICS:
-                    continue
-                joined = self._joined[key] = self._join(some, lambda n_bytes: None)
-                path = Path(folder) / str(key)
-                joined.write(path, None, 0)
-                copies.append(Copy(key, path, SourceRoot(Path(folder)), self._limits))
+            copies = [*self._leaders]
+            known = {one.key for one in copies}
+            for key, (planned, _) in self._plans.items():
+                if key.topic in kf.INTERNAL_TOPICS and key not in known:
+                    path = Path(folder) / str(key)
+                    planned.write(path, None, 0, self._limits)
+                    copies.append(Copy(key, path, SourceRoot(Path(folder)), self._limits))
             return CoordinatorState.read(copies, self._limits)
-
-    def _join(self, copies: Sequence[Copy], progress: Callable[[int], object]) -> JoinedLog:
-        plan = next((plan for plan in self._topics if plan.name == copies[0].key.topic), None)
-        return JoinedLog.of(
-            copies, self._limits, progress, is_compacted=None if plan is None else plan.is_known_compacted
-        )
 
     def stage(self, staged: StagedDirectory | None, arguments: dict[str, Any]) -> None:
         """Verify the partitions, and stage them."""
@@ -448,12 +449,12 @@ class _Boot:
         findings = self._report.findings
         strict = self.is_strict
         self.placed, damaged = stage(wanted, staged, limits=self._limits, findings=findings, strict=strict, **arguments)
-        nodes = {key: {self._node_of[one.path] for one in some} for key, some in self._differing.items()}
         for one, node_id in self._wanted:
             if one.path in damaged:
-                nodes.setdefault(one.key, set()).add(node_id)
-        for key, targets in sorted(nodes.items()):
-            self._place_joined(key, targets, ids[key.topic], staged, arguments["progress"])
+                planned, nodes = self._plans.get(one.key) or (self._plan(self._copies[one.key]), set[int]())
+                self._plans[one.key] = planned, {*nodes, node_id}
+        for key, (planned, nodes) in sorted(self._plans.items()):
+            self._place_joined(key, planned, nodes, ids[key.topic], staged)
         self._note_known_losses()
         self._rule_starts()
         by_key: dict[kf.TopicPartition, list[StagedPartition]] = {}
@@ -472,27 +473,26 @@ class _Boot:
     def _place_joined(
         self,
         key: kf.TopicPartition,
+        planned: PlannedCopies,
         nodes: set[int],
         topic_id: str,
         staged: StagedDirectory | None,
-        progress: Callable[[int], object],
     ) -> None:
-        """Put one log made of a partition's copies on some nodes."""
-        joined = self._joined.get(key) or self._join(self._copies[key], progress)
-        self._joined[key] = joined
-        first = self._node_of[joined.leader.path]
+        """Put the log that is made of a partition's copies on some nodes."""
+        first = self._node_of[planned.leader.path]
         for node_id in sorted(nodes, key=lambda one: (one != first, one)):
             folder = f"{self._by_id[node_id].folder}data/{key}"
-            self.placed.append(joined.write(None if staged is None else staged.path / folder, topic_id, node_id))
-        self._others += [one.path for one in joined.copies if one.path not in self._others]
+            path = None if staged is None else staged.path / folder
+            self.placed.append(planned.write(path, topic_id, node_id, self._limits))
+        self._others += [one.path for one in planned.copies if one.path not in self._others]
         # writing has added batches that cannot be decoded, once for each node
-        self._report.add_notes(list(dict.fromkeys(joined.notes)))
+        self._report.add_notes(list(dict.fromkeys(planned.notes)))
 
     def _note_known_losses(self) -> None:
         """Repeat the losses of copies that salvage or merge made; a joined log has them among its own."""
         is_lost = {(one.path, one.base_offset) for one in self._report.findings.rows if one.damage}
         for one in self.placed:
-            for lost in known_losses(one.copy.path) if one.copy.key not in self._joined else ():
+            for lost in known_losses(one.copy.path) if one.copy.key not in self._plans else ():
                 if (lost.path, lost.first_offset) in is_lost:
                     continue
                 is_lost.add((lost.path, lost.first_offset))
@@ -503,14 +503,18 @@ class _Boot:
         for one in self.placed:
             starts = self._sources.log_starts(self._copies[one.copy.key])
             proven = max((start for start in starts if start <= one.log_end_offset), default=0)
-            if proven > one.log_start_offset:
+            copies = self._copies[one.copy.key]
+            # of equal copies, any may have been taken
+            others = [copy.log_start_offset for copy in copies] if len(copies) > 1 else []
+            lowest = min([one.log_start_offset, *others])
+            if proven > lowest:
                 where = starts[proven].path / kf.LOG_START_OFFSET_CHECKPOINT
                 detail = (
-                    f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets {one.log_start_offset} to"
-                    f" {proven - 1} of {one.copy.path} were deleted before"
+                    f"{one.copy.key} starts at offset {proven}, as {where} has it: offsets {lowest} to {proven - 1} of"
+                    " the copies were deleted before"
                 )
                 self._report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(one.copy.path), damage=False))
-                one.log_start_offset = proven
+                one.log_start_offset = max(one.log_start_offset, proven)
 
     def _next_producer_id(self) -> int:
         """Return an id above all known ones: a broker would drop the first records of an old one as resent."""
@@ -579,7 +583,7 @@ class _Boot:
 
     def _note_share_groups(self, sources: Sources) -> None:
         """Report share groups that begin anew: a file of commits has none, and new partitions do not know them."""
-        copies = [furthest(some) for key, some in sources.copies.items() if key.topic == kf.CONSUMER_OFFSETS]
+        copies = [one for key, some in sources.copies.items() for one in some if key.topic == kf.CONSUMER_OFFSETS]
         names = share_groups(copies, self._limits)
         if names:
             which = ", ".join(map(repr, names[:8])) + (", ..." if names[8:] else "")
@@ -745,3 +749,14 @@ def _progress(one: StagedPartition) -> tuple[int, int, int]:
 def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:
     """Remove a leader epoch from a commit if the log does not have it: clients would report a truncated log."""
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
+
+
+def _differ(refused: Sequence[tuple[Copy, Copy, str]]) -> UnsafePathError:
+    """The error for copies that differ: each with the one that leads, and how they differ."""
+    one, other, reason = refused[0]
+    more = f" ({counted(len(refused) - 1, 'more partition')})" if len(refused) > 1 else ""
+    is_one_broker = one.root.node_id is not None and one.root.node_id == other.root.node_id
+    detail = f"it differs from {other.path}: {reason}{more}. Boot without --strict (strict=False) to serve what is"
+    detail += " intact on any disk"
+    detail += f"; both are of broker {one.root.node_id}" if is_one_broker else ", or --nodes N to keep each on its node"
+    return UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)

@@ -48,7 +48,7 @@ class KnownTopics:
                 return f"a record cannot be decoded ({finding.detail})"
         for copy in copies:
             assigned = self.metadata.partition(copy.key)
-            epoch = copy.progress[0]
+            epoch = copy.latest_epoch
             if assigned is not None and self.standing(copy) == "known" and epoch > assigned.leader_epoch:
                 return f"{copy.path} has leader epoch {epoch}, and {assigned.leader_epoch} there: it is older"
             if self.standing(copy) == "newer":

@@ -1,4 +1,4 @@
-"""Finds the partitions in the sources of a boot, and chooses between several copies of one.
+"""Finds the partitions in the sources of a boot.
 
 A source is a log dir, or a partition directory. Sources are only read. Other directories are left out.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -19,14 +19,12 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotK
 from kafkalog.log.log_dir import LogDir, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
-from kafkalog.repair.diff import diff
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path
-from kafkalog.survey.origins import known_losses, origins_of, read_origin
-from kafkalog.text import counted
+from kafkalog.survey.origins import origins_of, read_origin
 
 
 @dataclass(eq=False)
@@ -72,15 +70,12 @@ class Copy:
     limits: Limits
 
     @cached_property
-    def progress(self) -> tuple[int, int, int]:
-        """Latest leader epoch, log end offset, and minus the log start offset; low ones if it cannot be read."""
-        try:
-            partition = Partition(self.path, limits=self.limits)
-            epochs = partition.epoch_cache.entries
-            epoch = int(epochs["epoch"][-1]) if epochs.size else kf.NO_EPOCH
-            return epoch, partition.log_end_offset, -partition.log_start_offset
-        except KafkalogError:
-            return -2, -1, 0
+    def latest_epoch(self) -> int:
+        """Its latest leader epoch; -1 if none is known."""
+        with contextlib.suppress(KafkalogError):
+            epochs = Partition(self.path, limits=self.limits).epoch_cache.entries
+            return int(epochs["epoch"][-1]) if epochs.size else kf.NO_EPOCH
+        return kf.NO_EPOCH
 
     @property
     def first_base_offset(self) -> int:
@@ -88,6 +83,11 @@ class Copy:
         with contextlib.suppress(KafkalogError, IndexError):
             return Partition(self.path, limits=self.limits).segments[0].base_offset
         return 0
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where it begins: at its first segment, or later, as the checkpoint of its log dir has it."""
+        return max(self.first_base_offset, self.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(self.key, 0))
 
     @property
     def is_bare(self) -> bool:
@@ -272,81 +272,3 @@ def has_partitions_of(log_dir: Path, topic: str) -> bool:
     with contextlib.suppress(KafkalogError):
         return any(key.topic == topic for key in LogDir(log_dir))
     return False
-
-
-def furthest(copies: Sequence[Copy]) -> Copy:
-    """The copy with the latest leader epoch, then the longest."""
-    return copies[0] if len(copies) == 1 else max(copies, key=lambda one: one.progress)
-
-
-def choose_copies(
-    copies: Mapping[kf.TopicPartition, list[Copy]],
-    *,
-    strict: bool,
-    note: Callable[[Finding], object],
-    limits: Limits,
-) -> tuple[dict[kf.TopicPartition, Copy], dict[kf.TopicPartition, list[Copy]]]:
-    """Choose one copy of each partition that has all of the others, and note those that are left out.
-
-    Also returns the copies of partitions where no copy has all; with `strict`, UnsafePathError if copies differ.
-    """
-    chosen, differing, refused = {}, {}, []
-    for key, some in copies.items():
-        first = furthest(some)
-        others = [one for one in some if one is not first]
-        # to compare them takes as long as to read them
-        how = {one.path: _difference(first, one, limits, strict=strict) for one in others}
-        refused += [(one, first, how[one.path]) for one in others if strict and how[one.path]]
-        if any(how.values()):
-            differing[key] = some
-            continue
-        chosen[key] = first
-        for one in others:
-            detail = f"left out: {first.path} is a better or equal copy of the same partition"
-            note(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
-    if refused:
-        one, other, reason = refused[0]
-        more = f" ({counted(len(refused) - 1, 'more copy', 'more copies')})" if len(refused) > 1 else ""
-        is_one_broker = one.root.node_id is not None and one.root.node_id == other.root.node_id
-        detail = (
-            f"it differs from {other.path}: {reason}{more}. Boot without --strict (strict=False) to serve what is"
-            " intact on any disk"
-            + (
-                f"; both are of broker {one.root.node_id}"
-                if is_one_broker
-                else ", or --nodes N to keep each on its node"
-            )
-        )
-        raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
-    return chosen, differing
-
-
-def is_kept_apart(one: Copy, other: Copy, limits: Limits, *, is_compacted: bool | None) -> bool:
-    """Whether two copies differ so that a follower does not see it: one is damaged, or lacks what the other has.
-
-    `is_compacted` is whether the topic is; None if that is unknown.
-    """
-    try:
-        found = diff(one.path, other.path, limits=limits)
-    except KafkalogError:
-        return True
-    if found.offset is None or not found.is_kept:
-        return False
-    is_cleaned = found.is_compacted if is_compacted is None else is_compacted
-    return not is_cleaned or any(known_losses(copy.path) for copy in (one, other))
-
-
-def _difference(first: Copy, other: Copy, limits: Limits, *, strict: bool) -> str:
-    """How a copy differs from the furthest one; "" if not, or without `strict`, if the furthest one has all of it."""
-    try:
-        found = diff(first.path, other.path, limits=limits)
-    except KafkalogError as error:
-        return f"they cannot be compared ({error.detail})"
-    if found.offset is not None:
-        return f"the batches differ from offset {found.offset} on"
-    is_longer = found.end_offset_b > found.end_offset_a
-    if found.end_offset_a != found.end_offset_b and (strict or is_longer):
-        return f"it ends at offset {found.end_offset_b}, the other at {found.end_offset_a}"
-    if not strict and -other.progress[2] < -first.progress[2]:
-        return f"it starts at offset {-other.progress[2]}, the other at {-first.progress[2]}"
-    return ""

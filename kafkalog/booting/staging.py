@@ -2,13 +2,13 @@
 
 `repair.recovering` reads every segment, checks it, and builds indexes, producer snapshots and leader epochs, so that a
 broker starts without a recovery. This module chooses the other files, and collects facts from them. Where copies differ
-or are damaged, `JoinedLog` makes one log of them.
+or are damaged, `PlannedCopies` makes one log of them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -25,11 +25,12 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.records.batch_table import Window
-from kafkalog.repair.merging.merge import PartitionMerge
-from kafkalog.repair.merging.replica import Replica, read_replica
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
+from kafkalog.repair.rescue.plan import LogPlan, rank
+from kafkalog.repair.rescue.replica import Replica, read_replica
+from kafkalog.repair.rescue.writing import PlanWriter
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay
@@ -247,30 +248,17 @@ class _PartitionCopy(Copied):
 
 
 @dataclass(eq=False)
-class JoinedLog:
-    """The best log of a partition out of its copies; `write` writes it.
+class PlannedCopies:
+    """The copies of a partition with the plan for them."""
 
-    `repair.merging` chooses the batches: all intact ones of any disk, in the history that leads. It is used where
-    copies differ, and where the copy that would be taken is damaged. A single damaged copy gives its intact batches.
-    """
-
-    copies: Sequence[Copy]
-    leader: Copy
-    """The copy that leads."""
-    merge: PartitionMerge
-    limits: Limits
-    notes: list[Finding] = field(default_factory=list)
-    """What is lost, and what comes from where."""
+    copies: list[Copy]
+    """Those that can be read, by their number in the plan."""
+    plan: LogPlan
+    notes: list[Finding]
+    """What is lost, and the source of each range."""
 
     @classmethod
-    def of(
-        cls,
-        copies: Sequence[Copy],
-        limits: Limits,
-        progress: Callable[[int], object],
-        *,
-        is_compacted: bool | None,
-    ) -> JoinedLog:
+    def of(cls, copies: Sequence[Copy], limits: Limits, *, is_compacted: bool | None) -> PlannedCopies:
         """Read the copies, and choose the batches. Raises the last KafkalogError if no copy can be read."""
         notes: list[Finding] = []
         replicas: list[Replica] = []
@@ -279,8 +267,9 @@ class JoinedLog:
         for copy in copies:
             try:
                 partition = Partition(copy.path, limits=limits)
+                number = len(replicas)
                 replicas.append(
-                    read_replica(partition, len(replicas), notes.append, progress, limits, is_compacted=is_compacted)
+                    read_replica(partition, number, notes.append, lambda n: None, limits, is_compacted=is_compacted)
                 )
                 read.append(copy)
             except KafkalogError as error:
@@ -288,52 +277,88 @@ class JoinedLog:
                 notes.append(error.to_finding(damage=False))
         if problem is not None and not replicas:
             raise problem
-        merge = PartitionMerge(replicas, "", notes.append)
-        leader = next(copy for copy in read if str(copy.path) == merge.report.leader)
-        found = cls(read, leader, merge, limits, notes)
-        found._note_sources()
+        plan = LogPlan(replicas)
+        return cls(read, plan, [*notes, *plan.findings, *_about_sources(plan, read[0].key)])
+
+    @property
+    def leader(self) -> Copy:
+        """The copy that leads."""
+        return self.copies[self.plan.replicas.index(self.plan.leader)]
+
+    def as_they_are(self, node_of: Mapping[Path, int]) -> dict[int, Copy]:
+        """The copies that nodes can have as they are: one with the whole log where the leader is, or a follower."""
+        found: dict[int, Copy] = {}
+        first = node_of[self.leader.path]
+        order = sorted(range(len(self.copies)), key=lambda number: rank(self.plan.replicas[number]), reverse=True)
+        for number in order:
+            copy, replica = self.copies[number], self.plan.replicas[number]
+            node_id = node_of[copy.path]
+            fits = self.plan.is_whole(replica) if node_id == first else self.plan.follows(number)
+            if fits:
+                found.setdefault(node_id, copy)
         return found
 
-    def _note_sources(self) -> None:
-        report = self.merge.report
-        for one in report.ranges:
-            if one.source not in (None, report.leader):
-                detail = f"offsets {one.start_offset}..{one.end_offset} of {self.leader.key} come from this copy"
-                detail += f": {report.leader}, which leads, lacks them"
-                self.notes.append(Finding(Reason.PARTITION_TWICE, detail, path=one.source, damage=False))
-        for replica in report.replicas:
-            if replica.truncate_to is not None:
-                shared = max(min(replica.end_offset, report.end_offset), replica.truncate_to)
-                pairs = (replica.truncate_to, shared), (shared, replica.end_offset)
-                parts = [f"offsets {start} to {end - 1}" for start, end in pairs if start < end]
-                detail = f"{' and '.join(parts)} of this copy are dropped: {report.leader}, which leads, has a later"
-                detail += " leader epoch there"
-                self.notes.append(Finding(Reason.PARTITION_TWICE, detail, path=replica.path, damage=False))
+    def difference(self) -> tuple[Copy, str] | None:
+        """The first copy that is not as the one that leads, and how it differs."""
+        leader = self.plan.leader
+        for copy, replica in zip(self.copies, self.plan.replicas, strict=True):
+            if replica.losses:
+                return copy, f"it is damaged ({replica.losses[0]})"
+            n = min(replica.rows.size, leader.rows.size)
+            differs = np.flatnonzero(replica.rows["crc"][:n] != leader.rows["crc"][:n])
+            if differs.size:
+                return copy, f"the batches differ from offset {int(replica.rows['first_offset'][differs[0]])} on"
+            if replica.rows.size != leader.rows.size:
+                return copy, f"it ends at offset {replica.end_offset}, the other at {leader.end_offset}"
+        return None
 
-    def write(self, directory: Path | None, topic_id: str | None, node_id: int) -> StagedPartition:
+    def write(self, directory: Path | None, topic_id: str | None, node_id: int, limits: Limits) -> StagedPartition:
         """Write the partition's files and return the facts about them; None only reads."""
-        replay = TransactionReplay(limits=self.limits)
+        replay = TransactionReplay(limits=limits)
         if directory is not None:
             directory.parent.mkdir(parents=True, exist_ok=True)
 
         def see(window: Window) -> None:
             rows = rows_to_replay(window.batches)
             if rows.size:
-                told, _ = with_markers(window, window.batches[rows], limits=self.limits)
+                told, _ = with_markers(window, window.batches[rows], limits=limits)
                 replay.update(told, told.base_offset)
 
-        self.merge.write(directory, topic_id, self.limits, see=see)
-        report = self.merge.report
+        PlanWriter(self.plan, limits, self.notes.append, see).write(directory, topic_id)
         return StagedPartition(
             self.leader,
             node_id,
-            report.start_offset,
-            report.end_offset,
-            sum(one.size_in_bytes for one in report.ranges),
-            self.merge.n_segments,
-            max((one.last_epoch for one in report.replicas), default=kf.NO_EPOCH),
+            self.plan.start_offset,
+            self.plan.end_offset,
+            int(self.plan.rows["size_in_bytes"].sum()),
+            len(self.plan.boundaries),
+            max(replica.last_epoch for replica in self.plan.replicas),
             open_transactions=[(one.producer_id, one.first_offset) for one in replay.open_transactions()],
         )
+
+
+def _about_sources(plan: LogPlan, key: kf.TopicPartition) -> Iterator[Finding]:
+    """Name the offsets that come from copies that do not lead, and those of copies that are dropped."""
+    leader = plan.leader.partition.path
+    taken: list[tuple[str, int, int]] = []
+    for piece in plan.pieces:
+        if taken and taken[-1][0] == piece.source and taken[-1][2] == piece.first_offset:
+            taken[-1] = piece.source, taken[-1][1], piece.last_offset + 1
+        else:
+            taken.append((piece.source, piece.first_offset, piece.last_offset + 1))
+    for source, start, end in taken:
+        if source != str(leader):
+            detail = f"offsets {start}..{end} of {key} come from this copy: {leader}, which leads, lacks them"
+            yield Finding(Reason.PARTITION_TWICE, detail, path=source, damage=False)
+    for number, compared in sorted(plan.comparisons.items()):
+        replica, cut = plan.replicas[number], compared.end
+        if cut < replica.end_offset:
+            shared = max(min(replica.end_offset, plan.end_offset), cut)
+            pairs = (cut, shared), (shared, replica.end_offset)
+            parts = [f"offsets {start} to {end - 1}" for start, end in pairs if start < end]
+            detail = f"{' and '.join(parts)} of this copy are dropped: {leader}, which leads, has a later"
+            detail += " leader epoch there"
+            yield Finding(Reason.PARTITION_TWICE, detail, path=str(replica.partition.path), damage=False)
 
 
 def highest_producer_id(directory: Path) -> int:

@@ -390,7 +390,7 @@ def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidenc
     firsts: dict[kf.TopicPartition, Copy] = {}
     for copy in copies:
         known = firsts.setdefault(copy.key, copy)
-        firsts[copy.key] = copy if -copy.progress[2] < -known.progress[2] else known
+        firsts[copy.key] = min(known, copy, key=lambda one: one.first_base_offset)
     how = "Restore it with kafkalog tiered restore, and boot its output before this log dir"
     n_lost = 0
     for key, copy in sorted(firsts.items()):

@@ -106,6 +106,8 @@ merge: @repair.merging.merged_partitions.MergeReport
 merged_partition: @repair.merging.merged_partitions.MergedPartition, leader text?
 merged_copy: @repair.merging.merged_partitions.MergedReplica, last_epoch int?
 merged_range: @repair.merging.merged_partitions.MergedRange, leader_epochs [int]?
+plan: @repair.rescue.plan.RescuePlan
+plan_piece: @repair.rescue.plan.PlanPiece, leader_epochs [int]
 replica_batch: @repair.diff.ReplicaBatch
 diff: @repair.diff.ReplicaDiff, is_kept bool?
 boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, metadata_doubt text,

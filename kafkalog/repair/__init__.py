@@ -6,6 +6,7 @@
     `compacting`  a broker's log cleaner, offline
     `diff`        finds the first batch in which two replicas differ
     `salvaging`   saves every intact batch of a damaged log, and reports the rest
+    `rescue`      the plan for a partition, made from one or many copies
     `merging`     merges several copies of a partition into the best log
 
 This package changes sources only with `in_place`. It then keeps a backup, unless that would fill the disk.

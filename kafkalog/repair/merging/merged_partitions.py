@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from kafkalog.repair.rescue.plan import Comparison, LogPlan, RescuePlan
+from kafkalog.repair.rescue.replica import Replica
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
 from kafkalog.text import counted
 
@@ -73,6 +77,20 @@ class MergedPartition:
     error: str | None = None
     """Why the copies could not be merged; None if they were."""
 
+    plan: RescuePlan | None = None
+    """The pieces of the output with the evidence for each, its holes, and intact batches that are in doubt."""
+
+    @classmethod
+    def of(cls, plan: LogPlan, output: str, n_undecodable: Sequence[int]) -> MergedPartition:
+        """Describe a plan whose batches were written."""
+        made = cls(output, str(plan.leader.partition.path), plan.start_offset, plan.end_offset, plan=plan.summary)
+        n_taken = np.bincount(plan.rows["replica"], minlength=len(plan.replicas)).tolist()
+        for number, replica in enumerate(plan.replicas):
+            made.replicas.append(_described(replica, plan.comparisons.get(number), n_taken[number]))
+            made.replicas[-1].n_batches_undecodable = n_undecodable[number]
+        made.ranges = _ranges(plan)
+        return made
+
     @property
     def missing(self) -> list[MergedRange]:
         """Ranges of offsets that no copy has."""
@@ -119,3 +137,40 @@ class MergeReport(CopyReport):
                 end = "?" if each.end_offset is None else each.end_offset
                 source = "MISSING: no copy has it" if each.source is None else f"from {each.source}"
                 yield f"  offsets  {each.start_offset}..{end}: {source}"
+
+
+def _described(replica: Replica, compared: Comparison | None, n_taken: int) -> MergedReplica:
+    rows = replica.rows
+    is_cut = compared is not None and compared.end < replica.end_offset
+    return MergedReplica(
+        str(replica.partition.path),
+        replica.last_epoch,
+        int(rows["first_offset"][0]) if rows.size else replica.base_offset,
+        int(rows["last_offset"][-1]) + 1 if rows.size else replica.base_offset,
+        rows.size,
+        n_taken,
+        n_batches_left=0 if compared is None else compared.left.size,
+        n_bytes_lost=replica.n_bytes_lost,
+        is_tail_lost=replica.is_tail_lost,
+        truncate_to=compared.end if compared is not None and is_cut else None,
+        differs_from=None if compared is None else compared.conflict,
+    )
+
+
+def _ranges(plan: LogPlan) -> list[MergedRange]:
+    """Where each range of offsets comes from, and what is missing."""
+    rows = plan.rows
+    ends = np.append(np.int64(plan.start_offset), rows["last_offset"] + 1)
+    ranges = [MergedRange(one.first_offset or 0, one.end_offset, None) for one in plan.holes]
+    is_gap = np.zeros(rows.size, np.bool_)
+    for hole in ranges:
+        is_gap |= (rows["first_offset"] > hole.start_offset) & (ends[:-1] < (hole.end_offset or 2**63 - 1))
+    first = np.flatnonzero(is_gap | (np.diff(rows["replica"], prepend=-1) != 0))
+    for begin, stop in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+        run = rows[begin:stop]
+        start = int(run["first_offset"][0] if is_gap[begin] else ends[begin])
+        source = str(plan.replicas[int(run["replica"][0])].partition.path)
+        epochs = int(run["leader_epoch"][0]), int(run["leader_epoch"][-1])
+        end, size = int(run["last_offset"][-1]) + 1, int(run["size_in_bytes"].sum())
+        ranges.append(MergedRange(start, end, source, run.size, size, epochs))
+    return sorted(ranges, key=lambda one: one.start_offset)

@@ -20,7 +20,7 @@ from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
 from kafkalog.repair.salvaging.plan import KeptRanges
 from kafkalog.repair.salvaging.salvaged_partitions import SalvagedPartition
 from kafkalog.scanning.ordered_pool import OrderedPool
-from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import Place
@@ -42,9 +42,12 @@ ROW_DTYPE: Final = np.dtype(
         ("leader_epoch", np.int32),
         ("crc", np.uint32),
         ("is_after_loss", np.bool_),
+        ("evidence", np.int8),
     ]
 )
-"""A batch: its replica and segment, by number, and whether bytes were lost directly before it."""
+"""A batch: its replica and segment, by number, whether bytes were lost directly before it, and what proves that it is
+of the log (a number of `kafkalog.repair.rescue.plan.EVIDENCE`).
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -81,6 +84,19 @@ class Replica:
     def base_offset(self) -> int:
         """Base offset of the first segment."""
         return self.partition.segments[0].base_offset if self.partition.segments else 0
+
+    @property
+    def checkpointed_start(self) -> int:
+        """Log start offset of the log dir's checkpoint; 0 if there is none.
+
+        The first segment's base offset is no such: it may be what is left of a damaged log, and another copy has the
+        rest.
+        """
+        key = self.partition.topic_partition
+        if key is None or self.partition.kind is not None:
+            return 0
+        path = self.partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
+        return checkpointed_offset(path, key) or 0
 
 
 def read_replica(

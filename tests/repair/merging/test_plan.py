@@ -87,3 +87,21 @@ def test_batches_that_are_taken_for_compacted_ones_are_said(tmp_path):
     report = kafkalog.merge([replica(tmp_path / "c", log, damaged=(4, 7)), b], dry_run=True)
     assert report.findings.rows == []
     assert [one.n_batches_left for one in report.partitions[0].replicas] == [0, 0]
+
+
+def test_the_plan_names_the_source_the_bytes_and_the_evidence_of_each_piece_and_what_is_in_doubt(tmp_path):
+    log = [(0, 1), (0, 2), (1, 3), (1, 4), (1, 5)]
+    a = replica(tmp_path / "a", log, damaged=(1, 3))
+    b = replica(tmp_path / "b", [*log[:2], (0, 77)], epochs=False)
+    plan = kafkalog.merge([b, a], dry_run=True).partitions[0].plan
+    size = (a / kf.segment_file_name(0)).stat().st_size // len(log)
+    pieces = [(one.source, one.first_offset, one.start, one.end, one.why) for one in plan.pieces]
+    assert pieces == [
+        (str(a), 0, 0, size, "leader"),
+        (str(b), 1, size, 2 * size, "leader epoch"),
+        (str(a), 2, 2 * size, 3 * size, "leader"),
+        (str(a), 4, 4 * size, 5 * size, "leader"),
+    ]
+    assert [(one.first_offset, one.end_offset) for one in plan.holes] == [(3, 4)]
+    assert [(one.source, one.first_offset, one.why) for one in plan.doubts] == [(str(b), 2, "cut")]
+    assert plan.log_start_offset == 0

@@ -1,0 +1,80 @@
+"""Writes the batches of a plan into a partition, from one segment of a copy after the other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from kafkalog.errors import FileChangedError, Finding, Limits, Reason
+from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
+from kafkalog.records.batch_table import Window
+from kafkalog.repair.rescue.plan import LogPlan
+from kafkalog.repair.rescue.replica import Rows
+from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
+from kafkalog.storage.bad_sectors import BadSectorSource
+
+
+class PlanWriter:
+    """Writes a plan; `note` gets findings about batches that cannot be decoded, and `see` the batches, in order.
+
+    `n_undecodable` counts such batches by the number of their copy.
+    """
+
+    def __init__(
+        self,
+        plan: LogPlan,
+        limits: Limits,
+        note: Callable[[Finding], object],
+        see: Callable[[Window], object] = lambda window: None,
+    ) -> None:
+        self._plan, self._limits, self._note, self._see = plan, limits, note, see
+        self.n_undecodable = [0] * len(plan.replicas)
+
+    def write(self, directory: Path | None, topic_id: str | None) -> None:
+        """Write the partition; with None it is only read, to find batches that cannot be decoded."""
+        plan = self._plan
+        rows, leader = plan.rows, plan.leader
+        first = plan.replicas[int(rows["replica"][0])] if rows.size else leader
+        targets = ConvertedPartitions(None, self._limits, lambda finding: None)
+        start = plan.start_offset
+        with contextlib.ExitStack() as stack:
+            sink: PartitionSink | None = None
+            if directory is not None:
+                sink = stack.enter_context(
+                    targets.open(directory, first.partition, start, leader_epochs=leader.epochs, topic_id=topic_id)
+                )
+            done = 0
+            for base_offset, row in plan.boundaries:
+                self._copy(rows[done:row], sink)
+                if sink is not None:
+                    sink.roll(base_offset)
+                done = row
+            self._copy(rows[done:], sink)
+
+    def _copy(self, rows: Rows, sink: PartitionSink | None) -> None:
+        """Append rows."""
+        if not rows.size:
+            return
+        first = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
+        for begin, end in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+            run = rows[begin:end]
+            replica, number = self._plan.replicas[int(run["replica"][0])], int(run["segment"][0])
+            segment = replica.partition.segments[number]
+            with BadSectorSource(segment.path) as source:
+                if source.identity != replica.identities[number]:
+                    detail = "the file changed after it was searched: stop all writers of the copy"
+                    raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
+                stops = run["position"] + run["size_in_bytes"]
+                for window, a, b in read_intact(source, run["position"], stops, np.ones(run.size, np.int64)):
+                    window = with_epochs(window, run["leader_epoch"][a:b])
+                    path = str(segment.path)
+                    for finding in undecodable(window, run["position"][a:b], stops[a:b], path, self._limits):
+                        self.n_undecodable[int(run["replica"][0])] += 1
+                        self._note(finding)
+                    self._see(window)
+                    if sink is not None:
+                        sink.append(window, segment)
+                source.check_unchanged()
