@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
-from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog.log.log_dir import LogDir, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties, read_topic_id
@@ -137,7 +137,8 @@ class Sources:
                 what = "not a directory" if path.exists() else "no such directory"
                 detail = f"{what}: name log dirs (values of log.dirs), or partition directories such as orders-0"
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
-            found._add(path, limits, include_stray)
+            for root in log_dirs_at(path):
+                found._add(root, limits, include_stray)
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:

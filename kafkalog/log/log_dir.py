@@ -99,7 +99,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._brokers: dict[Place, str | None] = {}
         self._topic: str | None = None
         files: dict[Place, list[Place]] = {}
-        for path in self.paths:
+        for path in [*self.paths]:
             if path.is_dir():
                 self._add_directory(path)
             elif path.exists():
@@ -285,6 +285,17 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
+        partitions = (root / entry.name for entry, directory in children if directory)
+        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
+            # the mount point of a volume, or of several
+            below = log_dirs_below(root)
+            if not below:
+                raise no_kafka_files(root)
+            at = self.paths.index(root)
+            self.paths[at : at + 1] = below
+            for one in below:
+                self._add_directory(one)
+            return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = place_of(real_path(root))
@@ -307,9 +318,6 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 self.set_apart[directory.kind].append(path)
             else:
                 self._add_partition(path, None, starts, watermarks)
-        partitions = (root / entry.name for entry, directory in children if directory)
-        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
-            raise no_kafka_files(root)
 
     def _offsets(self, path: Place) -> dict[kf.TopicPartition, int]:
         try:
@@ -388,6 +396,33 @@ def no_kafka_files(path: Place) -> NotKafkaError:
     return NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
 
 
+def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
+    """The log dirs in a directory that is none, such as the mount point of a volume; empty if there are none.
+
+    Strimzi has `data-0/kafka-log1` below its mount point, Bitnami's image `data`, and Helm charts `logs` or `topics`.
+    Source: KafkaBrokerConfigurationBuilder.withLogDirs, Strimzi 1.2; kafka-env.sh, bitnami/kafka 3.4.
+    """
+    found: list[Place] = []
+    for one in _below(path) if depth else ():
+        if _is_log_dir(one):
+            found.append(one)
+        elif not one.name.startswith("."):
+            found += log_dirs_below(one, depth - 1)
+    return found
+
+
+def log_dirs_at(path: Path) -> list[Path]:
+    """The log dirs that a path stands for: itself, or those below if it is the mount point of a volume."""
+    below = [] if _is_log_dir(path) else [*map(Path, log_dirs_below(path))]
+    return below if below and not is_partition_directory(path) else [path]
+
+
+def _is_log_dir(path: Place) -> bool:
+    listing = Listing.or_empty(path)
+    named = (name for name in listing.directories if kf.parse_partition_directory(name))
+    return kf.META_PROPERTIES in listing.names or any(_holds_log_files(path / name) for name in named)
+
+
 def check_log_dir(root: Place, directories: Iterable[Place]) -> None:
     """Raise if a directory is no log dir: it has no `meta.properties`, and no directory in it is a partition's."""
     if not (root / kf.META_PROPERTIES).exists() and not any(map(is_partition_directory, directories)):
@@ -395,7 +430,8 @@ def check_log_dir(root: Place, directories: Iterable[Place]) -> None:
 
 
 def _below(path: Place) -> list[Place]:
-    return [path / name for name in Listing.or_empty(path).directories[:_MOST_BELOW]]
+    listing = Listing.or_empty(path)
+    return [path / name for name in listing.directories[:_MOST_BELOW] if not listing.entries[name].is_symlink()]
 
 
 def _holds_segments(path: Place) -> bool:

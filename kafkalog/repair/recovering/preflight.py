@@ -21,7 +21,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.live import is_live, settled
-from kafkalog.log.log_dir import check_log_dir, is_partition_directory
+from kafkalog.log.log_dir import check_log_dir, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
@@ -127,7 +127,7 @@ def preflight(
     refuse_url(path)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    named = [Path(one) for one in names]
+    named = [root for one in names for root in log_dirs_at(Path(one))]
     if not named:
         raise ValueError("name at least one log dir")
     # log dirs may hold thousands of partitions: each is listed once

@@ -1,0 +1,62 @@
+"""The mount point of a volume stands for the log dirs in it, in the layouts of images, operators and charts."""
+
+import json
+import shutil
+
+import pytest
+from golden_sets import LOG_DIR
+from refusals import fails_with
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.log.log_dir import log_dirs_at
+
+LAYOUTS = {
+    "strimzi": ["data-0/kafka-log1", "data-1/kafka-log1"],
+    "one volume of strimzi": ["kafka-log1"],
+    "bitnami": ["data"],
+    "all of bitnami": ["kafka/data"],
+    "several volumes": ["pvc-a/data-0/kafka-log1", "pvc-b/data-0/kafka-log2"],
+    "confluent's charts": ["data-0/logs"],
+    "yolean": ["topics"],
+    "apache and confluent": ["."],
+}
+
+
+def volume(root, folders):
+    """Some partitions in each log dir of a layout, with what else a volume holds."""
+    names = sorted(path.name for path in LOG_DIR.iterdir() if path.is_dir())
+    for number, folder in enumerate(folders):
+        for name in names[number :: len(folders)][:3]:
+            shutil.copytree(LOG_DIR / name, root / folder / name)
+        (root / folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
+    (root / "lost+found").mkdir()
+    (root / "config").mkdir()
+    (root / "config" / "server.properties").write_text("log.dirs=/x\n")
+    return [root / folder for folder in folders]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_mount_point_is_read_as_the_log_dirs_in_it(layout, tmp_path, capsys):
+    roots = volume(tmp_path, LAYOUTS[layout])
+    assert sorted(log_dirs_at(tmp_path)) == sorted(root.resolve() for root in roots)
+    wanted = kafkalog.open(roots)
+    found = kafkalog.open(tmp_path)
+    assert [*found] == [*wanted]
+    assert sorted(found.paths) == sorted(wanted.paths)
+    assert main(["ls", str(tmp_path), "--json"]) == 0
+    keys = [(one["topic"], one["partition"]) for one in map(json.loads, capsys.readouterr().out.splitlines())]
+    assert keys == [*wanted]
+    booted = kafkalog.boot(tmp_path, dry_run=True)
+    assert booted.as_dict()["topics"]
+    assert len(booted.leaders) == len(wanted)
+    plans = [kafkalog.preflight(one).partitions for one in (tmp_path, roots)]
+    assert sorted(str(row.path) for row in plans[0]) == sorted(str(row.path) for row in plans[1])
+    assert len(kafkalog.report(tmp_path).tables["partitions"].rows) == len(wanted)
+
+
+def test_a_directory_without_log_dirs_is_refused(tmp_path):
+    (tmp_path / "a" / "b" / "c" / "d").mkdir(parents=True)
+    for call in (kafkalog.open, kafkalog.preflight):
+        with fails_with("not_kafka"):
+            call(tmp_path)
