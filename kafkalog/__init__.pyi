@@ -121,6 +121,7 @@ from kafkalog.system_topics.schemas import schemas as schemas
 from kafkalog.system_topics.transactions import Transactions as Transactions
 from kafkalog.system_topics.transactions import transactions as transactions
 from kafkalog.tiered.joined import tiered_location as tiered_location
+from kafkalog.undeleting.undelete import undelete as undelete
 from kafkalog.values.decoding import DecodeWarning as DecodeWarning
 from kafkalog.writing.partition_writer import PartitionWriter as PartitionWriter
 from kafkalog.writing.partition_writer import Producer as Producer

@@ -91,6 +91,7 @@ class Reason(StrEnum):
     OTHER_SEGMENT = "other_segment"
     OFFSET_GAP = "offset_gap"
     END_ASSUMED = "end_assumed"
+    UNPROVEN = "unproven"
     EPOCH_ORDER = "epoch_order"
     EPOCH_CHECKPOINT = "epoch_checkpoint"
     SNAPSHOT_SIZE = "snapshot_size"

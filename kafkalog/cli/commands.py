@@ -29,6 +29,7 @@ _JOBS: Final = {
         "repairing.preflight": "show what a broker does at its next start: recover, cut, delete or fail",
         "repairing.recover": "do a broker's recovery offline: cut torn and damaged ends, rebuild indexes and snapshots",
         "repairing.salvage": "save every intact batch of a damaged log: and report the losses",
+        "repairing.undelete": "find deleted segments in the image of a disk",
         "repairing.truncate": "remove the end of a log: from an offset, an epoch or a time",
         "repairing.trim": "remove the start of a log: before an offset or a time",
         "repairing.compact": "run the log cleaner: of each key only the last record stays",
@@ -57,7 +58,7 @@ _JOBS: Final = {
 """By job, the module of each command, and one sentence about it, for the help."""
 
 LOCAL: Final = frozenset(
-    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot", "sample"},
+    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot", "sample", "undelete"},
 )
 """Commands that take no URLs of logs."""
 

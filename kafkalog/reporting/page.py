@@ -33,6 +33,11 @@ _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
 """The column, and its values, that mark a row."""
 
 
+
+def _bad_of(table: Table) -> tuple[str, list[Any]] | None:
+    bad = _BAD.get(table.name)
+    return bad if bad is not None and bad[0] in table.columns else None
+
 def page(
     title: str, created: int, figures: Sequence[tuple[str, str]], every: Iterable[Table], *, is_ok: bool
 ) -> Iterator[str]:
@@ -74,7 +79,7 @@ def page(
     # "<" cannot end the element, nor begin a comment in it
     yield '<script type="application/json" id="data">{'
     for number, table in enumerate(tables):
-        bad = _BAD.get(table.name)
+        bad = _bad_of(table)
         mark = None if bad is None else [[*table.columns].index(bad[0]), bad[1]]
         about = json.dumps({"kinds": [*table.shown.values()], "bad": mark})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
@@ -112,7 +117,7 @@ def _section(table: Table, n_rows: int) -> Iterator[str]:
     for name, kind in table.shown.items():
         yield f'<th scope="col"{" class=n" if kind in NUMERIC else ""}>{column_title(name)}</th>'
     yield "</tr></thead><tbody>\n"
-    bad = _BAD.get(table.name)
+    bad = _bad_of(table)
     place = None if bad is None else [*table.columns].index(bad[0])
     for row in table.rows[:_STATIC_ROWS]:
         is_bad = bad is not None and place is not None and row[place] in bad[1]

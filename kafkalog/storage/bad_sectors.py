@@ -10,7 +10,7 @@ import numpy as np
 from kafkalog.errors import FileChangedError, ReadError
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.files import open_source
-from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
+from kafkalog.storage.source import Bytes, ByteSource, DeviceSource, FileIdentity
 
 _SECTOR: Final = 512
 
@@ -19,11 +19,11 @@ class BadSectorSource(ByteSource):
     """A file of which some sectors cannot be read: they are given as zeros.
 
     A read that fails is halved until what fails is one sector of 512 bytes. `unreadable` has the start and end of each
-    range that could not be read so far, in order, without overlaps.
+    range that could not be read so far, in order, without overlaps. With `devices`, it may be a block device.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open_source(path, memory_map=False)
+    def __init__(self, path: str | os.PathLike[str], *, devices: bool = False) -> None:
+        self._file = DeviceSource(path) if devices else open_source(path, memory_map=False)
         self.path, self.size, self.is_preallocated = self._file.path, self._file.size, self._file.is_preallocated
         self.identity: FileIdentity = self._file.identity  # type: ignore[attr-defined]
         self.unreadable: list[tuple[int, int]] = []

@@ -168,11 +168,13 @@ class FileSource(ByteSource):
     It may also be mapped: always (True), or only to copy from it at once ("auto").
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, memory_map: bool | str = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, memory_map: bool | str = False, devices: bool = False
+    ) -> None:
         self.path = os.fspath(path)
         self._memory_map = memory_map
         self._mapping: Bytes | None = None
-        self._descriptor, status = open_regular(self.path)
+        self._descriptor, status = open_regular(self.path, devices=devices)
         self.descriptor = self._descriptor if _HAS_PREAD else None
         self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         self.size = status.st_size
@@ -326,14 +328,26 @@ class FileSource(ByteSource):
         return self._mapping
 
 
-def open_regular(path: str) -> tuple[int, os.stat_result]:
-    """Open a regular file; raises ReadError."""
+class DeviceSource(FileSource):
+    """A block device, or the image of one. Somebody may write to it while it is read."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, devices=True)
+        self.size = os.lseek(self._descriptor, 0, os.SEEK_END)  # the status of a device has no size
+        self.is_preallocated = False
+
+    def check_unchanged(self) -> None:
+        """Do nothing: who uses its bytes compares checksums."""
+
+
+def open_regular(path: str, *, devices: bool = False) -> tuple[int, os.stat_result]:
+    """Open a regular file, or a block device; raises ReadError."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
         raise ReadError.of(error, path) from error
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+    if not (stat.S_ISREG(status.st_mode) or (devices and stat.S_ISBLK(status.st_mode))):
         os.close(descriptor)
         raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=path)
     return descriptor, status

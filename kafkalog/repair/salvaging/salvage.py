@@ -207,7 +207,9 @@ def write_report(
             file.write(encode_offset_checkpoint(starts))
 
 
-def write_origin(staged: StagedDirectory, command: str, log_dirs: Iterable[AnyPath], *, is_whole: bool) -> None:
-    """Write the file that says where an output comes from."""
-    with staged.create(ORIGIN_NAME) as file:
+def write_origin(
+    staged: StagedDirectory, command: str, log_dirs: Iterable[AnyPath], *, is_whole: bool, folder: str = ""
+) -> None:
+    """Write the file that says where an output, or a folder in it, comes from."""
+    with staged.create(os.path.join(folder, ORIGIN_NAME)) as file:
         file.write(encode_origin(command, log_dirs, is_whole=is_whole))

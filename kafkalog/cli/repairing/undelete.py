@@ -1,0 +1,76 @@
+"""`kafkalog undelete`: brings deleted segments back from the image of a disk."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import escape_line, table
+
+if TYPE_CHECKING:
+    from kafkalog.undeleting.undelete import Undeleted
+
+_PATHS: Final = (
+    "IMAGE",
+    "image, block device or found file",
+    "IMAGEs are images of disks or partitions, block devices, or files from lost+found. They are only read.",
+)
+COMMAND: Final = Command(
+    description="""\
+Find the batches of deleted segments in images of disks, and write them as partitions: after rm, retention, a deleted
+topic or a formatted disk. First stop all writing to the disk, and copy it: each write may take a batch away.
+
+  DIR/certain    partitions whose parts checksums or sequences of producers prove to belong together
+  DIR/likely     the same by next offsets and times; nothing contradicts it
+  DIR/alone      fragments that nothing joins
+  DIR/undelete.json, undelete.html    the report: what was found where, and why it was joined
+
+Each of the three is a log dir for all commands, and a source for 'kafkalog boot'. Batches have no topic: --log-dir names
+what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are called
+unknown-0001-0 and so on; rename their directories when you know better.
+
+The exit code is 1 unless everything is certain.""",
+    examples="""\
+  kafkalog undelete disk.img -o /new/undeleted
+  kafkalog undelete /dev/sdb1 --log-dir /mnt/kafka --journal search.journal -o /new/undeleted
+  kafkalog undelete disk.img --log-dir /mnt/kafka --dry-run""",
+    options="""
+  --log-dir DIR*     a log dir that is left of the broker; repeatable
+  --all              also write batches that are in these log dirs
+  --journal FILE     keep what was found in this file; a search that was stopped goes on from it
+  --json             the report as one JSON object
+  @limits
+output (one is required):
+  | -o --output DIR    write to this new directory, on another disk
+  | --dry-run          search and report, and write nothing
+""",
+    paths=_PATHS,
+)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Search, write, and print the report."""
+    from kafkalog.storage.source import size_of
+    from kafkalog.undeleting.undelete import undelete
+
+    console.start_progress(sum(map(size_of, args.paths)), "bytes")
+    with usage_errors():
+        report = undelete(args.paths, **chosen(args, undelete), progress=console.progress.advance)
+    console.progress.close()
+    console.all_findings(report.findings)
+    console.rows([report.as_dict()], _lines(report), as_json=args.json)
+
+
+def _lines(report: Undeleted) -> Iterator[str]:
+    from kafkalog.reporting.tables import NUMERIC, column_title
+
+    partitions = report.tables["partitions"]
+    if partitions.rows:
+        rows = [[column_title(name) for name in partitions.columns]]
+        rows += [[*map(escape_line, partitions.texts(row))] for row in partitions.rows]
+        yield from table(rows, [kind in NUMERIC for kind in partitions.columns.values()])
+    yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in report.summary.items())

@@ -1,0 +1,9 @@
+"""Finds the batches of deleted segments in the image of a disk, and joins them to partitions.
+
+    `images`     bytes of a disk to the headers of intact batches, resumable
+    `fragments`  headers to fragments: batches of one file that lie behind each other
+    `joining`    fragments to chains of one partition, with the evidence for each join
+    `undelete`   chains to partitions on disk, and the report
+
+Data flows in this order.
+"""

@@ -1,0 +1,218 @@
+"""Divides the batches of an image into fragments: rows of headers to runs of one file, and what they say of others.
+
+Batches that follow each other within a block of the file system are of one file. At the start of a block another file
+may begin: there the next offset, the leader epoch and the sequences of producers have to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+
+_CHUNK: Final = 2**18  # rows at a time
+_MOST_PRODUCERS: Final = 256  # of a fragment that are remembered
+_SEQUENCES: Final = 2**31  # after the largest sequence comes 0
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: no two offsets give one product
+
+
+class Sequence(NamedTuple):
+    """Where a producer begins or ends in a fragment."""
+
+    epoch: int
+    sequence: int
+    offset: int
+
+
+@dataclass(eq=False, slots=True)
+class Fragment:
+    """Batches of one file that lie behind each other; without `image`, a segment that is not in an image."""
+
+    first_row: int
+    stop_row: int
+    """Its rows in the journal."""
+    image: int
+    start: int
+    end: int
+    """Its bytes in the image."""
+    first_offset: int
+    last_offset: int
+    first_epoch: int
+    last_epoch: int
+    first_timestamp: int
+    last_timestamp: int
+    """Largest timestamps of its first and last batch in ms; -1 for none."""
+    is_v2: bool
+    first_marker: int = -1
+    """The producer whose transaction its first batch ends."""
+    first_producers: dict[int, Sequence] = field(default_factory=dict)
+    last_producers: dict[int, Sequence] = field(default_factory=dict)
+    """By producer id, the first and the last sequence."""
+    names: frozenset[str] = frozenset()
+    """Partitions with live batches that are in this fragment, too: it is of one of them."""
+    n_live: int = 0
+    """Batches that are in live files, too."""
+    is_copy: bool = False
+    """Whether all its batches are in another fragment, too."""
+    is_checkpoint: bool = False
+    """Whether it is the content of a metadata snapshot, and of no partition."""
+
+    @property
+    def n_batches(self) -> int:
+        """Batches, live ones included."""
+        return self.stop_row - self.first_row
+
+
+class LiveBatches:
+    """Batches of live files: what an image has of them is not deleted."""
+
+    def __init__(self) -> None:
+        self._keys: list[npt.NDArray[np.uint64]] = []
+        self._numbers: list[int] = []
+        self.names: list[str] = []
+        self.segments: list[Fragment] = []
+        """One for live segments without a hole between them, which fragments may go on from, or lead to."""
+        self._sorted: npt.NDArray[np.uint64] | None = None
+
+    def add(self, name: str, rows: npt.NDArray[np.void]) -> None:
+        """Add the batches of a segment."""
+        if not rows.size:
+            return
+        if name not in self.names:
+            self.names.append(name)
+        self._keys.append(keys_of(rows))
+        self._numbers.append(self.names.index(name))
+        fragment = _fragment(rows, 0, rows.size)
+        fragment.image, fragment.names = -1, frozenset([name])
+        before = self.segments[-1] if self.segments else None
+        if before is not None and name in before.names and before.last_offset + 1 == fragment.first_offset:
+            before.last_offset, before.last_epoch = fragment.last_offset, fragment.last_epoch
+            before.last_timestamp = fragment.last_timestamp
+            before.last_producers |= fragment.last_producers
+            return
+        self.segments.append(fragment)
+
+    def names_of(self, rows: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.bool_], frozenset[str]]:
+        """Which rows are live, and the partitions that have all of these."""
+        if self._sorted is None:
+            numbers = np.repeat(np.array(self._numbers, np.int32), [keys.size for keys in self._keys])
+            keys = np.concatenate(self._keys) if self._keys else np.empty(0, np.uint64)
+            order = np.argsort(keys, kind="stable")
+            self._sorted, self._number_of = keys[order], numbers[order]
+        wanted = keys_of(rows)
+        first = np.searchsorted(self._sorted, wanted, side="left")
+        stop = np.searchsorted(self._sorted, wanted, side="right")
+        is_live = stop > first
+        names: set[int] | None = None
+        for begin, end in set(zip(first[is_live].tolist(), stop[is_live].tolist(), strict=True)):
+            numbers = set(self._number_of[begin:end].tolist())
+            names = numbers if names is None else names & numbers
+        return is_live, frozenset(self.names[number] for number in names or ())
+
+
+def keys_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
+    """uint64[n]: checksum, size and offset of batches as one number."""
+    content = (rows["crc"].astype(np.uint64) << np.uint64(32)) ^ rows["size"].astype(np.uint64)
+    keys: npt.NDArray[np.uint64] = content ^ (rows["first_offset"].astype(np.uint64) * _MIX)
+    return keys
+
+
+def find_fragments(rows: npt.NDArray[np.void], blocks: Iterable[int], live: LiveBatches) -> Iterator[Fragment]:
+    """Divide the rows of a journal; `blocks` has the block size of each image."""
+    block_of = np.array([*blocks], np.int64)
+    begin = 0
+    while begin < rows.size:
+        chunk = np.asarray(rows[begin : begin + _CHUNK])
+        is_new = _starts(chunk, block_of)
+        stop = begin + chunk.size
+        firsts = np.flatnonzero(is_new)
+        if stop < rows.size and firsts.size > 1:
+            stop, firsts = begin + int(firsts[-1]), firsts[:-1]  # the last one may go on
+            chunk = chunk[: stop - begin]
+        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), chunk.size], strict=True):
+            part = chunk[first:end]
+            if not part["size"][0]:
+                continue
+            fragment = _fragment(part, begin + first, begin + end)
+            is_live, fragment.names = live.names_of(part)
+            fragment.n_live = int(is_live.sum())
+            yield fragment
+        begin = stop
+
+
+def _starts(rows: npt.NDArray[np.void], block_of: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Rows that another file may begin with."""
+    is_new = np.ones(rows.size, np.bool_)
+    before, after = rows[:-1], rows[1:]
+    is_chain = (
+        (before["size"] > 0)
+        & (after["size"] > 0)
+        & (before["image"] == after["image"])
+        & (before["position"] + before["size"] == after["position"])
+        & (after["first_offset"] > before["last_offset"])
+        & ((after["leader_epoch"] >= before["leader_epoch"]) | (after["leader_epoch"] < 0))
+    )
+    is_block = after["position"] % block_of[after["image"]] == 0
+    goes_on = after["first_offset"] == before["last_offset"] + 1
+    is_same = (after["producer_id"] == before["producer_id"]) & (after["producer_epoch"] == before["producer_epoch"])
+    has_sequences = (before["base_sequence"] >= 0) & (after["base_sequence"] >= 0)
+    following = (before["base_sequence"].astype(np.int64) + before["last_offset"] - before["first_offset"] + 1) % _SEQUENCES
+    contradicts = is_same & has_sequences & (after["base_sequence"] != following)
+    is_new[1:] = ~is_chain | (is_block & (~goes_on | contradicts))
+    return is_new
+
+
+def _fragment(rows: npt.NDArray[np.void], first_row: int, stop_row: int) -> Fragment:
+    first, last = rows[0], rows[-1]
+    result = Fragment(
+        first_row, stop_row, int(first["image"]), int(first["position"]), int(last["position"] + last["size"]),
+        int(first["first_offset"]), int(last["last_offset"]), int(first["leader_epoch"]), int(last["leader_epoch"]),
+        int(first["max_timestamp"]), int(last["max_timestamp"]), bool(first["magic"] == 2),
+    )  # fmt: skip
+    is_control = (first["attributes"] & kf.CONTROL_BIT) != 0 and result.is_v2
+    result.first_marker = int(first["producer_id"]) if is_control else -1
+    result.is_checkpoint = bool(is_control and first["control_type"] == kf.ControlRecordType.SNAPSHOT_HEADER)
+    idempotent = rows[(rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0)]
+    ids, at_first = np.unique(idempotent["producer_id"], return_index=True)
+    _, at_last = np.unique(idempotent["producer_id"][::-1], return_index=True)
+    for number in range(min(ids.size, _MOST_PRODUCERS)):
+        begin, end = idempotent[at_first[number]], idempotent[idempotent.size - 1 - at_last[number]]
+        result.first_producers[int(ids[number])] = Sequence(
+            int(begin["producer_epoch"]), int(begin["base_sequence"]), int(begin["first_offset"])
+        )
+        n = int(end["last_offset"] - end["first_offset"])
+        result.last_producers[int(ids[number])] = Sequence(
+            int(end["producer_epoch"]), (int(end["base_sequence"]) + n) % _SEQUENCES, int(end["last_offset"])
+        )
+    return result
+
+
+def mark_copies(fragments: list[Fragment], rows: npt.NDArray[np.void]) -> None:
+    """Mark fragments whose batches are all in one longer fragment, or in an earlier one of the same length."""
+    if not fragments:
+        return
+    heads = np.concatenate([keys_of(rows[one.first_row : one.first_row + 1]) for one in fragments])
+    owners = np.array([one.first_row for one in fragments], np.int64)
+    ordered = np.sort(heads)
+    holders: dict[int, list[int]] = {}
+    for begin in range(0, rows.size, _CHUNK):
+        chunk = np.asarray(rows[begin : begin + _CHUNK])
+        keys = keys_of(chunk)
+        place = np.minimum(np.searchsorted(ordered, keys), ordered.size - 1)
+        for row in np.flatnonzero((ordered[place] == keys) & (chunk["size"] > 0)).tolist():
+            owner = int(np.searchsorted(owners, begin + row, side="right")) - 1
+            holders.setdefault(int(keys[row]), []).append(owner)
+    for number in sorted(range(len(fragments)), key=lambda number: (fragments[number].n_batches, -number)):
+        part = keys_of(rows[fragments[number].first_row : fragments[number].stop_row])
+        for other in holders[int(heads[number])]:
+            holder = fragments[other]
+            if other == number or holder.is_copy or holder.n_batches < part.size:
+                continue
+            if np.isin(part, keys_of(rows[holder.first_row : holder.stop_row])).all():
+                fragments[number].is_copy = True
+                break

@@ -1,0 +1,167 @@
+"""Finds the intact batches in images and devices: bytes to rows of headers, in bounded memory.
+
+The rows go to a journal, a file that also says how far the search came, so that a search that was stopped goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError, WriteError
+from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
+from kafkalog.records.batch_table import BatchTable, HeaderParser
+from kafkalog.records.header_walk import window_of
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import ByteSource
+
+BATCH: Final = np.dtype([
+    ("image", "i4"), ("position", "i8"), ("size", "i4"), ("first_offset", "i8"), ("last_offset", "i8"),
+    ("leader_epoch", "i4"), ("magic", "i1"), ("crc", "u4"), ("attributes", "i2"), ("base_timestamp", "i8"),
+    ("max_timestamp", "i8"), ("producer_id", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4"),
+    ("n_records", "i4"), ("control_type", "i2"),
+])  # fmt: skip
+"""A row of the journal: a batch, or a mark of size 0, up to whose position the image has been searched."""
+_COLUMNS: Final = {
+    "size": "size_in_bytes",
+    "leader_epoch": "partition_leader_epoch",
+    "n_records": "records_count",
+} | {name: name for name in (
+    "position", "last_offset", "magic", "crc", "attributes", "base_timestamp", "max_timestamp", "producer_id",
+    "producer_epoch", "base_sequence", "control_type",
+)}  # fmt: skip
+_MARK_EVERY: Final = 2**28  # bytes that a stopped search does again at most
+_MAGIC: Final = b"kafkalog-undelete-1\n"
+_EXT4_MAGIC_AT: Final = 1024 + 56
+_LEAST_BLOCK: Final = 1024
+
+
+class Journal:
+    """The file of rows; it is read as one array."""
+
+    def __init__(self, path: Path, images: Sequence[ByteSource], *, resume: bool) -> None:
+        self.path = path
+        about = json.dumps([[str(image.path), image.size] for image in images]).encode() + b"\n"
+        head = _MAGIC + about
+        self._start = len(head)
+        if not resume:
+            self._file = open(path, "w+b")  # noqa: SIM115 - closed by `close`
+            self._file.write(head)
+            return
+        self._file = open(path, "r+b")  # noqa: SIM115
+        if self._file.read(len(head)) != head:
+            self._file.close()
+            raise UnsafePathError(
+                Reason.NOT_KAFKA, "is no journal of a search of these images: remove it to search anew", path=path
+            )
+
+    def resume_at(self, image: int) -> int:
+        """Where the search of an image goes on; cuts what came after the last mark of the newest image."""
+        rows = self.rows()
+        marks = np.flatnonzero(rows["size"] == 0)
+        of_image = marks[rows["image"][marks] == image]
+        position = int(rows["position"][of_image[-1]]) if of_image.size else 0
+        n_kept = int(marks[-1]) + 1 if marks.size else 0
+        del rows
+        self._file.truncate(self._start + n_kept * BATCH.itemsize)
+        self._file.seek(0, os.SEEK_END)
+        return position
+
+    def append(self, rows: npt.NDArray[np.void]) -> None:
+        """Add rows at the end."""
+        try:
+            self._file.write(rows.tobytes())
+        except OSError as error:
+            raise WriteError.of(error, self.path) from error
+
+    def mark(self, image: int, position: int) -> None:
+        """Note that an image has been searched up to here."""
+        row = np.zeros(1, BATCH)
+        row["image"], row["position"] = image, position
+        self.append(row)
+        self._file.flush()
+
+    def rows(self) -> npt.NDArray[np.void]:
+        """All complete rows, mapped."""
+        self._file.flush()
+        n = (os.fstat(self._file.fileno()).st_size - self._start) // BATCH.itemsize
+        if not n:
+            return np.empty(0, BATCH)
+        return np.memmap(self._file, BATCH, "r", self._start, n)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
+    """Open an image file, or a block device; bad sectors read as zeros. Raises ReadError."""
+    source = BadSectorSource(path, devices=True)
+    if not source.size:
+        source.close()
+        raise ReadError(Reason.FILE_UNREADABLE, "is empty", path=path)
+    return source
+
+
+def block_size(source: ByteSource) -> int:
+    """The size of the blocks of the file system in an image, 4096 unless the superblock of an ext4 says less."""
+    if source.size < _EXT4_MAGIC_AT + 2:
+        return 4096
+    head = window_of(source, 0, _EXT4_MAGIC_AT + 2)
+    is_ext = head[_EXT4_MAGIC_AT : _EXT4_MAGIC_AT + 2].tobytes() == b"\x53\xef"
+    log = int(head[1024 + 24])
+    source.release(head, 0)
+    return _LEAST_BLOCK << log if is_ext and log < 2 else 4096
+
+
+def search_image(
+    number: int, source: ByteSource, journal: Journal, start: int, limits: Limits, progress: Callable[[int], object]
+) -> None:
+    """Search an image from a position on, and add a row for each intact batch."""
+    marked = at = start
+    for runs in find_batches(source, start=start, limits=limits):
+        is_intact = (runs.kind != LINKED) & (runs.kind != INSIDE)
+        for rows in _headers(source, runs[is_intact].joined()):
+            rows["image"] = number
+            journal.append(rows)
+        end = int(runs.end[-1])
+        if end - marked >= _MARK_EVERY:
+            journal.mark(number, end)
+            marked = end
+        progress(end - at)
+        at = end
+    journal.mark(number, source.size)
+    progress(source.size - at)
+
+
+def _headers(source: ByteSource, runs: IntactRuns) -> Iterator[npt.NDArray[np.void]]:
+    """The headers of the batches of runs, whose bytes have just been read."""
+    parser = HeaderParser()
+    for start, end in zip(runs.start.tolist(), runs.end.tolist(), strict=True):
+        data = window_of(source, start, end)
+        tables, *_ = parser.parse(data, start, -1)
+        for table in tables:
+            yield rows_of(table)
+        source.release(data, start)
+
+
+def rows_of(batches: BatchTable) -> npt.NDArray[np.void]:
+    """Rows of the journal with the headers of a table."""
+    rows = np.zeros(len(batches), BATCH)
+    for name, column in _COLUMNS.items():
+        rows[name] = getattr(batches, column)
+    # of a compressed message of v0 or v1 only the last offset is known
+    rows["first_offset"] = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
+    return rows

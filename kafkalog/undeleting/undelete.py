@@ -1,0 +1,488 @@
+"""Brings deleted batches back from images and devices, as log dirs: one for each degree of certainty.
+
+Nothing is written to an image. Every batch is checked again while it is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import codec
+from kafkalog import format as kf
+from kafkalog.booting.coordinators import coordinator_partition
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.log.log_dir import LogDir
+from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
+from kafkalog.records.header import BatchHeader
+from kafkalog.records.header_walk import window_of
+from kafkalog.repair.salvaging.salvage import write_origin
+from kafkalog.reporting.page import page
+from kafkalog.reporting.tables import Table, TablesResult, tables_of
+from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.atomic import check_free
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.text import counted
+from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies
+from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
+from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Divided, Join, Joiner, chains_of
+from kafkalog.writing.partition_writer import PartitionWriter
+
+REPORT_NAME: Final = "undelete.json"
+VERSION: Final = 1
+_COPY_BYTES: Final = 2**23
+_SEGMENT_BYTES: Final = 2**30
+_MOST_DIVIDED: Final = 2**24  # bytes of a batch whose division between two places is looked for
+_NEVER_MS: Final = 2**63 - 1
+_COORDINATOR_PARTITIONS: Final = 50
+_NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
+
+_TABLES: Final = """
+partitions: Partitions. Each was written, or would be.
+  name, certainty, start_offset number, end_offset number, n_batches number, n_bytes bytes, n_fragments number, why, output
+fragments: Fragments. Batches that lie behind each other in an image.
+  name, certainty, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number, \
+first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
+contradictions: Contradictions. Batches that were left out of a partition, since it has others at their offsets.
+  name, written_to, first_offset number, last_offset number, n_batches number
+"""
+
+
+@dataclass(slots=True, repr=False)
+class Undeleted(TablesResult):
+    """What was brought back."""
+
+    images: list[str]
+    is_written: bool
+    summary: dict[str, int]
+    """Counts of batches: deleted ones, live ones, copies, those of metadata snapshots."""
+    tables: dict[str, Table]
+    findings: Findings
+
+    @property
+    def ok(self) -> bool:
+        """Whether all was read, and all deleted batches are in partitions that are certain."""
+        return not self.findings.n_damage
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return {
+            "version": VERSION,
+            "images": self.images,
+            "is_written": self.is_written,
+            "ok": self.ok,
+            "summary": self.summary,
+            **{name: [*table.objects()] for name, table in self.tables.items()},
+            "findings": [one.as_dict() for one in self.findings.rows],
+        }
+
+    def to_html(self) -> str:
+        """Return one page that needs no network."""
+        figures = [(name.removeprefix("n_").replace("_", " "), f"{n:,}") for name, n in self.summary.items()]
+        return "".join(page("kafkalog undelete", 0, figures, self.tables.values(), is_ok=self.ok))
+
+    def __repr__(self) -> str:
+        n = counted(len(self.tables["partitions"].rows), "partition")
+        return f"Undeleted({n}, {counted(self.summary['n_deleted_batches'], 'batch')})"
+
+
+class _Piece(NamedTuple):
+    """Batches to copy: rows of the journal, or a batch that is divided between two places."""
+
+    fragment: Fragment
+    rows: npt.NDArray[np.void]
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+def undelete(
+    images: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    log_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    all: bool = False,
+    journal: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Undeleted:
+    """Find the batches of deleted segments in images of disks, and write them as partitions.
+
+    Parameters
+    ----------
+    images : path-like, or sequence of path-like
+        Images of disks or partitions, block devices, or files that a file system check has found. They are only read.
+    output : path-like, optional
+        The directory to create, with the log dirs ``certain``, ``likely`` and ``alone`` and the report,
+        ``undelete.json`` and ``undelete.html``. Not needed for a dry run.
+    log_dir : path-like, or several, optional
+        What is left: log dirs of the same broker. Their batches are not deleted, and they name partitions.
+    all : bool
+        Also write batches that are in these log dirs.
+    journal : path-like, optional
+        A file for what was found so far. If it exists, the search goes on from there.
+    dry_run : bool
+        Search, join and report, but write nothing.
+    progress : callable
+        ``progress(n_bytes)`` is called with the number of bytes searched since the last call.
+    limits : Limits
+
+    Returns
+    -------
+    Undeleted
+
+    Raises
+    ------
+    ReadError
+        An image or a log dir cannot be read.
+    UnsafePathError
+        `output` lies in a log dir; or `journal` is that of other images.
+    OutputExistsError
+        `output` exists.
+    WriteError
+        The output could not be written; it does not appear.
+
+    Notes
+    -----
+    A batch has its length, checksum, offsets, leader epoch, producer and times, but no topic. Batches behind each other
+    are a fragment. A fragment goes on in another one if offsets, epochs and the sequences of producers do, and if no
+    other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one partition has,
+    prove it; *likely* if times or places agree; otherwise the fragment stays *alone*, under a name such as
+    ``unknown-0001-0``. Partitions of live log dirs that have the same batches, or that go on from them, give their
+    names. Nothing that is not certain is in ``certain``.
+
+    What was overwritten or trimmed (SSDs, thin volumes) does not come back, nor does an encrypted volume without its
+    key. Rows of the search take 80 bytes per batch of a temporary file, or of `journal`.
+
+    Examples
+    --------
+    >>> found = kafkalog.undelete("tests/golden/log_dir/p-multi-0/00000000000000000000.log", dry_run=True)
+    >>> found.summary["n_deleted_batches"]
+    8
+    """
+    if output is None and not dry_run:
+        raise ValueError("exactly one of output= and dry_run=True is required")
+    paths = [images] if isinstance(images, (str, os.PathLike)) else [*images]
+    log_dirs = [] if log_dir is None else [log_dir] if isinstance(log_dir, (str, os.PathLike)) else [*log_dir]
+    if not paths:
+        raise ValueError("images is a sequence of at least one path")
+    target = None if output is None else Path(output)
+    if target is not None and not dry_run:
+        check_free(target)
+        check_outside(target, [*paths, *log_dirs], is_new=True)
+    with contextlib.ExitStack() as stack:
+        sources = [stack.enter_context(open_image(path)) for path in paths]
+        staged = None if dry_run else stack.enter_context(staged_directory(target or Path()))
+        kept = None if journal is None else Path(journal)
+        place = kept or Path(stack.enter_context(_scratch_directory(staged)), "journal")
+        rows_file = stack.enter_context(Journal(place, sources, resume=kept is not None and kept.exists()))
+        findings = Findings(limits.max_findings)
+        live = _live_batches(log_dirs, findings, limits)
+        for number, source in enumerate(sources):
+            start = rows_file.resume_at(number) if kept is not None else 0
+            progress(start)
+            search_image(number, source, rows_file, start, limits, progress)
+        search = _Search(sources, rows_file.rows(), live, limits, takes_live=all)
+        search.report_unreadable(findings)
+        writer = _Writer(search, staged, target, Undeleted(
+            [str(path) for path in paths], not dry_run, search.summary, tables_of(_TABLES), findings
+        ))  # fmt: skip
+        writer.write_all(log_dirs)
+        return writer.report
+
+
+@contextlib.contextmanager
+def _scratch_directory(staged: StagedDirectory | None) -> Iterator[str]:
+    """A directory for the journal, on the file system of the output."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix=".kafkalog-undelete-", dir=staged and staged.path.parent) as path:
+        yield path
+
+
+def _live_batches(log_dirs: Iterable[str | os.PathLike[str]], findings: Findings, limits: Limits) -> LiveBatches:
+    live = LiveBatches()
+    for root in log_dirs:
+        for partition in LogDir(root, limits=limits).values():
+            for segment in partition.segments:
+                try:
+                    live.add(str(partition.topic_partition), rows_of(segment.batches))
+                except KafkalogError as error:
+                    findings.add(error.to_finding(damage=False))
+    return live
+
+
+class _Search:
+    """What was found, and the bytes of it."""
+
+    def __init__(
+        self,
+        sources: Sequence[BadSectorSource],
+        rows: npt.NDArray[np.void],
+        live: LiveBatches,
+        limits: Limits,
+        *,
+        takes_live: bool,
+    ) -> None:
+        self.sources, self.rows, self.limits, self._live = sources, rows, limits, live
+        self._takes_live = takes_live
+        self._blocks = [block_size(source) for source in sources]
+        fragments = [*find_fragments(rows, self._blocks, live)]
+        mark_copies([one for one in fragments if not one.is_checkpoint], rows)
+        # what is wholly live stands for its segment already
+        gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
+        self.fragments = gone + live.segments
+        self.summary = {
+            "n_batches": sum(one.n_batches for one in fragments),
+            "n_live_batches": sum(one.n_live for one in fragments),
+            "n_snapshot_batches": sum(one.n_batches for one in gone if one.is_checkpoint),
+            "n_copied_batches": sum(one.n_batches for one in gone if one.is_copy and not one.is_checkpoint),
+            "n_deleted_batches": sum(one.n_batches - one.n_live for one in gone if not one.is_checkpoint),
+        }
+        joiner = Joiner(self.fragments, self._divided, self._cut)
+        self.joins = joiner.joins()
+        self.summary["n_ambiguous_fragments"] = joiner.n_ambiguous
+
+    def report_unreadable(self, findings: Findings) -> None:
+        """Add a finding for each range of bad sectors."""
+        for source in self.sources:
+            for start, end in source.unreadable:
+                detail = f"{counted(end - start, 'byte')} cannot be read"
+                findings.add(Finding(Reason.FILE_UNREADABLE, detail, path=source.path, position=start, length=end - start))
+
+    def chains(self) -> Iterator[Chain]:
+        """Chains with something to write; unnamed partitions of internal topics are named by their keys."""
+        for chain in chains_of(self.fragments, self.joins):
+            some = [self.fragments[number] for number in chain.fragments if self.fragments[number].image >= 0]
+            if not some or all(one.is_checkpoint for one in some):
+                continue
+            if chain.name is None and (name := self._internal_name(some[0])) is not None:
+                chain.name = name
+                if chain.certainty == "alone":
+                    chain.certainty, chain.why = "likely", "all its keys belong to this partition"
+            yield chain
+
+    def pieces(self, chain: Chain) -> Iterator[_Piece]:
+        """What to copy of a chain, in the order of its offsets."""
+        cuts = {join.before: join for join in chain.joins if join.cut}
+        for number in chain.fragments:
+            fragment = self.fragments[number]
+            if fragment.image < 0:
+                continue
+            rows = np.asarray(self.rows[fragment.first_row : fragment.stop_row])
+            if fragment.n_live and not self._takes_live:
+                rows = rows[~self._live.names_of(rows)[0]]
+            if rows.size:
+                yield _Piece(fragment, rows)
+            if number in cuts:
+                yield self._divided_piece(fragment, cuts[number])
+
+    def window(self, piece: _Piece, first: int, stop: int) -> Window | None:
+        """Read some batches of a piece again; None if they have changed."""
+        source = self.sources[piece.fragment.image]
+        if piece.parts:
+            data = np.concatenate([window_of(source, start, end) for start, end in piece.parts])
+        else:
+            last = piece.rows[stop - 1]
+            data = window_of(source, int(piece.rows["position"][first]), int(last["position"] + last["size"]))
+        tables, *_ = HeaderParser().parse(data, 0, -1)
+        n = sum(map(len, tables))
+        if n != max(stop - first, 1):
+            return None
+        table = tables[0] if len(tables) == 1 else tables[0].concatenate(tables)
+        window = Window(data, 0, table)
+        return window if valid_crcs(window).all() else None
+
+    def _divided(self, fragment: Fragment) -> Divided | None:
+        source = self.sources[fragment.image]
+        end = min(fragment.end + kf.RECORD_BATCH_OVERHEAD, source.size)
+        header = BatchHeader(window_of(source, fragment.end, end))
+        if not header.is_whole_v2 or header.offset != fragment.last_offset + 1 or header.last_offset_delta < 0:
+            return None
+        if not kf.RECORD_BATCH_OVERHEAD < header.size_in_bytes <= min(_MOST_DIVIDED, self.limits.max_batch_bytes):
+            return None
+        return Divided(header.size_in_bytes, header.offset + header.last_offset_delta)
+
+    def _cut(self, tail: Fragment, head: Fragment, divided: Divided) -> int | None:
+        """Bytes of the batch behind `tail`, if the others end before `head` and its checksum is correct."""
+        block = self._blocks[tail.image]
+        if tail.image != head.image or (tail.end + divided.size - head.start) % block:
+            return None
+        for cut in range(block - tail.end % block, divided.size, block):
+            start = head.start - (divided.size - cut)
+            if start >= 0 and start % block == 0:
+                piece = _Piece(tail, self.rows[:0], ((tail.end, tail.end + cut), (start, head.start)))
+                if tail.end + cut <= self.sources[tail.image].size and self.window(piece, 0, 1) is not None:
+                    return cut
+        return None
+
+    def _divided_piece(self, tail: Fragment, join: Join) -> _Piece:
+        divided = self._divided(tail)
+        assert divided is not None
+        head = self.fragments[join.after]
+        parts = (tail.end, tail.end + join.cut), (head.start - (divided.size - join.cut), head.start)
+        return _Piece(tail, self.rows[:0], parts)
+
+    def _internal_name(self, fragment: Fragment) -> str | None:
+        rows = self.rows[fragment.first_row : fragment.stop_row]
+        some = np.flatnonzero((rows["attributes"] & kf.CONTROL_BIT) == 0)[:4]
+        names = set()
+        n = 0
+        for row in some.tolist():
+            window = self.window(_Piece(fragment, rows), row, row + 1)
+            if window is None:
+                return None
+            try:
+                keys = codec.decode(window.data, columns=["key"], limits=self.limits).key.to_pylist()[:_NAMED_BY]
+            except KafkalogError:
+                return None
+            names |= {_coordinator_of(key) for key in keys}
+            n += len(keys)
+        return names.pop() if n and len(names) == 1 else None
+
+
+def _coordinator_of(key: bytes | None) -> str | None:
+    """The partition that a key of `__consumer_offsets` or `__transaction_state` belongs to; None for other keys."""
+    if key is None or len(key) < 5:
+        return None
+    version, length = int.from_bytes(key[:2], "big"), int.from_bytes(key[2:4], "big")
+    name, rest = key[4 : 4 + length], key[4 + length :]
+    if not length or len(name) < length:
+        return None
+    is_commit = version < 2 and len(rest) > 6 and int.from_bytes(rest[:2], "big") == len(rest) - 6
+    is_group = version == 2 and not rest
+    is_transaction = version == 0 and not rest
+    if not (is_commit or is_group or is_transaction):
+        return None
+    try:
+        number = coordinator_partition(name.decode(), _COORDINATOR_PARTITIONS)
+    except UnicodeDecodeError:
+        return None
+    return f"{kf.TRANSACTION_STATE if is_transaction else kf.CONSUMER_OFFSETS}-{number}"
+
+
+class _Writer:
+    """Writes chains as partitions, and fills in the report."""
+
+    def __init__(self, search: _Search, staged: StagedDirectory | None, target: Path | None, report: Undeleted) -> None:
+        self._search, self._staged, self._target, self.report = search, staged, target, report
+        self._n_unknown = 0
+
+    def write_all(self, log_dirs: Sequence[str | os.PathLike[str]]) -> None:
+        """Write all partitions and the report."""
+        groups: dict[tuple[Certainty, str], list[Chain]] = defaultdict(list)
+        for chain in self._search.chains():
+            groups[chain.certainty, chain.name or self._unknown()].append(chain)
+        apart: list[Chain] = []
+        for certainty in LEVELS:
+            for (level, name), chains in sorted(groups.items()):
+                if level == certainty:
+                    apart += self._write(level, name, chains)
+        for chain in apart:
+            self._write("alone", self._unknown(), [chain])
+        if self._staged is not None:
+            used = {row[1] for row in self.report.tables["partitions"].rows}
+            for certainty in sorted(used):
+                write_origin(self._staged, "undelete", log_dirs, is_whole=False, folder=certainty)
+            self._staged.put(REPORT_NAME, json.dumps(self.report.as_dict(), indent=1) + "\n")
+            self._staged.put("undelete.html", self.report.to_html())
+
+    def _unknown(self) -> str:
+        self._n_unknown += 1
+        return f"unknown-{self._n_unknown:04}-0"
+
+    def _write(self, certainty: Certainty, name: str, chains: list[Chain]) -> list[Chain]:
+        """Write chains of one partition; returns those at whose offsets it has other batches: later epochs win."""
+        fragments = self._search.fragments
+        chains = sorted(chains, key=lambda one: (-fragments[one.fragments[-1]].last_epoch, -len(one.fragments)))
+        kept: list[Chain] = []
+        apart = []
+        for chain in chains:
+            first, last = fragments[chain.fragments[0]].first_offset, fragments[chain.fragments[-1]].last_offset
+            overlaps = any(
+                first <= fragments[one.fragments[-1]].last_offset and fragments[one.fragments[0]].first_offset <= last
+                for one in kept
+            )
+            if overlaps:
+                apart.append(chain)
+                n = sum(fragments[number].n_batches for number in chain.fragments)
+                self.report.tables["contradictions"].rows.append((name, "alone", first, last, n))
+            else:
+                kept.append(chain)
+        kept.sort(key=lambda one: fragments[one.fragments[0]].first_offset)
+        pieces = [piece for chain in kept for piece in self._search.pieces(chain)]
+        if pieces:
+            self._write_pieces(certainty, name, pieces, kept)
+        return apart
+
+    def _write_pieces(self, certainty: Certainty, name: str, pieces: list[_Piece], chains: list[Chain]) -> None:
+        fragments = [piece.fragment for piece in pieces if not piece.parts]
+        start = int(pieces[0].rows["first_offset"][0]) if pieces[0].rows.size else pieces[0].fragment.last_offset + 1
+        n_batches = n_bytes = 0
+        end = start
+        with contextlib.ExitStack() as stack:
+            writer = None
+            if self._staged is not None:
+                directory = self._staged.path / certainty / name
+                directory.parent.mkdir(exist_ok=True)
+                config = LogConfig(segment_bytes=2**31 - 1, segment_ms=_NEVER_MS)
+                writer = stack.enter_context(PartitionWriter(directory, config=config, start_offset=start))
+                writer.roll(start)
+            rolled = 0
+            for piece in pieces:
+                for window in self._windows(piece):
+                    first = window.batches.first_offset
+                    if writer is not None and n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
+                        writer.roll(first)
+                        rolled = n_bytes
+                    if writer is not None:
+                        writer.append_batches(window)
+                    n_batches += len(window.batches)
+                    n_bytes += window.data.size
+                    end = window.batches.end_offset
+        place = "" if self._target is None else str(self._target / certainty / name)
+        if certainty != "certain":
+            detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
+            path = self._search.sources[fragments[0].image].path
+            finding = Finding(Reason.UNPROVEN, detail, path=path, position=fragments[0].start, base_offset=start)
+            self.report.findings.add(finding)
+        self.report.tables["partitions"].rows.append((
+            name, certainty, start, end, n_batches, n_bytes, len(fragments), chains[0].why, place
+        ))  # fmt: skip
+        for one in fragments:
+            times = [None if time < 0 else time for time in (one.first_timestamp, one.last_timestamp)]
+            self.report.tables["fragments"].rows.append((
+                name, certainty, str(self._search.sources[one.image].path), one.start, one.end - one.start,
+                one.first_offset, one.last_offset, one.n_batches, *times, one.first_epoch, one.last_epoch,
+            ))  # fmt: skip
+
+    def _windows(self, piece: _Piece) -> Iterator[Window]:
+        """The batches of a piece, some at a time; what has changed since the search is left out, and reported."""
+        if piece.parts:
+            spans = [(0, 0)]
+        else:
+            ends = np.cumsum(piece.rows["size"], dtype=np.int64)
+            behind = piece.rows["position"][1:] != piece.rows["position"][:-1] + piece.rows["size"][:-1]
+            breaks = np.flatnonzero(behind | (np.diff(ends // _COPY_BYTES) > 0)) + 1
+            edges = [0, *breaks.tolist(), piece.rows.size]
+            spans = list(zip(edges[:-1], edges[1:], strict=True))
+        for first, stop in spans:
+            window = self._search.window(piece, first, stop)
+            if window is not None:
+                yield window
+                continue
+            source = self._search.sources[piece.fragment.image]
+            self.report.findings.add(Finding(
+                Reason.FILE_CHANGED, "batches have changed since they were found: left out", path=source.path,
+                position=int(piece.rows["position"][first]) if piece.rows.size else piece.fragment.end,
+            ))  # fmt: skip
