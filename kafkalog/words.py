@@ -70,7 +70,8 @@ cp copy clone backup snapshot save-snapshot dd > kafkalog salvage PATH -o DIR (v
     | salvage(path, output)
 repair fix heal fsck-repair > kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR, or kafkalog \
     salvage PATH -o DIR | preflight(path), then recover(path, ...) or salvage(path, output)
-rescue undelete > kafkalog salvage PATH -o DIR | salvage(path, output)
+rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
+carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
 restore restore-tiered > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
     | restore_tiered(remote, output), or boot(path, output)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \

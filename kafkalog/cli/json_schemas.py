@@ -160,6 +160,7 @@ OUTPUTS: Final = {
     "trim": "partition_plan",
     "compact": "compacted_partition",
     "salvage": "salvage",
+    "undelete": "undelete",
     "merge": "merge",
     "diff": "diff",
     "boot": "boot | rescued_quorum",
@@ -218,14 +219,19 @@ def _objects(text: str) -> dict[str, list[str]]:
 
 def _of_tables(command: str) -> dict[str, list[str]]:
     """The objects of commands that print tables, from the definitions of these."""
-    if command not in ("report", "space"):
+    if command not in ("report", "space", "undelete"):
         return {}
     from kafkalog.reporting import contents, space
     from kafkalog.reporting.tables import tables_of
+    from kafkalog.undeleting import undelete
 
-    tables = tables_of(contents.TABLES if command == "report" else space.TABLES)
-    more = ["created int", "ok bool", "n_more {int}"] if command == "report" else []
-    found = {command: ["version int", "paths [text]", "summary {any}", *more]}
+    definitions, more = {
+        "report": (contents.TABLES, ["paths [text]", "created int", "ok bool", "n_more {int}"]),
+        "space": (space.TABLES, ["paths [text]"]),
+        "undelete": (undelete.TABLES, ["images [text]", "ok bool", "is_written bool", "findings [finding]"]),
+    }[command]
+    tables = tables_of(definitions)
+    found = {command: ["version int", "summary {any}", *more]}
     for table in tables.values():
         found[command].append(f"{table.name} [{command}_{table.name}]")
         found[f"{command}_{table.name}"] = [

@@ -33,10 +33,10 @@ _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
 """The column, and its values, that mark a row."""
 
 
-
 def _bad_of(table: Table) -> tuple[str, list[Any]] | None:
     bad = _BAD.get(table.name)
     return bad if bad is not None and bad[0] in table.columns else None
+
 
 def page(
     title: str, created: int, figures: Sequence[tuple[str, str]], every: Iterable[Table], *, is_ok: bool

@@ -168,9 +168,7 @@ class FileSource(ByteSource):
     It may also be mapped: always (True), or only to copy from it at once ("auto").
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, memory_map: bool | str = False, devices: bool = False
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, memory_map: bool | str = False, devices: bool = False) -> None:
         self.path = os.fspath(path)
         self._memory_map = memory_map
         self._mapping: Bytes | None = None

@@ -110,8 +110,8 @@ class LiveBatches:
         is_live = stop > first
         names: set[int] | None = None
         for begin, end in set(zip(first[is_live].tolist(), stop[is_live].tolist(), strict=True)):
-            numbers = set(self._number_of[begin:end].tolist())
-            names = numbers if names is None else names & numbers
+            those = set(self._number_of[begin:end].tolist())
+            names = those if names is None else names & those
         return is_live, frozenset(self.names[number] for number in names or ())
 
 
@@ -161,7 +161,9 @@ def _starts(rows: npt.NDArray[np.void], block_of: npt.NDArray[np.int64]) -> npt.
     goes_on = after["first_offset"] == before["last_offset"] + 1
     is_same = (after["producer_id"] == before["producer_id"]) & (after["producer_epoch"] == before["producer_epoch"])
     has_sequences = (before["base_sequence"] >= 0) & (after["base_sequence"] >= 0)
-    following = (before["base_sequence"].astype(np.int64) + before["last_offset"] - before["first_offset"] + 1) % _SEQUENCES
+    following = (
+        before["base_sequence"].astype(np.int64) + before["last_offset"] - before["first_offset"] + 1
+    ) % _SEQUENCES
     contradicts = is_same & has_sequences & (after["base_sequence"] != following)
     is_new[1:] = ~is_chain | (is_block & (~goes_on | contradicts))
     return is_new

@@ -16,10 +16,11 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError, WriteError
+from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable, HeaderParser
 from kafkalog.records.header_walk import window_of
+from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import ByteSource
 
@@ -77,10 +78,8 @@ class Journal:
 
     def append(self, rows: npt.NDArray[np.void]) -> None:
         """Add rows at the end."""
-        try:
+        with writing(self.path):
             self._file.write(rows.tobytes())
-        except OSError as error:
-            raise WriteError.of(error, self.path) from error
 
     def mark(self, image: int, position: int) -> None:
         """Note that an image has been searched up to here."""

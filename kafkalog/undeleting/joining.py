@@ -31,7 +31,7 @@ class Join(NamedTuple):
     certainty: Certainty
     why: str
     cut: int = 0
-    """Of a batch that is divided between both: its bytes behind the first fragment, the others lie before the second."""
+    """Of a batch that is divided between both: its bytes behind the first; the others lie before the second."""
 
 
 class Divided(NamedTuple):
@@ -114,11 +114,11 @@ class Joiner:
             return False
         for producer, last in tail.last_producers.items():
             first = head.first_producers.get(producer)
-            if first is not None and first.epoch < last.epoch:
+            if first is None:
+                continue
+            goes_on = first.sequence == (last.sequence + 1) % _SEQUENCES
+            if first.epoch < last.epoch or (is_next and first.epoch == last.epoch and not goes_on):
                 return False
-            if is_next and first is not None and first.epoch == last.epoch:
-                if first.sequence != (last.sequence + 1) % _SEQUENCES:
-                    return False
         return True
 
     def _judge(self, number: int, other: int) -> Join | None:
@@ -128,7 +128,9 @@ class Joiner:
             if first is not None and first.epoch == last.epoch and first.sequence != first.offset % _SEQUENCES:
                 return Join(number, other, "certain", f"the sequences of producer {producer} go on")
         if head.first_marker in tail.last_producers:
-            return Join(number, other, "likely", f"the next offset, and the end of producer {head.first_marker}'s transaction")
+            return Join(
+                number, other, "likely", f"the next offset, and the end of producer {head.first_marker}'s transaction"
+            )
         if tail.last_timestamp >= 0 and head.first_timestamp >= 0:
             pause = head.first_timestamp - tail.last_timestamp
             if -_EARLIEST_MS <= pause <= _LATEST_MS:
@@ -159,7 +161,9 @@ def chains_of(fragments: Sequence[Fragment], joins: Iterable[Join]) -> Iterator[
         if chain.fragments[-1] in likely and likely[chain.fragments[-1]].after in first
     }
     for members, of in _walks(len(chains), links):
-        yield from _group([chains[number] for number in members], [likely[chains[one.before].fragments[-1]] for one in of])
+        yield from _group(
+            [chains[number] for number in members], [likely[chains[one.before].fragments[-1]] for one in of]
+        )
 
 
 def _walks(n: int, after: dict[int, Join]) -> Iterator[tuple[list[int], list[Join]]]:

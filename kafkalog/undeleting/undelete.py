@@ -6,8 +6,10 @@ Nothing is written to an image. Every batch is checked again while it is copied.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,9 +50,10 @@ _NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
 
-_TABLES: Final = """
+TABLES: Final = """
 partitions: Partitions. Each was written, or would be.
-  name, certainty, start_offset number, end_offset number, n_batches number, n_bytes bytes, n_fragments number, why, output
+  name, certainty, start_offset number, end_offset number, n_batches number, n_bytes bytes, n_fragments number, why, \
+output
 fragments: Fragments. Batches that lie behind each other in an image.
   name, certainty, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number, \
 first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
@@ -168,7 +171,7 @@ def undelete(
     --------
     >>> found = kafkalog.undelete("tests/golden/log_dir/p-multi-0/00000000000000000000.log", dry_run=True)
     >>> found.summary["n_deleted_batches"]
-    8
+    19
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
@@ -195,7 +198,7 @@ def undelete(
         search = _Search(sources, rows_file.rows(), live, limits, takes_live=all)
         search.report_unreadable(findings)
         writer = _Writer(search, staged, target, Undeleted(
-            [str(path) for path in paths], not dry_run, search.summary, tables_of(_TABLES), findings
+            [str(path) for path in paths], not dry_run, search.summary, tables_of(TABLES), findings
         ))  # fmt: skip
         writer.write_all(log_dirs)
         return writer.report
@@ -204,9 +207,8 @@ def undelete(
 @contextlib.contextmanager
 def _scratch_directory(staged: StagedDirectory | None) -> Iterator[str]:
     """A directory for the journal, on the file system of the output."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix=".kafkalog-undelete-", dir=staged and staged.path.parent) as path:
+    parent = None if staged is None else staged.path.parent
+    with tempfile.TemporaryDirectory(prefix=".kafkalog-undelete-", dir=parent) as path:
         yield path
 
 
@@ -258,7 +260,9 @@ class _Search:
         for source in self.sources:
             for start, end in source.unreadable:
                 detail = f"{counted(end - start, 'byte')} cannot be read"
-                findings.add(Finding(Reason.FILE_UNREADABLE, detail, path=source.path, position=start, length=end - start))
+                findings.add(
+                    Finding(Reason.FILE_UNREADABLE, detail, path=source.path, position=start, length=end - start)
+                )
 
     def chains(self) -> Iterator[Chain]:
         """Chains with something to write; unnamed partitions of internal topics are named by their keys."""
@@ -454,8 +458,9 @@ class _Writer:
         if certainty != "certain":
             detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
             path = self._search.sources[fragments[0].image].path
-            finding = Finding(Reason.UNPROVEN, detail, path=path, position=fragments[0].start, base_offset=start)
-            self.report.findings.add(finding)
+            position = fragments[0].start
+            # nothing is lost by it
+            self.report.findings.add(Finding(Reason.UNPROVEN, detail, path=path, position=position, n_records=0))
         self.report.tables["partitions"].rows.append((
             name, certainty, start, end, n_batches, n_bytes, len(fragments), chains[0].why, place
         ))  # fmt: skip
@@ -475,7 +480,7 @@ class _Writer:
             behind = piece.rows["position"][1:] != piece.rows["position"][:-1] + piece.rows["size"][:-1]
             breaks = np.flatnonzero(behind | (np.diff(ends // _COPY_BYTES) > 0)) + 1
             edges = [0, *breaks.tolist(), piece.rows.size]
-            spans = list(zip(edges[:-1], edges[1:], strict=True))
+            spans = [*itertools.pairwise(edges)]
         for first, stop in spans:
             window = self._search.window(piece, first, stop)
             if window is not None:

@@ -91,6 +91,7 @@ RUNS = (
     ("compact", "K44", "--dry-run"),
     ("salvage", "DAMAGED", "-o", "OUT"),
     ("merge", "DAMAGED/p-txn-0", "SMALL/p-txn-0", "--dry-run"),
+    ("undelete", "SMALL/p-multi-0/00000000000000000000.log", "--log-dir", "DAMAGED", "--dry-run"),
     ("diff", "DAMAGED/p-multi-0", "SMALL/p-multi-0"),
     ("boot", "SMALL", "--dry-run"),
     ("reindex", "DAMAGED", "-o", "OUT", "--damaged", "cut"),

@@ -8,6 +8,7 @@
     `cutting`         what the commands that change partitions share
     `diff`            compares two replicas of a partition
     `salvage`         saves every intact batch of a damaged log
+    `undelete`        finds deleted segments in the image of a disk
     `merge`           merges several copies of a partition
     `boot`            builds a directory on which a broker starts, from partitions of a lost cluster
 

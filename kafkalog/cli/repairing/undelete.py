@@ -29,9 +29,9 @@ topic or a formatted disk. First stop all writing to the disk, and copy it: each
   DIR/alone      fragments that nothing joins
   DIR/undelete.json, undelete.html    the report: what was found where, and why it was joined
 
-Each of the three is a log dir for all commands, and a source for 'kafkalog boot'. Batches have no topic: --log-dir names
-what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are called
-unknown-0001-0 and so on; rename their directories when you know better.
+Each of the three is a log dir for all commands, and a source for 'kafkalog boot'. Batches have no topic: --log-dir
+names what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are
+called unknown-0001-0 and so on; rename their directories when you know better.
 
 The exit code is 1 unless everything is certain.""",
     examples="""\
@@ -54,7 +54,7 @@ output (one is required):
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Search, write, and print the report."""
-    from kafkalog.storage.source import size_of
+    from kafkalog.storage.files import size_of
     from kafkalog.undeleting.undelete import undelete
 
     console.start_progress(sum(map(size_of, args.paths)), "bytes")
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         report = undelete(args.paths, **chosen(args, undelete), progress=console.progress.advance)
     console.progress.close()
     console.all_findings(report.findings)
-    console.rows([report.as_dict()], _lines(report), as_json=args.json)
+    console.show([report], _lines(report))
 
 
 def _lines(report: Undeleted) -> Iterator[str]:

@@ -1,0 +1,250 @@
+"""Deleted segments in images: every batch comes back, and none in a wrong partition."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from effort import examples
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.codec import decode_headers
+from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
+
+BLOCK = 4096
+LEVELS = ("certain", "likely", "alone")
+
+
+def batches_of(data):
+    """The batches of a segment, as bytes."""
+    headers = decode_headers(data)
+    return [data[start : start + size] for start, size in zip(headers.position, headers.size_in_bytes, strict=True)]
+
+
+def write_partition(directory, rng, *, start=0, producer=None, n_segments=3, epoch=0, clock=1_700_000_000_000):
+    """A partition with segments of a few batches of random sizes."""
+    offset = start
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    compression = rng.choice(["none", "lz4", "zstd", "gzip", "snappy"])
+    with kafkalog.PartitionWriter(
+        directory, start_offset=start, producer=producer, compression=compression, leader_epoch=epoch
+    ) as writer:
+        for number in range(n_segments):
+            for _ in range(rng.randint(1, 6)):
+                n = rng.randint(1, 30)
+                times = pa.array([clock + (offset + i) * 10 for i in range(n)], pa.timestamp("ms", "UTC"))
+                values = [rng.randbytes(rng.choice([10, 200, 3000])) for _ in range(n)]
+                writer.append(pa.table({"key": [b"k"] * n, "value": values, "timestamp": times}))
+                offset += n
+            if number < n_segments - 1:
+                writer.roll()
+
+
+def make_image(path, files, rng, *, most_extents=3):
+    """An image in which each file lies in up to three places, in any order, between blocks of other bytes.
+
+    Returns the batches that are divided between two places.
+    """
+    extents, divided = [], set()
+    for file in files:
+        data = file.read_bytes()
+        blocks = -(-len(data) // BLOCK)
+        cuts = sorted(rng.sample(range(1, blocks), min(rng.randrange(most_extents), blocks - 1))) if blocks > 1 else []
+        starts = {cut * BLOCK for cut in cuts}
+        at = 0
+        for batch in batches_of(data):
+            divided |= {batch} if any(at < start < at + len(batch) for start in starts) else set()
+            at += len(batch)
+        for first, end in zip([0, *cuts], [*cuts, blocks], strict=True):
+            extents.append(data[first * BLOCK : end * BLOCK].ljust((end - first) * BLOCK, b"\0"))
+    rng.shuffle(extents)
+    with open(path, "wb") as image:
+        image.write(bytes(BLOCK))
+        for extent in extents:
+            image.write(extent)
+            image.write(rng.randbytes(BLOCK) if rng.random() < 0.7 else b"")
+    return divided
+
+
+def check(output, log_dir, gone):
+    """No directory has batches of two partitions; returns the deleted batches, and those that are back."""
+    owners = {}
+    for file in log_dir.glob("*/*.log"):
+        for batch in batches_of(file.read_bytes()):
+            owners.setdefault(batch, set()).add(file.parent.name)
+    back = set()
+    for directory in (one for level in LEVELS for one in (output / level).glob("*-*")):
+        batches = [batch for file in sorted(directory.glob("*.log")) for batch in batches_of(file.read_bytes())]
+        names = set.intersection(*(owners[batch] for batch in batches))
+        assert names, directory
+        assert directory.name.startswith("unknown") or directory.name in names
+        back |= set(batches)
+    wanted = {batch for file in gone for batch in batches_of(file.read_bytes())}
+    return wanted, wanted & back
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_all_batches_come_back_and_none_in_a_wrong_partition(tmp_path, seed):
+    rng = random.Random(seed)
+    root = tmp_path / "log_dir"
+    producers = [rng.randrange(1, 10**6) for _ in range(rng.choice([1, 2, 5]))]
+    for number in range(rng.randint(2, 6)):
+        write_partition(
+            root / f"t-{number}", rng, start=rng.choice([0, 0, rng.randrange(10**6)]), n_segments=rng.randint(1, 6),
+            producer=rng.choice([None, (rng.choice(producers), 0)]), epoch=rng.randrange(4),
+        )  # fmt: skip
+    files = sorted(root.glob("*/*.log"))
+    gone = files if seed % 3 == 0 else [file for file in files if rng.random() < 0.5]
+    live = Path(shutil.copytree(root, tmp_path / "live"))
+    for file in gone:
+        (live / file.relative_to(root)).unlink()
+    divided = make_image(tmp_path / "image", files if seed % 2 else gone or files, rng)
+    report = kafkalog.undelete(tmp_path / "image", tmp_path / "out", log_dir=live if seed % 3 else None)
+    deleted, back = check(tmp_path / "out", root, gone)
+    assert deleted - back <= divided  # nothing leads to the end of the last batch of a file
+    assert len(back & divided) >= len(deleted & divided) // 3
+    assert report.summary["n_batches"] >= len(back - divided)
+    assert json.loads((tmp_path / "out" / "undelete.json").read_text()) == json.loads(json.dumps(report.as_dict()))
+
+
+def test_a_batch_that_is_divided_between_two_places_is_whole_again(tmp_path):
+    rng = random.Random(1)
+    root = tmp_path / "log_dir"
+    write_partition(root / "t-0", rng, n_segments=1)
+    data = (root / "t-0" / f"{0:020}.log").read_bytes()
+    cut = len(data) // 2 // BLOCK * BLOCK
+    second = data[cut:].ljust(-(-len(data[cut:]) // BLOCK) * BLOCK, b"\0")
+    (tmp_path / "image").write_bytes(second + rng.randbytes(BLOCK) + data[:cut] + rng.randbytes(BLOCK))
+    report = kafkalog.undelete(tmp_path / "image", tmp_path / "out")
+    assert report.to_dict()["partitions"][0]["certainty"] == "certain"
+    assert (tmp_path / "out" / "certain" / "unknown-0001-0" / f"{0:020}.log").read_bytes() == data
+    assert report.ok
+
+
+@pytest.fixture
+def retention(tmp_path):
+    """A log dir whose first segments were deleted, and an image with these."""
+    rng = random.Random(7)
+    root = tmp_path / "log_dir"
+    # its second producer has other sequences than offsets, so that they prove something
+    write_partition(root / "orders-0", rng, start=40, producer=(5, 0))
+    write_partition(root / "orders-1", rng, start=0, n_segments=2)
+    live = Path(shutil.copytree(root, tmp_path / "live"))
+    gone = sorted(root.glob("orders-0/*.log"))[:-1]
+    for file in gone:
+        (live / file.relative_to(root)).unlink()
+    make_image(tmp_path / "image", sorted(root.glob("*/*.log")), rng, most_extents=1)
+    return tmp_path / "image", live, gone
+
+
+def test_live_segments_name_what_leads_to_them(tmp_path, retention):
+    image, live, gone = retention
+    report = kafkalog.undelete(image, tmp_path / "out", log_dir=live)
+    assert [row["name"] for row in report.to_dict()["partitions"]] == ["orders-0"]
+    written = sorted((tmp_path / "out" / "certain" / "orders-0").glob("*.log"))
+    assert b"".join(one.read_bytes() for one in written) == b"".join(one.read_bytes() for one in gone)
+    assert kafkalog.verify(tmp_path / "out" / "certain").ok
+    assert report.summary["n_live_batches"] + report.summary["n_deleted_batches"] == report.summary["n_batches"]
+    # all of it, on request
+    everything = kafkalog.undelete(image, log_dir=live, all=True, dry_run=True)
+    assert sum(row["n_batches"] for row in everything.to_dict()["partitions"]) == report.summary["n_batches"]
+
+
+def test_a_search_goes_on_where_it_was_stopped(tmp_path, retention):
+    image, live, _ = retention
+    whole = kafkalog.undelete(image, log_dir=live, dry_run=True)
+    journal = tmp_path / "journal"
+
+    class Stop(Exception):
+        pass
+
+    def stop(n_bytes):
+        raise Stop
+
+    with pytest.raises(Stop):
+        kafkalog.undelete(image, journal=journal, dry_run=True, progress=stop)
+    for _ in range(2):  # the second finds all of it in the journal
+        again = kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
+        assert again.as_dict() == whole.as_dict()
+    other = tmp_path / "other"
+    other.write_bytes(image.read_bytes() + bytes(BLOCK))
+    with pytest.raises(UnsafePathError):
+        kafkalog.undelete(other, journal=journal, dry_run=True)
+
+
+def test_two_histories_are_never_one(tmp_path):
+    rng = random.Random(3)
+    root = tmp_path / "log_dir"
+    write_partition(root / "t-0", rng, n_segments=1, epoch=1)
+    write_partition(tmp_path / "other" / "t-0", rng, n_segments=2, epoch=3)
+    make_image(tmp_path / "image", [*root.glob("*/*.log"), *tmp_path.glob("other/*/*.log")], rng, most_extents=1)
+    kafkalog.undelete(tmp_path / "image", tmp_path / "out")
+    epochs = []
+    for directory in (one for level in LEVELS for one in (tmp_path / "out" / level).glob("*-*")):
+        epochs.append(set(kafkalog.batches(directory).to_pandas()["partition_leader_epoch"]))
+    assert all(len(some) == 1 for some in epochs)
+
+
+def test_holes_are_not_read(tmp_path, retention):
+    image, _, _ = retention
+    with open(tmp_path / "large", "wb") as large:
+        large.seek(2**37)
+        large.write(image.read_bytes())
+        large.truncate(2**38)
+    small, big = (kafkalog.undelete(path, dry_run=True) for path in (image, tmp_path / "large"))
+    assert small.summary == big.summary
+
+
+def test_what_is_refused(tmp_path, retention):
+    image, live, _ = retention
+    (tmp_path / "empty").touch()
+    with pytest.raises(ReadError):
+        kafkalog.undelete(tmp_path / "empty", dry_run=True)
+    with pytest.raises(ReadError):
+        kafkalog.undelete(tmp_path / "absent", dry_run=True)
+    with pytest.raises(UnsafePathError):
+        kafkalog.undelete(image, live / "out", log_dir=live)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
+    with pytest.raises(OutputExistsError):
+        kafkalog.undelete(image, tmp_path / "there")
+    with pytest.raises(ValueError, match="dry_run"):
+        kafkalog.undelete(image)
+
+
+def test_the_command_ends_with_1_unless_all_is_certain(tmp_path, retention, capsys):
+    image, live, _ = retention
+    assert main(["undelete", str(image), "--log-dir", str(live), "-o", str(tmp_path / "out")]) == 0
+    assert "orders-0" in capsys.readouterr().out
+    assert main(["undelete", str(image), "--dry-run", "--json"]) == 1
+    output = capsys.readouterr()
+    assert not json.loads(output.out)["ok"]
+    assert "unproven" in output.err
+
+
+@pytest.mark.skipif(
+    not (shutil.which("mke2fs") and shutil.which("debugfs")), reason="not tested here: mke2fs and debugfs (e2fsprogs)"
+)
+@pytest.mark.parametrize("block", [1024, 4096])
+def test_files_that_were_removed_from_an_ext4(tmp_path, block):
+    rng = random.Random(block)
+    root = tmp_path / "log_dir"
+    for number in range(4):
+        write_partition(root / f"t-{number}", rng, start=rng.randrange(10**6), n_segments=4, producer=(number, 0))
+    gone = [file for file in sorted(root.glob("*/*.log")) if rng.random() < 0.6]
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(2**26)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", str(block), "-F", "-d", root, image], check=True)
+    commands = "".join(f"rm /{file.relative_to(root)}\n" for file in gone)
+    subprocess.run(["debugfs", "-w", "-f", "-", image], input=commands, text=True, capture_output=True, check=True)
+    live = Path(shutil.copytree(root, tmp_path / "live"))
+    for file in gone:
+        (live / file.relative_to(root)).unlink()
+    kafkalog.undelete(image, tmp_path / "out", log_dir=live)
+    deleted, back = check(tmp_path / "out", root, gone)
+    assert back == deleted
