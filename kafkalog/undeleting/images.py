@@ -48,16 +48,17 @@ _LEAST_BLOCK: Final = 1024
 class Journal:
     """The file of rows; it is read as one array."""
 
-    def __init__(self, path: Path, images: Sequence[ByteSource], *, resume: bool) -> None:
+    def __init__(self, path: Path, images: Sequence[ByteSource], *, is_kept: bool) -> None:
         self.path = path
         about = json.dumps([[str(image.path), image.size] for image in images]).encode() + b"\n"
         head = _MAGIC + about
         self._start = len(head)
-        if not resume:
-            self._file = open(path, "w+b")  # noqa: SIM115 - closed by `close`
-            self._file.write(head)
-            return
-        self._file = open(path, "r+b")  # noqa: SIM115
+        with writing(path):
+            self._file = open(path, "a+b" if is_kept else "w+b")  # noqa: SIM115 - closed by `__exit__`
+            if not self._file.tell():
+                self._file.write(head)
+                self._file.flush()
+        self._file.seek(0)
         if self._file.read(len(head)) != head:
             self._file.close()
             raise UnsafePathError(
@@ -118,10 +119,9 @@ def block_size(source: ByteSource) -> int:
     """The size of the blocks of the file system in an image, 4096 unless the superblock of an ext4 says less."""
     if source.size < _EXT4_MAGIC_AT + 2:
         return 4096
-    head = window_of(source, 0, _EXT4_MAGIC_AT + 2)
-    is_ext = head[_EXT4_MAGIC_AT : _EXT4_MAGIC_AT + 2].tobytes() == b"\x53\xef"
-    log = int(head[1024 + 24])
-    source.release(head, 0)
+    superblock = window_of(source, 0, _EXT4_MAGIC_AT + 2)[1024:]
+    is_ext = superblock[56:].tobytes() == b"\x53\xef"
+    log = int(superblock[24])
     return _LEAST_BLOCK << log if is_ext and log < 2 else 4096
 
 

@@ -31,7 +31,7 @@ from kafkalog.repair.salvaging.salvage import write_origin
 from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import Table, TablesResult, tables_of
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.atomic import check_free
+from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
@@ -100,7 +100,7 @@ class Undeleted(TablesResult):
         return f"Undeleted({n}, {counted(self.summary['n_deleted_batches'], 'batch')})"
 
 
-class _Piece(NamedTuple):
+class _CopiedRows(NamedTuple):
     """Batches to copy: rows of the journal, or a batch that is divided between two places."""
 
     fragment: Fragment
@@ -175,8 +175,7 @@ def undelete(
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
-    paths = [images] if isinstance(images, (str, os.PathLike)) else [*images]
-    log_dirs = [] if log_dir is None else [log_dir] if isinstance(log_dir, (str, os.PathLike)) else [*log_dir]
+    paths, log_dirs = _several(images), _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")
     target = None if output is None else Path(output)
@@ -188,20 +187,26 @@ def undelete(
         staged = None if dry_run else stack.enter_context(staged_directory(target or Path()))
         kept = None if journal is None else Path(journal)
         place = kept or Path(stack.enter_context(_scratch_directory(staged)), "journal")
-        rows_file = stack.enter_context(Journal(place, sources, resume=kept is not None and kept.exists()))
+        rows_file = stack.enter_context(Journal(place, sources, is_kept=kept is not None))
         findings = Findings(limits.max_findings)
         live = _live_batches(log_dirs, findings, limits)
         for number, source in enumerate(sources):
             start = rows_file.resume_at(number) if kept is not None else 0
             progress(start)
             search_image(number, source, rows_file, start, limits, progress)
-        search = _Search(sources, rows_file.rows(), live, limits, takes_live=all)
+        search = _FoundBatches(sources, rows_file.rows(), live, limits, takes_live=all)
         search.report_unreadable(findings)
-        writer = _Writer(search, staged, target, Undeleted(
+        writer = _ChainWriter(search, staged, target, Undeleted(
             [str(path) for path in paths], not dry_run, search.summary, tables_of(TABLES), findings
         ))  # fmt: skip
         writer.write_all(log_dirs)
         return writer.report
+
+
+def _several(paths: Sequence[StrPath] | StrPath | None) -> list[StrPath]:
+    if paths is None:
+        return []
+    return [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
 
 
 @contextlib.contextmanager
@@ -224,7 +229,7 @@ def _live_batches(log_dirs: Iterable[str | os.PathLike[str]], findings: Findings
     return live
 
 
-class _Search:
+class _FoundBatches:
     """What was found, and the bytes of it."""
 
     def __init__(
@@ -244,16 +249,9 @@ class _Search:
         # what is wholly live stands for its segment already
         gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
         self.fragments = gone + live.segments
-        self.summary = {
-            "n_batches": sum(one.n_batches for one in fragments),
-            "n_live_batches": sum(one.n_live for one in fragments),
-            "n_snapshot_batches": sum(one.n_batches for one in gone if one.is_checkpoint),
-            "n_copied_batches": sum(one.n_batches for one in gone if one.is_copy and not one.is_checkpoint),
-            "n_deleted_batches": sum(one.n_batches - one.n_live for one in gone if not one.is_checkpoint),
-        }
         joiner = Joiner(self.fragments, self._divided, self._cut)
         self.joins = joiner.joins()
-        self.summary["n_ambiguous_fragments"] = joiner.n_ambiguous
+        self.summary = _counts(fragments, gone) | {"n_ambiguous_fragments": joiner.n_ambiguous}
 
     def report_unreadable(self, findings: Findings) -> None:
         """Add a finding for each range of bad sectors."""
@@ -272,11 +270,10 @@ class _Search:
                 continue
             if chain.name is None and (name := self._internal_name(some[0])) is not None:
                 chain.name = name
-                if chain.certainty == "alone":
-                    chain.certainty, chain.why = "likely", "all its keys belong to this partition"
+                chain.certainty, chain.why = "likely", "all its keys belong to this partition"
             yield chain
 
-    def pieces(self, chain: Chain) -> Iterator[_Piece]:
+    def pieces(self, chain: Chain) -> Iterator[_CopiedRows]:
         """What to copy of a chain, in the order of its offsets."""
         cuts = {join.before: join for join in chain.joins if join.cut}
         for number in chain.fragments:
@@ -287,11 +284,11 @@ class _Search:
             if fragment.n_live and not self._takes_live:
                 rows = rows[~self._live.names_of(rows)[0]]
             if rows.size:
-                yield _Piece(fragment, rows)
+                yield _CopiedRows(fragment, rows)
             if number in cuts:
                 yield self._divided_piece(fragment, cuts[number])
 
-    def window(self, piece: _Piece, first: int, stop: int) -> Window | None:
+    def window(self, piece: _CopiedRows, first: int, stop: int) -> Window | None:
         """Read some batches of a piece again; None if they have changed."""
         source = self.sources[piece.fragment.image]
         if piece.parts:
@@ -325,17 +322,17 @@ class _Search:
         for cut in range(block - tail.end % block, divided.size, block):
             start = head.start - (divided.size - cut)
             if start >= 0 and start % block == 0:
-                piece = _Piece(tail, self.rows[:0], ((tail.end, tail.end + cut), (start, head.start)))
+                piece = _CopiedRows(tail, self.rows[:0], ((tail.end, tail.end + cut), (start, head.start)))
                 if tail.end + cut <= self.sources[tail.image].size and self.window(piece, 0, 1) is not None:
                     return cut
         return None
 
-    def _divided_piece(self, tail: Fragment, join: Join) -> _Piece:
+    def _divided_piece(self, tail: Fragment, join: Join) -> _CopiedRows:
         divided = self._divided(tail)
         assert divided is not None
         head = self.fragments[join.after]
         parts = (tail.end, tail.end + join.cut), (head.start - (divided.size - join.cut), head.start)
-        return _Piece(tail, self.rows[:0], parts)
+        return _CopiedRows(tail, self.rows[:0], parts)
 
     def _internal_name(self, fragment: Fragment) -> str | None:
         rows = self.rows[fragment.first_row : fragment.stop_row]
@@ -343,7 +340,7 @@ class _Search:
         names = set()
         n = 0
         for row in some.tolist():
-            window = self.window(_Piece(fragment, rows), row, row + 1)
+            window = self.window(_CopiedRows(fragment, rows), row, row + 1)
             if window is None:
                 return None
             try:
@@ -375,10 +372,34 @@ def _coordinator_of(key: bytes | None) -> str | None:
     return f"{kf.TRANSACTION_STATE if is_transaction else kf.CONSUMER_OFFSETS}-{number}"
 
 
-class _Writer:
+def _counts(fragments: Sequence[Fragment], gone: Sequence[Fragment]) -> dict[str, int]:
+    """Batches of all fragments, and of those that are not wholly live."""
+    of_logs = [one for one in gone if not one.is_checkpoint]
+    return {
+        "n_batches": sum(one.n_batches for one in fragments),
+        "n_live_batches": sum(one.n_live for one in fragments),
+        "n_snapshot_batches": sum(one.n_batches for one in gone if one.is_checkpoint),
+        "n_copied_batches": sum(one.n_batches for one in of_logs if one.is_copy),
+        "n_deleted_batches": sum(one.n_batches - one.n_live for one in of_logs),
+    }
+
+
+@contextlib.contextmanager
+def _opened_log(directory: Path, start: int) -> Iterator[PartitionWriter]:
+    """The writer of a new partition that begins at an offset."""
+    directory.parent.mkdir(exist_ok=True)
+    config = LogConfig(segment_bytes=2**31 - 1, segment_ms=_NEVER_MS)
+    with PartitionWriter(directory, config=config, start_offset=start) as writer:
+        writer.roll(start)
+        yield writer
+
+
+class _ChainWriter:
     """Writes chains as partitions, and fills in the report."""
 
-    def __init__(self, search: _Search, staged: StagedDirectory | None, target: Path | None, report: Undeleted) -> None:
+    def __init__(
+        self, search: _FoundBatches, staged: StagedDirectory | None, target: Path | None, report: Undeleted
+    ) -> None:
         self._search, self._staged, self._target, self.report = search, staged, target, report
         self._n_unknown = 0
 
@@ -429,31 +450,13 @@ class _Writer:
             self._write_pieces(certainty, name, pieces, kept)
         return apart
 
-    def _write_pieces(self, certainty: Certainty, name: str, pieces: list[_Piece], chains: list[Chain]) -> None:
+    def _write_pieces(self, certainty: Certainty, name: str, pieces: list[_CopiedRows], chains: list[Chain]) -> None:
         fragments = [piece.fragment for piece in pieces if not piece.parts]
         start = int(pieces[0].rows["first_offset"][0]) if pieces[0].rows.size else pieces[0].fragment.last_offset + 1
-        n_batches = n_bytes = 0
-        end = start
         with contextlib.ExitStack() as stack:
-            writer = None
-            if self._staged is not None:
-                directory = self._staged.path / certainty / name
-                directory.parent.mkdir(exist_ok=True)
-                config = LogConfig(segment_bytes=2**31 - 1, segment_ms=_NEVER_MS)
-                writer = stack.enter_context(PartitionWriter(directory, config=config, start_offset=start))
-                writer.roll(start)
-            rolled = 0
-            for piece in pieces:
-                for window in self._windows(piece):
-                    first = window.batches.first_offset
-                    if writer is not None and n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
-                        writer.roll(first)
-                        rolled = n_bytes
-                    if writer is not None:
-                        writer.append_batches(window)
-                    n_batches += len(window.batches)
-                    n_bytes += window.data.size
-                    end = window.batches.end_offset
+            directory = None if self._staged is None else self._staged.path / certainty / name
+            log = stack.enter_context(_opened_log(directory, start)) if directory is not None else None
+            n_batches, n_bytes, end = self._append(pieces, log, start)
         place = "" if self._target is None else str(self._target / certainty / name)
         if certainty != "certain":
             detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
@@ -471,7 +474,22 @@ class _Writer:
                 one.first_offset, one.last_offset, one.n_batches, *times, one.first_epoch, one.last_epoch,
             ))  # fmt: skip
 
-    def _windows(self, piece: _Piece) -> Iterator[Window]:
+    def _append(self, pieces: Iterable[_CopiedRows], log: PartitionWriter | None, end: int) -> tuple[int, int, int]:
+        """Append batches, or only count them; returns their number and bytes, and the end offset."""
+        n_batches = n_bytes = rolled = 0
+        for window in (window for piece in pieces for window in self._windows(piece)):
+            first = window.batches.first_offset
+            if log is not None:
+                if n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
+                    log.roll(first)
+                    rolled = n_bytes
+                log.append_batches(window)
+            n_batches += len(window.batches)
+            n_bytes += window.data.size
+            end = window.batches.end_offset
+        return n_batches, n_bytes, end
+
+    def _windows(self, piece: _CopiedRows) -> Iterator[Window]:
         """The batches of a piece, some at a time; what has changed since the search is left out, and reported."""
         if piece.parts:
             spans = [(0, 0)]
