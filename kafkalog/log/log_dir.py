@@ -36,7 +36,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
 from kafkalog.storage.listing import Listing, is_directory
-from kafkalog.storage.location import Place, is_url, list_directory, place_of, real_path
+from kafkalog.storage.location import Place, is_url, list_ahead, list_directory, place_of, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -138,6 +138,10 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             return Partition(found.path, segments=found.segments, **options)
         except ReadError as error:
             raise removed_directory(found.path) or error from None
+
+    def list_ahead(self, keys: Iterable[kf.TopicPartition]) -> None:
+        """List the directories of partitions together, if they are in a store and not open yet."""
+        list_ahead(self._found[key].path for key in keys if key in self._found and key not in self._opened)
 
     def open_set_apart(self, path: Place) -> Partition:
         """Open one of the directories that a broker has renamed."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Never, NoReturn, TypedDict, Unpack
+from typing import Any, Final, Never, NoReturn, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
@@ -206,6 +206,10 @@ def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], 
     raise NotKafkaError(Reason.NOT_KAFKA, f"this is {kind}, not {wanted}; {function} opens it", path=os.fspath(path))
 
 
+_LISTED_AHEAD: Final = 64
+"""Partitions of a store that are listed together: many for a plan, few for a caller that wants only the first."""
+
+
 def partitions_of(
     opened: LogDir | Partition | Segment,
     topics: Iterable[str] | str | None = None,
@@ -235,16 +239,16 @@ def partitions_of(
         if opened.topic_partition is not None and is_wanted(opened.topic_partition):
             yield opened
         return
-    keys = opened.select(topics, numbered, internal=internal)
-    openers: list[Callable[[], Partition]] = [
-        partial(opened.__getitem__, key) for key in keys if among is None or key in among
-    ]
+    keys = [key for key in opened.select(topics, numbered, internal=internal) if among is None or key in among]
+    openers: list[Callable[[], Partition]] = [partial(opened.__getitem__, key) for key in keys]
     for path in [path for paths in opened.set_apart.values() for path in sorted(paths)] if set_apart else []:
         directory = kf.parse_partition_directory(path.name)
         if directory is not None and is_wanted(directory.topic_partition):
             openers.append(partial(opened.open_set_apart, path))
     # opened one by one: one that cannot be opened must not hide the others
-    for open_partition in openers:
+    for number, open_partition in enumerate(openers):
+        if number % _LISTED_AHEAD == 0:
+            opened.list_ahead(keys[number : number + _LISTED_AHEAD])
         try:
             yield open_partition()
         except KafkalogError as error:

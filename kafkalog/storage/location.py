@@ -10,7 +10,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -191,6 +192,8 @@ _OF_FILES: Final = {
     *(".gz", ".tgz", ".zst", ".bz2", ".xz", ".lz4", ".tar", ".zip"),
 }
 
+_N_LISTS: Final = 16
+
 AnyPath = str | os.PathLike[str]
 Place = Path | Location
 AnyPlace = TypeVar("AnyPlace", Path, Location, Place)
@@ -313,6 +316,15 @@ def stat_of(path: AnyPath) -> Any:
     if entry is None:
         raise FileNotFoundError(2, "no such object")
     return entry
+
+
+def list_ahead(directories: Iterable[Place]) -> None:
+    """List directories of a store at the same time, as each takes a request; those of a disk are listed when needed."""
+    remote = [directory for directory in directories if isinstance(directory, Location)]
+    if len(remote) > 1:
+        with ThreadPoolExecutor(_N_LISTS, "kafkalog-list") as pool:
+            # a directory that cannot be listed raises where it is opened
+            wait([pool.submit(directory.entries) for directory in remote])
 
 
 def list_directory(root: AnyPath) -> list[os.DirEntry[str]]:
