@@ -23,7 +23,7 @@ from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, usable_start
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import PlannedPart, SegmentBatches, SegmentReader, overlapping
+from kafkalog.log.segment_reader import PlannedPart, ReadOptions, SegmentBatches, SegmentReader, overlapping
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
@@ -352,7 +352,7 @@ class Partition(ReadMethods):
         )
         meters = [GapMeter(segment.base_offset) for segment in whole.segments]
         lasts = [segment.base_offset - 1 for segment in whole.segments]
-        for window in reader.windows(Selection(), on_corruption="skip"):
+        for window in reader.windows(Selection(), ReadOptions(on_corruption="skip")):
             intact = window.batches[np.flatnonzero(valid_crcs(window.window))]
             meters[window.number].feed(intact)
             lasts[window.number] = int(intact.last_offset[-1]) if len(intact) else lasts[window.number]
@@ -473,8 +473,12 @@ class Partition(ReadMethods):
         SegmentBatches
             Never empty; in offset order.
         """
-        read = partial(self.reader.windows, reader_for=lambda segment: HeaderReader(limits=segment.limits))
-        for window in read(Selection(start_offset, end_offset), on_corruption=on_corruption, report=report):
+        options = ReadOptions(
+            on_corruption=on_corruption,
+            report=report,
+            reader_for=lambda segment: HeaderReader(limits=segment.limits),
+        )
+        for window in self.reader.windows(Selection(start_offset, end_offset), options):
             window.release()
             batches = overlapping(window.batches, start_offset, end_offset)
             if len(batches):

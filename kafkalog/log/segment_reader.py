@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,24 @@ class ScanStatistics(JsonFields):
     n_records: int | None = None
     n_records_selected: int | None = None
     """Records walked, and records returned. None if nothing was decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How the windows of segments are read."""
+
+    on_corruption: OnCorruption = "raise"
+    check_crcs: bool = True
+    """Whether a batch with a wrong checksum counts as damage where the ends of transactions are looked for."""
+    report: Callable[[Finding], None] = lambda finding: None
+    window_bytes: int = WINDOW_BYTES
+    wanted: Callable[[Segment], bool] = lambda segment: True
+    start_at: Callable[[Segment], int] = lambda segment: 0
+    """Returns the position of a batch of a segment before which nothing is wanted."""
+    reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None
+    """Returns the reader of the good batches of a segment, as it was listed (see `walk_with`); None for windows alone.
+    """
+    statistics: ScanStatistics | None = None
 
 
 class SegmentWindow(NamedTuple):
@@ -143,149 +162,29 @@ class SegmentReader:
         behind_end: Callable[[int], Finding | None],
         limits: Limits,
     ) -> None:
-        self._segments, self._planned, self._gap_between = list(segments), planned, gap_between
+        self.segments, self.planned, self._gap_between = list(segments), planned, gap_between
         self._opened = set[int]()  # numbers of segments
-        self._behind_end = behind_end
-        self._limits = limits
+        self.missing_end = behind_end
+        """Returns the note about offsets past the log end that other files know of."""
+        self.limits = limits
 
-    def windows(
-        self,
-        selection: Selection,
-        *,
-        on_corruption: OnCorruption = "raise",
-        report: Callable[[Finding], None] = lambda finding: None,
-        window_bytes: int = WINDOW_BYTES,
-        wanted: Callable[[Segment], bool] = lambda segment: True,
-        start_at: Callable[[Segment], int] = lambda segment: 0,
-        reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
-        statistics: ScanStatistics | None = None,
-    ) -> Iterator[SegmentWindow]:
+    def windows(self, selection: Selection, options: ReadOptions = ReadOptions()) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order. The caller checks the contents of the batches.
 
         Headers that cannot be walked, and files that cannot be read, are handled according to `on_corruption`.
-        ``start_at`` returns the position of a batch of a segment before which nothing is wanted. ``reader_for`` returns
-        the reader of the good batches of a segment, as it was listed (see `walk_with`); None for windows alone.
         """
-        counts, planned = ScanStatistics() if statistics is None else statistics, self._planned
-        earlier = () if planned is None else planned.earlier
-        counts.n_segments += len(self._segments)
-        start, stop = selection.start_offset, selection.end_offset
-        last_offset = -1
-        previous: int | None = None
-        reached: int | None = None  # end offset of the previous segment, unless damage hides it
-        is_end = False
-        for number, segment in enumerate(self._segments):
-            following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
-            if start is not None and following is not None and following <= start:
-                counts.n_bytes += segment.size_in_bytes
-                continue
-            if is_end or (stop is not None and segment.base_offset >= stop):
-                counts.n_bytes += sum(one.size_in_bytes for one in self._segments[number:])
-                reached = None  # the log goes on
-                break
-            if not wanted(segment):
-                counts.n_bytes += segment.size_in_bytes
-                # where a segment that is not read ends is not known, so the next one is compared with nothing
-                previous = reached = None
-                continue
-            if reached is not None:
-                self._report_gap(reached, segment.base_offset, report)
-            reached = None
-            if previous is None:
-                previous = segment.base_offset - 1
-            position = lost_to = 0
+        return chain.from_iterable(_SegmentPass(self, selection, options).segments())
 
-            def noted(finding: Finding) -> None:
-                nonlocal lost_to
-                lost_to = max(lost_to, finding.last_offset + 1 if finding.damage and finding.last_offset else 0)
-                report(finding)
-
-            stream: SegmentStream | None = None
-            try:
-                opened = self._open(number, previous)
-                if opened is None:
-                    continue
-                listed, (segment, source) = segment, opened
-                position = segment.first_position
-                with source:
-                    counts.n_bytes += source.size
-                    if start is not None:
-                        position = segment.position_for(source, start)
-                    position = max(position, start_at(segment))
-                    counts.n_segments_read += 1
-                    counts.n_bytes_jumped += position
-                    stream = SegmentStream(
-                        segment,
-                        source,
-                        # after a jump, the offsets before the position are not known
-                        segment.base_offset - 1 if position else max(previous, segment.base_offset - 1),
-                        on_corruption=on_corruption,
-                        report=noted,
-                        window_bytes=window_bytes,
-                        reader=reader_for(listed),
-                        earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:],
-                    )
-                    for window in stream.windows(position):
-                        run = window.run
-                        if run is not None:
-                            yield SegmentWindow(number, segment, source, window, 0, window.batches)
-                            counts.n_bytes_read += max(run.end_position - position, 0)
-                            counts.n_batches += run.n_batches
-                            position, last_offset = run.end_position, run.end_offset - 1
-                            del window, run
-                            continue
-                        end = max(window.start + window.data.size, window.batches.end_position)
-                        n_bytes = max(end - position, 0)
-                        position = max(end, position)
-                        counts.n_bytes_read += n_bytes
-                        counts.n_batches += len(window.batches)
-                        last_offset = stream.previous
-                        n, whole = None, window.batches
-                        if stop is not None:
-                            n = rows_up_to(window, source, stop, self._limits.max_batch_bytes)
-                        if n is not None and n < len(whole):
-                            window = (window if window.records is None else with_bytes(source, window)).first(n)
-                        yield SegmentWindow(number, segment, source, window, n_bytes, whole)
-                        del window, whole  # its memory can be reused for the next one
-                        if n is not None:
-                            break  # a later segment that begins below the end is still read
-            except (ReadError, LimitExceededError) as error:
-                counts.n_bytes += segment.size_in_bytes if stream is None else 0
-                # a plan promised these files: leaving one out would lose records that another process counts on
-                is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
-                note = retired(segment, error) if planned is None else None
-                if note is not None:
-                    report(note)
-                    previous = None
-                    continue
-                changed = error if planned is not None else explained(segment, error)
-                if on_corruption == "raise" or planned is not None or is_removed or changed is not error:
-                    raise changed from None
-                report(_passed_over(error, segment, position, on_corruption))
-                is_end |= on_corruption == "stop"
-            if stream is not None:
-                is_end |= stream.stopped
-                previous, reached = stream.previous, stream.end_offset
-                # records in damage at the end of the segment are already reported as lost
-                reached = None if reached is None else max(reached, lost_to)
-        if reached is not None and not is_end:
-            if planned is not None and planned.next_base_offset is not None:
-                self._report_gap(reached, planned.next_base_offset, report)
-            elif self._segments[-1].is_last and (missing := self._behind_end(reached)) is not None:
-                report(missing)
-        if planned is not None:
-            planned.at_end(last_offset, on_corruption, report)
-
-    def _open(self, number: int, previous: int) -> tuple[Segment, ByteSource] | None:
+    def open(self, number: int, previous: int) -> tuple[Segment, ByteSource] | None:
         """Open a segment; None if a running broker merged it into an earlier one, whose new form was read.
 
         If the old form was read, the rest of the new one takes its place.
         """
-        segment = self._segments[number]
+        segment = self.segments[number]
         try:
             source = segment.open()
         except ReadError as error:
-            if self._planned is not None:
+            if self.planned is not None:
                 raise
             part = merged_part(segment, error, previous)
             if part is None:
@@ -294,64 +193,39 @@ class SegmentReader:
                 detail = "the log cleaner merged the segment into an earlier one while it was read; read it again"
                 raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path) from None
             source = part.open()
-            self._segments[number] = segment = part
+            self.segments[number] = segment = part
         if previous >= segment.base_offset and source.path is not None and source.path.endswith(kf.DELETED_SUFFIX):
             source.close()
             return None
         self._opened.add(number)
         return segment, source
 
-    def missing_end(self, end: int) -> Finding | None:
-        """The note about offsets past the log end that other files know of."""
-        return self._behind_end(end)
-
-    def _report_gap(self, reached: int, base_offset: int, report: Callable[[Finding], None]) -> None:
+    def report_gap(self, reached: int, base_offset: int, report: Callable[[Finding], None]) -> None:
         """Report offsets that are missing between two segments."""
         if reached < base_offset and (gap := self._gap_between(reached, base_offset)) is not None:
             report(gap)
 
-    def committed_windows(
-        self,
-        selection: Selection,
-        *,
-        on_corruption: OnCorruption = "raise",
-        check_crcs: bool = True,
-        report: Callable[[Finding], None] = lambda finding: None,
-        window_bytes: int = WINDOW_BYTES,
-        wanted: Callable[[Segment], bool] = lambda segment: True,
-        start_at: Callable[[Segment], int] = lambda segment: 0,
-        reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
-        statistics: ScanStatistics | None = None,
-    ) -> Iterator[SegmentWindow]:
+    def committed_windows(self, selection: Selection, options: ReadOptions = ReadOptions()) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
-        The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first. With `check_crcs`, a batch with a
-        wrong checksum counts as damage. Damage that may hide the end of a transaction is raised, with
-        `on_corruption="raise"`.
+        The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first. Damage that may hide the end of a
+        transaction is raised, with `on_corruption="raise"`.
         """
         damage: list[Finding] = []  # since the last window: skipped bytes may have held transaction markers
 
         def report_and_keep(finding: Finding) -> None:
-            report(finding)
+            options.report(finding)
             damage.append(finding)
 
         reader: BatchReader | None = None
 
         def new_reader(segment: Segment) -> BatchReader | None:
             nonlocal reader
-            reader = reader_for(segment)
+            reader = options.reader_for(segment)
             return reader
 
-        selector = self.read_committed(on_corruption, check_crcs)
-        options: dict[str, Any] = {"wanted": wanted, "start_at": start_at, "statistics": statistics}
-        windows = self.windows(
-            selection,
-            on_corruption=on_corruption,
-            report=report_and_keep,
-            window_bytes=window_bytes,
-            reader_for=new_reader,
-            **options,
-        )
+        selector = self.read_committed(options.on_corruption, options.check_crcs)
+        windows = self.windows(selection, replace(options, report=report_and_keep, reader_for=new_reader))
         try:
             for window in windows:
                 if reader is not None and window.batches.attribute_bits & OF_TRANSACTIONS:
@@ -368,7 +242,7 @@ class SegmentReader:
                     window.release()
                 del window, replay  # here and above: their memory can be reused for the next one
                 for finding in committed.findings:
-                    report(finding)
+                    options.report(finding)
                 if committed.error is not None:
                     raise committed.error
                 if committed.is_end:
@@ -379,7 +253,7 @@ class SegmentReader:
     def lost_from(self, finding: Finding) -> Finding:
         """The finding, with all offsets from it to the end of the log counted as lost."""
         try:
-            end = self._segments[-1].next_offset
+            end = self.segments[-1].next_offset
         except (KafkalogError, IndexError):
             return replace(finding, last_offset=None, n_records=None, certainty=None)
         first = finding.base_offset
@@ -389,7 +263,7 @@ class SegmentReader:
 
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
         """The selector of batches that a `read_committed` consumer gets."""
-        known = None if self._planned is None else self._planned.outcomes
+        known = None if self.planned is None else self.planned.outcomes
         return ReadCommitted(known or self._learner(on_corruption, check_crcs), check_crcs=check_crcs)
 
     def learn_outcomes(
@@ -400,18 +274,18 @@ class SegmentReader:
 
     def _learner(self, on_corruption: OnCorruption, check_crcs: bool = True) -> OutcomeLearner:
         return OutcomeLearner(
-            [str(segment.path) for segment in self._segments],
+            [str(segment.path) for segment in self.segments],
             partial(self.replay_windows, on_corruption=on_corruption),
             on_corruption=on_corruption,
             check_crcs=check_crcs,
-            is_whole=not self._segments or self._segments[-1].is_last,
+            is_whole=not self.segments or self.segments[-1].is_last,
             indexed=self._indexed_aborts,
-            limits=self._limits,
+            limits=self.limits,
         )
 
     def _indexed_aborts(self, number: int) -> npt.NDArray[np.void]:
         """The entries of the transaction index of a segment; none if it cannot be read."""
-        index = self._segments[number].index_or_none(TransactionIndex)
+        index = self.segments[number].index_or_none(TransactionIndex)
         return np.empty(0, kf.TRANSACTION_INDEX_DTYPE) if index is None else index.entries
 
     def aborted_transactions(self, start: int | None, end: int | None) -> npt.NDArray[np.void]:
@@ -434,11 +308,11 @@ class SegmentReader:
         first, position = divmod(reached.position, 1 << POSITION_BITS)
         previous, last = reached.last_offset, reached.last_position
         damage: list[Finding] = []
-        for number in range(first, len(self._segments)):
-            segment = self._segments[number]
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
             begin = position if number == first else 0
             try:
-                opened = self._open(number, previous)
+                opened = self.open(number, previous)
                 if opened is None:
                     continue
                 segment, source = opened
@@ -467,16 +341,169 @@ class SegmentReader:
                     damage.append(_passed_over(error, segment, begin, "skip"))
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
-            yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
+            yield ReplayWindow(end, len(self.segments) << POSITION_BITS, tuple(damage))
 
     def _is_unreadable(self, segment: Segment, error: ReadError | LimitExceededError, on_corruption: str) -> bool:
         """Whether a file cannot be read; False if its segment is retired. Raises unless that counts as damage."""
-        if self._planned is None and retired(segment, error) is not None:
+        if self.planned is None and retired(segment, error) is not None:
             return False
-        changed = error if self._planned is not None else explained(segment, error)
-        if self._planned is not None or on_corruption == "raise" or changed is not error:
+        changed = error if self.planned is not None else explained(segment, error)
+        if self.planned is not None or on_corruption == "raise" or changed is not error:
             raise changed from None
         return True
+
+
+class _SegmentPass:
+    """One pass over the segments of a partition."""
+
+    def __init__(self, reader: SegmentReader, selection: Selection, options: ReadOptions) -> None:
+        self._reader, self._options = reader, options
+        self._counts = ScanStatistics() if options.statistics is None else options.statistics
+        self._start, self._stop = selection.start_offset, selection.end_offset
+        self._planned, self._segments = reader.planned, reader.segments
+        self._last_offset = -1
+        self._previous: int | None = None
+        self._reached: int | None = None  # end offset of the previous segment, unless damage hides it
+        self._is_end = False
+        self._position = self._lost_to = 0
+
+    def segments(self) -> Iterator[Iterator[SegmentWindow]]:
+        """The windows of each segment that is read; they are read before the next segment is looked at."""
+        counts, stop = self._counts, self._stop
+        counts.n_segments += len(self._segments)
+        for number, segment in enumerate(self._segments):
+            if self._start is not None and self._is_before(number, self._start):
+                counts.n_bytes += segment.size_in_bytes
+                continue
+            if self._is_end or (stop is not None and segment.base_offset >= stop):
+                counts.n_bytes += sum(later.size_in_bytes for later in self._segments[number:])
+                self._reached = None  # the log goes on
+                break
+            if not self._options.wanted(segment):
+                counts.n_bytes += segment.size_in_bytes
+                # where a segment that is not read ends is not known, so the next one is compared with nothing
+                self._previous = self._reached = None
+                continue
+            if self._reached is not None:
+                self._reader.report_gap(self._reached, segment.base_offset, self._options.report)
+            self._reached = None
+            if self._previous is None:
+                self._previous = segment.base_offset - 1
+            self._position = self._lost_to = 0
+            yield self._windows(number, self._previous)
+        self._compare_end()
+
+    def _is_before(self, number: int, start: int) -> bool:
+        """Whether all offsets of a segment are below the first one that is wanted."""
+        return number + 1 < len(self._segments) and self._segments[number + 1].base_offset <= start
+
+    def _compare_end(self) -> None:
+        """Report offsets that are missing between the last segment that was read and what follows it."""
+        report, planned = self._options.report, self._planned
+        if self._reached is not None and not self._is_end:
+            if planned is not None and planned.next_base_offset is not None:
+                self._reader.report_gap(self._reached, planned.next_base_offset, report)
+            elif self._segments[-1].is_last and (missing := self._reader.missing_end(self._reached)) is not None:
+                report(missing)
+        if planned is not None:
+            planned.at_end(self._last_offset, self._options.on_corruption, report)
+
+    def _windows(self, number: int, previous: int) -> Iterator[SegmentWindow]:
+        """The windows of a segment, up to the end of the selection."""
+        counts, stop = self._counts, self._stop
+        listed = segment = self._segments[number]
+        stream: SegmentStream | None = None  # it reports to this object: no attribute, which would be a cycle
+        try:
+            opened = self._reader.open(number, previous)
+            if opened is None:
+                return
+            segment, source = opened
+            self._position = segment.first_position
+            with source:
+                counts.n_bytes += source.size
+                stream = self._begin(number, segment, listed, source, previous)
+                for window in stream.windows(self._position):
+                    run, whole = window.run, window.batches
+                    if run is not None:
+                        yield SegmentWindow(number, segment, source, window, 0, whole)
+                        counts.n_bytes_read += max(run.end_position - self._position, 0)
+                        counts.n_batches += run.n_batches
+                        self._position, self._last_offset = run.end_position, run.end_offset - 1
+                        del window, run, whole
+                        continue
+                    n_bytes = self._count(window)
+                    self._last_offset = stream.previous
+                    n = None if stop is None else rows_up_to(window, source, stop, self._reader.limits.max_batch_bytes)
+                    if n is not None and n < len(whole):
+                        window = (window if window.records is None else with_bytes(source, window)).first(n)
+                    yield SegmentWindow(number, segment, source, window, n_bytes, whole)
+                    del window, whole  # its memory can be reused for the next one
+                    if n is not None:
+                        break  # a later segment that begins below the end is still read
+        except (ReadError, LimitExceededError) as error:
+            counts.n_bytes += segment.size_in_bytes if stream is None else 0
+            if self._pass_over(error, segment):
+                return
+        if stream is not None:
+            self._is_end |= stream.stopped
+            self._previous, reached = stream.previous, stream.end_offset
+            # records in damage at the end of the segment are already reported as lost
+            self._reached = None if reached is None else max(reached, self._lost_to)
+
+    def _begin(
+        self, number: int, segment: Segment, listed: Segment, source: ByteSource, previous: int
+    ) -> SegmentStream:
+        """The stream of a segment from the first position that may be wanted."""
+        position, options = self._position, self._options
+        if self._start is not None:
+            position = segment.position_for(source, self._start)
+        self._position = position = max(position, options.start_at(segment))
+        self._counts.n_segments_read += 1
+        self._counts.n_bytes_jumped += position
+        earlier = () if self._planned is None else self._planned.earlier
+        return SegmentStream(
+            segment,
+            source,
+            # after a jump, the offsets before the position are not known
+            segment.base_offset - 1 if position else max(previous, segment.base_offset - 1),
+            on_corruption=options.on_corruption,
+            report=self._note,
+            window_bytes=options.window_bytes,
+            reader=options.reader_for(listed),
+            earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:],
+        )
+
+    def _note(self, finding: Finding) -> None:
+        """Report a finding, and note how far the records that are lost reach."""
+        if finding.damage and finding.last_offset:
+            self._lost_to = max(self._lost_to, finding.last_offset + 1)
+        self._options.report(finding)
+
+    def _count(self, window: Window) -> int:
+        """Count a window; returns how many of its bytes are in no earlier one."""
+        end = max(window.start + window.data.size, window.batches.end_position)
+        n_bytes = max(end - self._position, 0)
+        self._position = max(end, self._position)
+        self._counts.n_bytes_read += n_bytes
+        self._counts.n_batches += len(window.batches)
+        return n_bytes
+
+    def _pass_over(self, error: ReadError | LimitExceededError, segment: Segment) -> bool:
+        """Report a segment that cannot be read, or not to its end, or raise; returns whether a broker retired it."""
+        is_planned, on_corruption = self._planned is not None, self._options.on_corruption
+        # a plan promised these files: leaving one out would lose records that another process counts on
+        is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
+        note = None if is_planned else retired(segment, error)
+        if note is not None:
+            self._options.report(note)
+            self._previous = None
+            return True
+        changed = error if is_planned else explained(segment, error)
+        if on_corruption == "raise" or is_planned or is_removed or changed is not error:
+            raise changed from None
+        self._options.report(_passed_over(error, segment, self._position, on_corruption))
+        self._is_end |= on_corruption == "stop"
+        return False
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

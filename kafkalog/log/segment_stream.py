@@ -31,7 +31,7 @@ from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.searching.copies import MOST_EARLIER, Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resynchroniser import Resynchroniser
-from kafkalog.records.batch_table import HIDDEN, Window
+from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window
 from kafkalog.records.header import BatchHeader, claims_of
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
@@ -149,15 +149,16 @@ class SegmentStream:
         self.end_offset: int | None = None
         self.stopped = False
         self._last_position = follows
+        self._before: int | None = None
+        self._witnesses = segment.witnesses
         self._start = 0
         self._earlier, self._follows, self._goes_on = earlier[-MOST_EARLIER:], follows, goes_on
-        self._originals = Originals(segment, source, self._earlier)
         self._gone_back_at = self._after_copy = -1
 
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
-        segment, source, limits = self.segment, self.source, self.segment.limits
-        witnesses = cache(segment.witnesses)  # listed once: it reads the directory
+        segment, source = self.segment, self.source
+        self._witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         segment.findings = []
         self._start = start if segment.part is None else max(start, segment.part.start)
         if source.fetches_ranges and self._reads_all and self._first_window_bytes is None:
@@ -166,7 +167,7 @@ class SegmentStream:
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch
             is_known = not position or (self._follows is not None and position == start) or position == self._after_copy
-            before = self.previous if is_known else None
+            self._before = self.previous if is_known else None
             try:
                 for window in self._walk(
                     source,
@@ -174,56 +175,68 @@ class SegmentStream:
                     previous_offset=self.previous,
                     window_bytes=self._window_bytes,
                     first_window_bytes=self._first_window_bytes,
-                    limits=limits,
+                    limits=segment.limits,
                 ):
                     if window.run is not None:  # its ends were compared during the read
                         if segment.part is not None:
                             segment.part.check_start(window, segment.path)
                         yield window
-                        self.previous = before = window.run.end_offset - 1
-                        self._last_position = window.run.last_position
+                        self._reach(window.run)
                         del window
                         continue
-                    reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
-                    odd = None if reason is None else odd_end_error(window, reason, segment.path)
-                    is_sound = window.valid is not None and (window.records is not None or window.valid.all())
-                    # a resynchroniser lists the directory: avoid that for thousands of sound segments
-                    if odd is None and not is_sound and self._on_corruption == "skip":
-                        row = self._resynchroniser.leading_astray(window)
-                        if row is not None:
-                            window = self._first(window, row + 1)
-                            odd = odd_end_error(window, Reason.CRC_MISMATCH, segment.path)
-                    if odd is not None:
-                        if len(window.batches) == 1:
-                            raise odd
-                        window = self._first(window, len(window.batches) - 1)
-                    if segment.part is not None:
-                        segment.part.check_start(window, segment.path)
-                    is_behind_damage = before is None and position > self._start
-                    window = Window(*window[:-1], HIDDEN if is_behind_damage else before)
-                    self.previous = before = window.batches.end_offset - 1
-                    self._last_position = window.batches.last_position
+                    window, odd = self._checked(window, position)
+                    self._reach(window.batches)
                     yield window
                     if odd is not None:
                         raise odd
                     del window  # its memory can be reused for the next one
                 position = None
-            except KafkalogError as found:
-                if isinstance(found, TruncatedTailError) and segment.is_last:
-                    segment.findings = [found.to_finding(damage=False)]
+            except KafkalogError as error:
+                if isinstance(error, TruncatedTailError) and segment.is_last:
+                    segment.findings = [error.to_finding(damage=False)]
                     self.report(segment.findings[0])
                     break
-                error = self._explained(found)
-                if self._on_corruption == "raise" or error.position is None:
-                    if error is found:
-                        raise
-                    raise error from None
-                position = self._go_on(error, error.position)
+                position = self._after(error)
                 if position is None:
                     return
                 # continue in small windows: more damage is likely nearby
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
+
+    def _reach(self, batches: BatchTable | RecordRun) -> None:
+        """Batches are read: the next ones have higher offsets."""
+        self.previous = self._before = batches.end_offset - 1
+        self._last_position = batches.last_position
+
+    def _checked(self, window: Window, position: int) -> tuple[Window, CorruptionError | None]:
+        """A window up to a batch with an odd offset, and the error to raise after it; raises if nothing is left."""
+        segment, before = self.segment, self._before
+        reason = odd_end(window, self.source, before, segment.limits.max_batch_bytes, self._witnesses)
+        odd = None if reason is None else odd_end_error(window, reason, segment.path)
+        is_sound = window.valid is not None and (window.records is not None or window.valid.all())
+        # a resynchroniser lists the directory: avoid that for thousands of sound segments
+        if odd is None and not is_sound and self._on_corruption == "skip":
+            row = self._resynchroniser.leading_astray(window)
+            if row is not None:
+                window = self._first(window, row + 1)
+                odd = odd_end_error(window, Reason.CRC_MISMATCH, segment.path)
+        if odd is not None:
+            if len(window.batches) == 1:
+                raise odd
+            window = self._first(window, len(window.batches) - 1)
+        if segment.part is not None:
+            segment.part.check_start(window, segment.path)
+        is_behind_damage = before is None and position > self._start
+        return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
+
+    def _after(self, error: KafkalogError) -> int | None:
+        """Position at which to continue after damage, None if nothing follows; raises unless damage is skipped."""
+        explained = self._explained(error)
+        if self._on_corruption == "raise" or explained.position is None:
+            if explained is error:
+                raise error
+            raise explained from None
+        return self._go_on(explained, explained.position)
 
     def _explained(self, error: KafkalogError) -> KafkalogError:
         """The error with what is known about the segment."""
@@ -272,6 +285,10 @@ class SegmentStream:
             return None
         position = error.position + error.length
         return None if self._batch_at(position) is None else position
+
+    @cached_property
+    def _originals(self) -> Originals:
+        return Originals(self.segment, self.source, self._earlier)
 
     @cached_property
     def _resynchroniser(self) -> Resynchroniser:

@@ -284,7 +284,6 @@ class RecordRun:
     def __iter__(self) -> Iterator[Any]:
         window, self._next = self._next, None
         while window is not None:
-            self._reach(window)
             self.n_batches += window.n_batches
             batch = window.batch
             del window  # its memory can be reused for the next one
@@ -292,6 +291,8 @@ class RecordRun:
                 yield batch
             del batch
             window = self._read_next(self)
+            if window is not None:
+                self._reach(window)
 
 
 class Window(NamedTuple):

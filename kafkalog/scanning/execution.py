@@ -32,7 +32,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
+from kafkalog.log.segment_reader import OF_TRANSACTIONS, ReadOptions, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import BatchTable, RecordRun
@@ -236,16 +236,11 @@ class Pass:
         for finding in partition.findings:
             yield _Found(partition, finding, ends_reading=False)
         found: list[Finding] = []
-        reader = partition.reader
-        if query.isolation_level == "read_committed":
-            read: Callable[..., Iterator[SegmentWindow]] = partial(
-                reader.committed_windows, check_crcs=query.check_crcs
-            )
-        else:
-            read = reader.windows
-        windows = read(
-            whole,
+        is_committed = query.isolation_level == "read_committed"
+        read = partition.reader.committed_windows if is_committed else partition.reader.windows
+        options = ReadOptions(
             on_corruption=query.on_corruption,
+            check_crcs=query.check_crcs,
             report=found.append,
             window_bytes=window_bytes,
             wanted=by_segment.__contains__,
@@ -253,7 +248,7 @@ class Pass:
             reader_for=partial(self._reader, pool, partition, by_segment, names, form),
             statistics=counts,
         )
-        for window in windows:
+        for window in read(whole, options):
             while found:
                 yield _Found(partition, found.pop(0))
             if id(partition) in self._stopped:
@@ -369,7 +364,7 @@ class Pass:
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         else:
             window_bytes = _ALONE_BYTES
-        if selection.has_timestamps:
+        if not is_whole and selection.has_timestamps:
             names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
         return WindowOptions(
             names=names,

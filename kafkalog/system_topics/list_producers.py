@@ -19,6 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, OnCorruption
 from kafkalog.html import JsonFields
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment_reader import ReadOptions
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState, newest_snapshot, with_markers
 
@@ -96,7 +97,7 @@ def list_producers(
     begun: dict[int, tuple[int, int]] = {}  # by producer: first offset of its transaction, and when it began
     end = partition.log_start_offset
     n_seen = 0
-    for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
+    for window in partition.reader.windows(Selection(), ReadOptions(on_corruption=on_corruption, report=report)):
         batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
         # numbers of batches instead of positions: those begin again in each segment
         log_positions = np.arange(n_seen, n_seen + len(batches))

@@ -19,7 +19,7 @@ from kafkalog.html import Item, ReportList
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of, partitions_of
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.log.segment_reader import ReadOptions, SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
@@ -127,9 +127,8 @@ def read_topic(
             report(finding)
         reader_for = partial(_reader, selection) if views else lambda segment: None
         try:
-            for window in partition.reader.windows(
-                selection, on_corruption="skip", report=report, reader_for=reader_for
-            ):
+            options = ReadOptions(on_corruption="skip", report=report, reader_for=reader_for)
+            for window in partition.reader.windows(selection, options):
                 for columns in _decoded(window, selection, report, views=views):
                     yield TopicRecords(key.partition, columns)
                     # freed before the next window is decoded: two of them may be large

@@ -1,5 +1,6 @@
 """Segments of a partition one behind the other: ranges of offsets, and past damage as asked."""
 
+import gc
 import warnings
 
 import builder
@@ -12,6 +13,8 @@ from ways import seams
 import kafkalog
 from kafkalog import TopicPartition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.records.selection import Selection
 
 
 def test_an_unreadable_file_is_passed_over_like_damage(log_dir, tmp_path, monkeypatch):
@@ -234,3 +237,15 @@ def test_a_segment_ends_at_the_first_batch_behind_which_offsets_are_higher(tmp_p
     again = [batch(offset, b"y") for offset in range(5, 10)]
     path.write_bytes(b"".join([*map(batch, [*range(10), 900, *range(11, 32)]), *again, *map(batch, range(40, 50))]))
     assert offsets_below(path, 30, size) == [*range(10), *range(11, 30)]
+
+
+def test_a_read_is_freed_at_its_end_without_garbage_collection(log_dir):
+    gc.collect()
+    gc.disable()
+    try:
+        for window in kafkalog.open(log_dir / "p-multi-0").reader.windows(Selection()):
+            window.release()
+        del window
+        assert not [held for held in gc.get_objects() if isinstance(held, SegmentStream)]
+    finally:
+        gc.enable()

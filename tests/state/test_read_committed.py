@@ -20,6 +20,7 @@ from ways import seams
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
+from kafkalog.log.segment_reader import ReadOptions
 from kafkalog.records.decode import Selection, decode
 
 COMMITTED = {"isolation_level": "read_committed"}
@@ -122,7 +123,7 @@ def test_aborted_transactions_are_those_of_the_brokers_own_indexes(name):
 
 def decoded(partition, selection, window_bytes):
     found = []
-    for piece in partition.reader.committed_windows(selection, window_bytes=window_bytes):
+    for piece in partition.reader.committed_windows(selection, ReadOptions(window_bytes=window_bytes)):
         first = 0
         while first < len(piece.window.batches):
             part = decode(piece.window, ("offset", "value"), first=first, selection=selection)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafkalog.errors import OnCorruption
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import ReadOptions
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import FunctionFailure, Mask, Predicate, Selection
@@ -159,7 +160,7 @@ def find_needed_batches(partition: Partition, start_offset: int | None, on_corru
     begun: list[npt.NDArray[np.int64]] = []
     n_seen = 0
     selection = Selection(start_offset, include_control=True)
-    for window in partition.reader.windows(selection, on_corruption=on_corruption):
+    for window in partition.reader.windows(selection, ReadOptions(on_corruption=on_corruption)):
         batches = window.batches
         window.release()
         if start_offset is not None:

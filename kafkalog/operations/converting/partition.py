@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, KafkalogError, OnCorruption, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import SegmentWindow
+from kafkalog.log.segment_reader import ReadOptions, SegmentWindow
 from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.kept_records import BoundRules, NeededBatches, Rules, find_needed_batches
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
@@ -132,7 +132,8 @@ class PartitionConversion:
             found.append(_LogStop(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            windows = partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding)
+            options = ReadOptions(on_corruption=self._on_corruption, report=on_finding)
+            windows = partition.reader.windows(selection, options)
             for piece in windows:
                 while found:
                     yield found.pop(0)
