@@ -6,6 +6,7 @@ keys and filters stood there as text, and ran nothing.
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -210,3 +211,11 @@ def test_tables_have_the_declared_types_where_no_row_has_a_value():
         {"ok": True, "topic": None, "partition": None, "path": "x", "n": None, "share": 1.0,
          "findings": "[]", "names": "{}", "reason": "zero_fill"}
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["ls", "verify", "producers", "epochs", "lookup", "groups", "transactions", "preflight"]
+)
+def test_the_dict_of_each_result_is_json(name, log_dir):
+    result = getattr(kafkalog, name)(log_dir, **({"offset": 3} if name == "lookup" else {}))
+    assert isinstance(json.loads(json.dumps(result.to_dict())), list if isinstance(result, list) else dict)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss
+from kafkalog.html import JsonFields
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
@@ -18,9 +19,10 @@ from kafkalog.text import counted
 
 
 @dataclass(slots=True)
-class VerifiedSegment(SegmentContents):
+class VerifiedSegment(SegmentContents, JsonFields):
     """The result of checking one segment."""
 
+    _json_without = ("transaction_epochs", "epochs")
     n_more_findings: int = 0
     """Number of findings beyond `Limits.max_findings`, which are counted but not kept."""
     has_aborted: bool = False
