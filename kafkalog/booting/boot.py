@@ -72,7 +72,7 @@ from kafkalog.state.checkpoints import (
     parse_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.log_config import encode_properties
+from kafkalog.state.properties import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost

@@ -17,9 +17,9 @@ from kafkalog import format as kf
 from kafkalog.booting.metadata_log import control, control_batch
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
-from kafkalog.state.checkpoints import read_properties
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.copying import Backup
 from kafkalog.storage.files import read_file

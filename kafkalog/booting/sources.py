@@ -19,9 +19,10 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotK
 from kafkalog.log.log_dir import LogDir, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
-from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties, read_topic_id
+from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.location import local_path
 from kafkalog.survey.origins import origins_of, read_origin

@@ -34,7 +34,8 @@ from kafkalog.log.partition import CheckpointedOffsets, Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
-from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.listing import Listing, is_directory
 from kafkalog.storage.location import Place, is_url, list_ahead, list_directory, place_of, real_path
 from kafkalog.storage.removals import removed_directory

@@ -28,9 +28,10 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs, read_properties
+from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import findings_of, parent_of, place_of
 from kafkalog.text import counted
 

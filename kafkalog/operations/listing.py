@@ -17,9 +17,10 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.checkpoints import node_id_of, read_properties
+from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place, parent_of
 
 _NOT_JSON: Final = ("name", "file_name", "segments", "codec_ids")

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
 
@@ -35,8 +35,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
-from kafkalog.scanning.options import Offsets, check_options
-from kafkalog.scanning.query import larger, offset_of, smaller
+from kafkalog.scanning.options import PlanOptions, check_options, unknown_option
+from kafkalog.scanning.query import Opened, larger, offset_of, smaller
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.storage.location import plain
@@ -90,15 +90,7 @@ class Plan:
 def plan(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
     *,
-    topics: str | Sequence[str] | None = None,
-    partitions: Sequence[int] | int | None = None,
     topic_partitions: Collection[kf.TopicPartition] | None = None,
-    start_offset: Offsets | None = None,
-    end_offset: Offsets | None = None,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    on_corruption: OnCorruption = "raise",
-    include_deleted: bool = False,
-    internal: bool = False,
     check_crcs: bool = True,
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
@@ -107,6 +99,7 @@ def plan(
     outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
     condition: Filter | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
     """Divide the records at a path into tasks. For options that are not named here see `kafkalog.scan`.
 
@@ -123,32 +116,29 @@ def plan(
     >>> len(tasks), sum(batch.num_rows for task in tasks for batch in read_task(task))
     (..., 303)
     """
-    check_options(isolation_level=isolation_level, on_corruption=on_corruption)
-    chosen = check_options(topics=topics, partitions=partitions)
-    offsets = check_options(start_offset=start_offset, end_offset=end_offset)
+    for name in sorted(options.keys() - PlanOptions.__annotations__.keys()):
+        raise TypeError(unknown_option(name))
+    chosen: dict[str, Any] = dict.fromkeys(("topics", "partitions", "start_offset", "end_offset"))
+    chosen |= check_options(**options)
+    isolation_level = chosen.get("isolation_level", "read_uncommitted")
+    on_corruption, include_deleted = chosen.get("on_corruption", "raise"), chosen.get("include_deleted", False)
     target = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     found: list[Finding] = list(target.findings) if isinstance(target, LogDir) else []
     wanted: list[Partition] = []
-    internal = internal or topic_partitions is not None  # then those that are wanted have been named
-    for partition in partitions_of(target, **chosen, among=topic_partitions, internal=internal):
+    # partitions that are named may be internal
+    internal = chosen.get("internal", False) or topic_partitions is not None
+    there = partitions_of(target, chosen["topics"], chosen["partitions"], among=topic_partitions, internal=internal)
+    for partition in there:
         if isinstance(partition, KafkalogError):
             if on_corruption == "raise" and removed_from(target, partition) is None:
                 raise partition
             found.append(partition.to_finding())
         elif _bound(condition, partition) is not None:
-            wanted.append(partition)
             if not include_deleted:
                 _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
-            lost = [segment.error for segment in partition.segments if segment.error is not None]
-            removed = [one for error in lost[:1] if (one := removed_from(target, error)) is not None]
-            if removed:
-                found += removed
-                wanted.pop()
-                continue
-            if lost and on_corruption == "raise":
-                raise lost[0]
-            found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
+            if _is_there(target, partition, on_corruption, found):
+                wanted.append(partition)
     total = sum(partition.size_in_bytes for partition in wanted)
     if min_tasks is not None:
         task_bytes = max(min(task_bytes, total // max(min_tasks, 1)), 1)
@@ -168,8 +158,8 @@ def plan(
     def cut(partition: Partition) -> list[_UnpackedPart]:
         key, bound = partition.topic_partition, _bound(condition, partition)
         bounds = bound.bounds() if isinstance(bound, Filter) else {}
-        start = larger(offset_of(offsets["start_offset"], key), bounds.get("start_offset"))
-        end = smaller(offset_of(offsets["end_offset"], key), bounds.get("end_offset"))
+        start = larger(offset_of(chosen["start_offset"], key), bounds.get("start_offset"))
+        end = smaller(offset_of(chosen["end_offset"], key), bounds.get("end_offset"))
         if end is not None and (start or 0) >= end:
             return []
         try:
@@ -186,6 +176,19 @@ def plan(
     packed = planner.pack(parts)
     tasks = [ReadTask(tuple(some), isolation_level, on_corruption, include_deleted) for some in packed]
     return Plan(tasks, found)
+
+
+def _is_there(target: Opened, partition: Partition, on_corruption: OnCorruption, found: list[Finding]) -> bool:
+    """Whether a broker has not removed a partition; adds findings about segments that cannot be opened, or raises."""
+    lost = [segment.error for segment in partition.segments if segment.error is not None]
+    removed = removed_from(target, lost[0]) if lost else None
+    if removed is not None:
+        found.append(removed)
+        return False
+    if lost and on_corruption == "raise":
+        raise lost[0]
+    found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
+    return True
 
 
 def _bound(condition: Filter | None, partition: Partition) -> Filter | Literal[True] | None:

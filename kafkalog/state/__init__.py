@@ -8,6 +8,7 @@
     `producers`             producer state and its snapshot files
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint
     `checkpoints`           the text files of a partition and of a log dir
+    `properties`            files in Java's properties format
     `log_config`            the settings of a topic
     `cluster_image`         the state of a cluster, from the records of its metadata log
     `cluster_metadata`      reads it from `__cluster_metadata-0`

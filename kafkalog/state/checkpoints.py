@@ -141,19 +141,6 @@ def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[
     return np.array(rows, kf.LEADER_EPOCH_DTYPE)
 
 
-def read_properties(path: Pathish) -> dict[str, str] | None:
-    """Read `meta.properties` or `partition.metadata` as a dict; None if the file does not exist."""
-    if not exists(path):
-        return None
-    try:
-        text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise SidecarError(Reason.CHECKPOINT_SYNTAX, "not UTF-8 text", path=path) from error
-    separator = ":" if os.path.basename(path) == kf.PARTITION_METADATA else "="
-    pairs = (line.partition(separator) for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
 def node_id_of(properties: Mapping[str, str]) -> str:
     """The id of the broker in a `meta.properties`, as text; "" without one. Version 0 names it `broker.id`."""
     return properties.get("node.id", properties.get("broker.id", ""))

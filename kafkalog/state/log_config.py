@@ -17,9 +17,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, warn
-from kafkalog.storage.files import read_file
-
-MAX_PROPERTIES_BYTES: Final = 4 * 2**20
+from kafkalog.state.properties import read_settings
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -192,7 +190,7 @@ class LogConfig:
         -----
         Source: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, LogConfig.fromProps, Kafka 4.3.
         """
-        given = dict(properties) if isinstance(properties, Mapping) else read_properties_file(properties)
+        given = dict(properties) if isinstance(properties, Mapping) else read_settings(properties)
         for name in given:
             if not isinstance(name, str):
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
@@ -402,53 +400,3 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
-
-
-def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
-    """Read a file in Java's properties format.
-
-    Latin-1; `name=value`, `name: value` or `name value`; comments; a backslash at its end continues a line. Of several
-    lines with one name, the last counts. Source: java.util.Properties.load.
-    """
-    lines = re.split(r"\r\n|\r|\n", read_file(path, max_bytes=MAX_PROPERTIES_BYTES).decode("latin-1"))
-    pairs: dict[str, object] = {}
-    waiting = iter(lines)
-    for line in waiting:
-        text = line.lstrip(" \t\f")
-        if not text or text[0] in "#!":
-            continue
-        while _continues(text):
-            text = text[:-1] + next(waiting, "").lstrip(" \t\f")
-        match = _PAIR.fullmatch(text)
-        assert match is not None
-        pairs[_unescaped(match[1])] = _unescaped(match[2])
-    return pairs
-
-
-def encode_properties(properties: Mapping[str, object]) -> str:
-    r"""Text in Java's properties format, a line each: backslashes are doubled, all but ASCII is ``\uXXXX``."""
-    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in properties.items())
-
-
-def _escaped(text: str) -> str:
-    # Java's escapes are UTF-16 units
-    units = memoryview(text.replace("\\", "\\\\").encode("utf-16-le", "surrogatepass")).cast("H")
-    escaped = "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04X}" for unit in units)
-    # blanks before a value do not count
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
-
-
-def _continues(text: str) -> bool:
-    # an even number of backslashes at the end are backslashes
-    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
-
-
-def _unescaped(text: str) -> str:
-    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text)
-    # two escapes may be one character
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -15,8 +15,9 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_image import AssignedPartition, ClusterMetadata
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.text import first_names

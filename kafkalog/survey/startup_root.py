@@ -27,11 +27,10 @@ from kafkalog.state.checkpoints import (
     node_id_of,
     parse_topic_id,
     read_checkpoint,
-    read_properties,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
-from kafkalog.state.log_config import read_properties_file
+from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.files import read_file
 from kafkalog.storage.location import Place, exists
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
@@ -221,7 +220,7 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             continue
         try:
-            properties = {name: str(value) for name, value in read_properties_file(path).items()}
+            properties = read_settings(path)
             has_bad_escape = _BAD_ESCAPE.search(read_file(path, max_bytes=MAX_CHECKPOINT_BYTES)) is not None
         except KafkalogError as error:
             yield StartProblem(error.reason, str(path), error.detail)

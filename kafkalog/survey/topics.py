@@ -21,17 +21,11 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
-from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of, read_properties
+from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import (
-    LogConfig,
-    broker_setting,
-    default_config,
-    read_properties_file,
-    topic_name,
-    topic_setting,
-)
+from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
+from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
@@ -125,7 +119,7 @@ class TopicSettings:
         has none, and ValueError if `config` has a value that no broker accepts.
         """
         roots = list(dict.fromkeys(roots))
-        properties = None if config is None else read_properties_file(config)
+        properties = None if config is None else read_settings(config)
         if properties is not None:
             LogConfig.from_properties(properties)  # raises for wrong values, and warns of names that are misspelt
         broker = NO_CONFIG if config is None else BrokerConfig.of(config, properties or {})

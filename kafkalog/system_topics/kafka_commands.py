@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 
 from kafkalog.format import INTERNAL_TOPICS
 from kafkalog.html import visible
-from kafkalog.state.log_config import encode_properties, is_setting
+from kafkalog.state.log_config import is_setting
+from kafkalog.state.properties import encode_properties
 from kafkalog.storage.location import Place
 from kafkalog.text import iso_seconds
 

@@ -33,8 +33,8 @@ from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import read_properties_file
 from kafkalog.state.producers import encode_snapshot
+from kafkalog.state.properties import read_settings
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -521,7 +521,7 @@ def test_any_path_is_the_one_in_the_settings(tmp_path):
     source = make(tmp_path / "log")
     out = tmp_path / "Größe \\ 配 \U0001f600"
     report = kafkalog.boot(source, out)
-    settings = read_properties_file(out / "server.properties")
+    settings = read_settings(out / "server.properties")
     assert settings["log.dirs"] == str(out / "data")
     assert (out / "server.properties").read_bytes().isascii()
     assert "'" in report.text().partition("kafka-server-start.sh ")[2][:1]

@@ -23,8 +23,9 @@ from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.repair.salvaging.kept_batches import choose
-from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_topic_id
 from kafkalog.state.producers import read_snapshot
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.source import BufferSource
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 import kafkalog
-from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.state.properties import read_properties
 
 
 def write(tmp_path, text):
@@ -51,3 +52,8 @@ def test_a_malformed_checkpoint_of_a_log_dir_is_a_finding_and_its_records_are_re
     assert isinstance(partition, kafkalog.Partition)
     assert partition.log_start_offset == partition.segments[0].base_offset
     assert [finding.reason for finding in partition.findings] == ["checkpoint_syntax"]
+
+
+def test_meta_properties_are_read_as_java_reads_properties(tmp_path):
+    path = write(tmp_path, b"#c\nnode.id : 1\ncluster.id=caf\xe9\\\n  x\ndirectory.id=\\u0061\n")
+    assert read_properties(path) == {"node.id": "1", "cluster.id": "caf\xe9x", "directory.id": "a"}

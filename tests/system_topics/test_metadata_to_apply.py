@@ -13,7 +13,7 @@ from golden_sets import unpacked
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.log_config import encode_properties, read_properties_file
+from kafkalog.state.properties import encode_properties, read_settings
 from kafkalog.system_topics.kafka_commands import word
 from kafkalog.system_topics.metadata import Metadata
 
@@ -160,4 +160,4 @@ def test_the_command_prints_what_is_applied(capsys):
 def test_values_of_properties_keep_their_blanks(tmp_path):
     values = {"a": " first", "b": "last ", "c": "ü\n\\", "d": ""}
     (tmp_path / "p").write_text(encode_properties(values))
-    assert read_properties_file(tmp_path / "p") == values
+    assert read_settings(tmp_path / "p") == values

@@ -150,12 +150,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def _config(args: argparse.Namespace) -> LogConfig | None:
     """Return the settings of ``--config-file``, overridden by those of ``--config``; None without either."""
-    from kafkalog.state.log_config import read_properties_file
+
+    from kafkalog.state.properties import read_settings
 
     if args.config_file is None and not args.config:
         return None
     with usage_errors():
-        given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
+        given = {} if args.config_file is None else read_settings(args.config_file)
     named = dict(args.config or ())
     # those of a file are not checked: it may have a broker's own settings
     check_names(named)

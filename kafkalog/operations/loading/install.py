@@ -42,12 +42,12 @@ from kafkalog.state.checkpoints import (
     encode_partition_metadata,
     parse_topic_id,
     read_offset_checkpoint,
-    read_properties,
     read_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.files import read_file

@@ -17,7 +17,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, KafkalogError, Reason, SidecarError
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.live import settled
@@ -29,9 +29,10 @@ from kafkalog.operations.verifying.verified_partitions import VerifiedSegment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
-from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
+from kafkalog.state.properties import read_settings
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.storage.files import open_source, size_of
 from kafkalog.storage.listing import Listing
@@ -40,6 +41,7 @@ from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, remains, survey
 from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup_files import topic_id_problem
+from kafkalog.survey.startup_root import meta_properties_problem
 
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
@@ -133,8 +135,13 @@ def check_root(root: Place) -> list[Finding]:
     for name in _CHECKPOINTS:
         consequence = "a broker takes the log dir offline, or ignores the file"
         _try(found.append, partial(read_offset_checkpoint, root / name), consequence)
-    _try(found.append, partial(read_properties, root / kf.META_PROPERTIES), "a broker does not start on it")
+    _try(found.append, partial(_check_identity, root / kf.META_PROPERTIES), "a broker does not start on it")
     return found
+
+
+def _check_identity(path: Place) -> None:
+    if problem := meta_properties_problem(read_settings(path)):
+        raise SidecarError(Reason.META_PROPERTIES, problem, path=path)
 
 
 def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirState = _NOT_LIVE) -> Any:

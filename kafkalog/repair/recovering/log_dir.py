@@ -11,7 +11,8 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError, SidecarError
-from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from kafkalog.state.properties import read_properties
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS
 
 

@@ -29,7 +29,8 @@ from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryReport
 from kafkalog.state.checkpoints import read_topic_id
-from kafkalog.state.log_config import LogConfig, read_properties_file
+from kafkalog.state.log_config import LogConfig
+from kafkalog.state.properties import read_settings
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.absent_partitions import absent_note, absent_partitions
@@ -136,7 +137,7 @@ def preflight(
     root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
     roots = list(dict.fromkeys(root_of))
     result = Preflight(findings=Findings(limits.max_findings))
-    broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_properties_file(config))
+    broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_settings(config))
     absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
     result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
     settings = TopicSettings.of(roots, config=config, metadata=metadata, limits=limits)

@@ -26,8 +26,9 @@ from kafkalog.errors import (
     WriteError,
 )
 from kafkalog.operations.loading.install import CHECKPOINTS
-from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.properties import read_properties
 
 IDENTITY = "version=1\nnode.id=1\ncluster.id=x\n"
 TOPIC_ID = "Bi_SuNQpR1iN9_1u84nflQ"
