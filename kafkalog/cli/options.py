@@ -278,28 +278,31 @@ def _add_option(
     flags, _, dest = flags.partition(":")
     spelt = flags.replace("[no-]", "").split(" ")
     dest = dest or spelt[-1].lstrip("-").replace("-", "_")
-    options: dict[str, Any] = {"dest": dest, "help": help}
     if value is None:
-        options["action"] = argparse.BooleanOptionalAction if "[no-]" in flags else "store_true"
-        group.add_argument(*spelt, **options)
-        return
+        action = argparse.BooleanOptionalAction if "[no-]" in flags else "store_true"
+        group.add_argument(*spelt, dest=dest, help=help, action=action)
+    else:
+        convert = types.get(spelt[-1]) or types.get(dest)
+        group.add_argument(*spelt, dest=dest, help=help, **_value_arguments(spelt[-1], value, convert))
+
+
+def _value_arguments(flag: str, value: str, convert: Callable[[str], Any] | None) -> dict[str, Any]:
+    """The arguments for a parser about the value of an option; see `add_options`."""
     found = _VALUE.fullmatch(value)
     assert found is not None, value
     choices, metavar, is_list, mark, default = found.groups()
-    own = types.get(spelt[-1]) or types.get(dest)
-    convert = own or _TYPES.get(spelt[-1]) or _TYPES.get(metavar, str)
+    arguments: dict[str, Any]
     if is_list:
-        options |= {"action": Distinct, "metavar": f"{metavar or 'NAME'},..."}
-        convert = own or _TYPES.get(f"{spelt[-1]},...") or partial(names, known=choices)
-    elif choices:
-        options["choices"] = choices.split(",")
+        arguments = {"action": Distinct, "metavar": f"{metavar or 'NAME'},..."}
+        convert = convert or _TYPES.get(f"{flag},...") or partial(names, known=choices)
     else:
-        options["metavar"] = metavar
+        arguments = {"choices": choices.split(",")} if choices else {"metavar": metavar}
+        convert = convert or _TYPES.get(flag) or _TYPES.get(metavar, str)
     if mark:
-        options |= {"action": "append"} if mark == "*" else {"required": True}
+        arguments |= {"action": "append"} if mark == "*" else {"required": True}
     if default is not None:
-        options["default"] = default if choices else convert(default)
-    group.add_argument(*spelt, type=convert, **options)
+        arguments["default"] = default if choices else convert(default)
+    return {**arguments, "type": convert}
 
 
 class Distinct(argparse.Action):

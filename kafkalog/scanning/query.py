@@ -245,18 +245,8 @@ class Query:
 
     def conditions(self) -> dict[str, list[str]]:
         """The conditions that apply at each level, as text."""
-        bounds: dict[str, Any] = {name: getattr(self, name) for name in _RANGES}
-        terms: list[Term] = []
-        if self.filter is not None:
-            terms = [term for group in self.filter.groups for term in group]
-            for name, bound in self.filter.bounds().items():
-                if not isinstance(bounds[name], Mapping):
-                    bounds[name] = (smaller if name.startswith("end") else larger)(bounds[name], bound)
-        ranges = {name: f"{name}={bound}" for name, bound in bounds.items() if bound is not None}
-        partitions = self.selected_partitions()
-        if isinstance(self.target, LogDir):
-            n_selected = len(self.target.select(self.topics, internal=self.internal))
-            partitions += ["no internal topics"] if n_selected < len(self.target.select(self.topics)) else []
+        terms = [] if self.filter is None else [term for group in self.filter.groups for term in group]
+        ranges = self._ranges()
         jumps = [f"{ranges['start_offset']} by the offset index"] if "start_offset" in ranges else []
         if self.use_time_index and "start_timestamp" in ranges:
             jumps.append(f"{ranges['start_timestamp']} by the time indexes")
@@ -267,7 +257,10 @@ class Query:
         if self.latest is not None:
             records.append(f"latest={self.latest}")
         return {
-            "partitions": [*partitions, *(str(term) for term in terms if term.column in PLACE)],
+            "partitions": [
+                *(self.selected_partitions() + ["no internal topics"] * self._leaves_internal_out),
+                *(str(term) for term in terms if term.column in PLACE),
+            ],
             "segments": [
                 *(text for name, text in ranges.items() if name.endswith("offset")),
                 *(str(term) for term in terms if term.column == "segment"),
@@ -276,6 +269,20 @@ class Query:
             "batches": [*batches, *(str(term) for term in terms if term.is_of_batch)],
             "records": records,
         }
+
+    def _ranges(self) -> dict[str, str]:
+        """The bounds of ranges and filters, by the name of the option, as text."""
+        bounds: dict[str, Any] = {name: getattr(self, name) for name in _RANGES}
+        for name, bound in ({} if self.filter is None else self.filter.bounds()).items():
+            if not isinstance(bounds[name], Mapping):
+                bounds[name] = (smaller if name.startswith("end") else larger)(bounds[name], bound)
+        return {name: f"{name}={bound}" for name, bound in bounds.items() if bound is not None}
+
+    @property
+    def _leaves_internal_out(self) -> bool:
+        if not isinstance(self.target, LogDir):
+            return False
+        return len(self.target.select(self.topics, internal=self.internal)) < len(self.target.select(self.topics))
 
     @property
     def of_plan(self) -> Filter | None:

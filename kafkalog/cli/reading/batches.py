@@ -233,18 +233,22 @@ class _TextTable:
 _WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timestamp": 24, "delete_horizon_ms": 24}
 
 
+def _time_cells(name: str, rows: BatchRows) -> list[str]:
+    import numpy as np
+
+    from kafkalog.scanning.batch_scan import batch_column
+
+    times = batch_column(name, rows.batches)
+    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
+    return ["-" if time == -1 else f"{text}Z" for text, time in zip(texts, times.tolist(), strict=True)]
+
+
 def _cells(name: str, rows: BatchRows) -> list[str]:
     """Return a column as text, ``-`` for no value."""
     from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 
     if name in _TIMESTAMPS:
-        import numpy as np
-
-        from kafkalog.scanning.batch_scan import batch_column
-
-        times = batch_column(name, rows.batches)
-        texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
-        return ["-" if time == -1 else f"{text}Z" for text, time in zip(texts, times.tolist(), strict=True)]
+        return _time_cells(name, rows)
     values = _values(name, rows)
     if name == "timestamp_type":
         return [TIMESTAMP_TYPE_NAMES[value] for value in values]
@@ -253,6 +257,5 @@ def _cells(name: str, rows: BatchRows) -> list[str]:
         return ["-" if value == -1 else known.get(value, f"unknown({value})") for value in values]
     if name in ("is_transactional", "is_control"):
         return ["yes" if value else "-" for value in values]
-    if name in _ALWAYS:
-        return ["-" if value is None else str(value) for value in values]
-    return ["-" if value in (-1, None) else escape_line(str(value)) for value in values]
+    absent = (None,) if name in _ALWAYS else (None, -1)
+    return ["-" if value in absent else escape_line(str(value)) for value in values]

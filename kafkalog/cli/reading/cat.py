@@ -88,27 +88,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.tail is not None and args.limit is not None:
         raise UsageError("-n and --tail exclude each other: -n takes the first records, --tail the last ones")
-    from kafkalog.cli.reading.record_text import TextFormat
-    from kafkalog.interchange.text_output import JsonLines
-
-    record_format: RecordFormat
-    if console.is_json:
-        record_format = JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
-    else:
-        # never in a pipe, where a cut value would pass for a whole one
-        cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
-        record_format = TextFormat(args.columns, include_control=args.include_control, cut_at=cut_at)
+    record_format = _record_format(args, console)
     needed = list(record_format.columns)
     if args.follow:
         _follow(args, needed, record_format, console)
         return
     if is_quarantine(args):
-        if args.explain or args.tail is not None:
-            raise UsageError("of quarantine files all records are printed, or the first ones (-n)")
-        with usage_errors():
-            for scan in quarantined_scans(args, needed):
-                with reported(scan, console) as reporter:
-                    _print(scan, record_format, None, reporter, console)
+        _print_quarantined(args, record_format, console)
         return
     with usage_errors():
         from kafkalog.scanning.scan import Scan
@@ -129,6 +115,27 @@ def run(args: argparse.Namespace, console: Console) -> None:
         n_printed = _print(scan, record_format, args.tail, reporter, console)
     if any_matches and not n_printed and 0 not in (args.tail, args.limit) and not scan.findings:
         console.note("no records match; kafkalog ls lists the offsets and times of each partition")
+
+
+def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:
+    from kafkalog.cli.reading.record_text import TextFormat
+    from kafkalog.interchange.text_output import JsonLines
+
+    if console.is_json:
+        return JsonLines(record_columns_of(args), encoding=args.encoding or "base64")
+    # never in a pipe, where a cut value would pass for a whole one
+    cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
+    return TextFormat(args.columns, include_control=args.include_control, cut_at=cut_at)
+
+
+def _print_quarantined(args: argparse.Namespace, record_format: RecordFormat, console: Console) -> None:
+    """Print the records of quarantine files."""
+    if args.explain or args.tail is not None:
+        raise UsageError("of quarantine files all records are printed, or the first ones (-n)")
+    with usage_errors():
+        for scan in quarantined_scans(args, list(record_format.columns)):
+            with reported(scan, console) as reporter:
+                _print(scan, record_format, None, reporter, console)
 
 
 def _follow(args: argparse.Namespace, columns: list[str], record_format: RecordFormat, console: Console) -> None:

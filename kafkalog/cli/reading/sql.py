@@ -107,23 +107,21 @@ def _print_rows(
             if not as_json:
                 console.write(_line(names, as_csv))
         columns = [encoded_values(column, encoding, is_json=as_json) for column in batch.columns]
-        if as_json:  # sums of whole numbers are of 128 bits
-            columns = [
-                [one if one is None else int(one) for one in cells] if _is_whole(column.type) else cells
-                for column, cells in zip(batch.columns, columns, strict=True)
-            ]
-        rows = zip(*columns, strict=True)
         if as_json:
+            rows = zip(*map(_whole_numbers, batch.columns, columns), strict=True)
             console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
         else:
+            rows = zip(*columns, strict=True)
             cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
             console.write("".join(_line(row, as_csv) for row in cells))
 
 
-def _is_whole(kind: pa.DataType) -> bool:
+def _whole_numbers(column: pa.Array, cells: list[Any]) -> list[Any]:
+    """The cells of a column as numbers, if these are whole: sums of such numbers are of 128 bits."""
     import pyarrow.types as pt
 
-    return bool(pt.is_decimal(kind) and kind.scale == 0)
+    is_whole = pt.is_decimal(column.type) and column.type.scale == 0
+    return [one if one is None else int(one) for one in cells] if is_whole else cells
 
 
 def _line(cells: list[Any], is_csv: bool) -> str:

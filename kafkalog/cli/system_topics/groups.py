@@ -13,7 +13,7 @@ from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
-    from kafkalog.system_topics.groups import Group, Groups
+    from kafkalog.system_topics.groups import Group, GroupOffset, Groups
     from kafkalog.system_topics.history import StateRecord
 
 COMMAND: Final = Command(
@@ -102,28 +102,41 @@ def _text(group: Group, *, with_members: bool, is_first: bool) -> Iterator[str]:
     epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
     yield f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}"
     if group.offsets:
-        rows = [["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA", ""]]
-        for one in group.offsets:
-            lag = "-" if one.lag is None else str(one.lag)
-            numbers = [*map(_number, (one.offset, one.log_end_offset)), lag]
-            note = "" if one.out_of_range is None else _OUT_OF_RANGE[one.out_of_range]
-            time = iso_seconds(one.commit_timestamp)
-            rows.append([one.topic, str(one.partition), *numbers, time, one.metadata, note])
-        yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False, False]))
+        lines = table([_HEADER, *map(_row, group.offsets)], _RIGHT)
+        yield from (f"  {line}" for line in lines)
     for one in group.pending:
         why = "in an open transaction (kafkalog producers -t __consumer_offsets): consumers wait for its end"
         yield f"  {one.topic}-{one.partition}: offset {one.offset} was committed {why}"
+    if with_members:
+        yield from _deliveries(group)
+        yield from _members(group)
+
+
+_HEADER: Final = ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA", ""]
+_RIGHT: Final = [False, True, True, True, True, False, False, False]
+
+
+def _row(one: GroupOffset) -> list[str]:
+    lag = "-" if one.lag is None else str(one.lag)
+    numbers = [*map(_number, (one.offset, one.log_end_offset)), lag]
+    note = "" if one.out_of_range is None else _OUT_OF_RANGE[one.out_of_range]
+    return [one.topic, str(one.partition), *numbers, iso_seconds(one.commit_timestamp), one.metadata, note]
+
+
+def _deliveries(group: Group) -> Iterator[str]:
     for one in group.offsets:
-        for part in one.deliveries if with_members else ():
+        for part in one.deliveries:
             span = f"offsets {part.first_offset}..{part.last_offset + 1}"
             times = counted(part.delivery_count, "delivery", "deliveries")
             yield f"  {one.topic}-{one.partition}: {span} {part.state}, {times}"
-    if with_members:
-        for member in group.members:
-            client = " ".join(part for part in (member.client_id, member.client_host) if part)
-            yield f"  member {member.member_id} ({client})"
-            for topic, partitions in sorted(member.assigned.items()):
-                yield f"    {topic}: {', '.join(map(str, partitions))}"
+
+
+def _members(group: Group) -> Iterator[str]:
+    for member in group.members:
+        client = " ".join(part for part in (member.client_id, member.client_host) if part)
+        yield f"  member {member.member_id} ({client})"
+        for topic, partitions in sorted(member.assigned.items()):
+            yield f"    {topic}: {', '.join(map(str, partitions))}"
 
 
 def _number(value: int | None) -> str:

@@ -12,7 +12,7 @@ from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
+    from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport, Skipped
     from kafkalog.survey.startup import RebuiltFile
 
 
@@ -98,6 +98,14 @@ def _show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) ->
     console.show([file], [line] if args.output is not None or file.change != "same" else ())
 
 
+def _files_text(skipped: list[Skipped]) -> str:
+    paths = list(dict.fromkeys(one.path for one in skipped))
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    *others, last = dict.fromkeys(one.kind for one in skipped)
+    kinds = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    return f"{paths[0]}{more}: {kinds}"
+
+
 def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
     """Print what the report has besides its files and findings."""
     if not report.intervals and not report.findings.rows:
@@ -106,12 +114,7 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
     # one damaged segment makes many others be skipped, for one reason
     for why, same in itertools.groupby(report.skipped, lambda one: one.why):
-        every = list(same)
-        paths = list(dict.fromkeys(skipped.path for skipped in every))
-        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        *others, last = dict.fromkeys(skipped.kind for skipped in every)
-        kinds = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-        console.note(f"{paths[0]}{more}: {kinds} not rebuilt: {why}")
+        console.note(f"{_files_text(list(same))} not rebuilt: {why}")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
