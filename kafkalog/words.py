@@ -148,6 +148,13 @@ _OPTIONS: Final = r"""
 --reverse --desc --tac --order | --tail | --tail N
 --pretty --indent | --json | --json, and a pipe into jq
 --color --colour --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
+--retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
+    retention is off by default
+--missing | boot | leave it out: missing partitions begin at their highest known offset; --strict refuses them
+--copy --threads | boot | leave it out: blocks are shared where the file system can, and all processors are used
+--topic-id | boot | --set TOPIC:topic.id=ID
+--settings | boot | --metadata VALUE
+--node-id | boot | --nodes VALUE@HOST:PORT
 --summary --stats | ls | leave it out: the last line has the sums
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
@@ -278,7 +285,11 @@ inplace = in_place
 mode append incremental = resume
 overwrite_existing exist_ok force = overwrite
 partition_cols partitioning partition_keys = partition_by
-port listener advertised_listeners = listeners
+port listener listeners advertised_listeners node_id n_nodes = nodes
+retention topic_ids topic_id = settings
+settings_file = metadata
+include_stray = include_unknown
+missing = strict
 kafka_version version = release
 dtype dtypes types = decode
 include_internal internal_topics = internal

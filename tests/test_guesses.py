@@ -61,7 +61,9 @@ kafkalog.verify(d, topic="orders") -> topics=
 kafkalog.ls(d, tiered=out) -> kafkalog.open(path, tiered=...)
 kafkalog.space(d, topic="orders") -> topics=
 kafkalog.batches(d, filter="x") -> batches has no option
-kafkalog.boot(d, out, port=9092) -> listeners=
+kafkalog.boot(d, out, port=9092) -> nodes=
+kafkalog.boot(d, out, retention="as-was") -> settings=
+kafkalog.boot(d, out, settings_file="x") -> metadata=
 kafkalog.convert(d, out, codec="zstd") -> compression=
 kafkalog.export(d, out, partition_cols=["topic"]) -> partition_by=
 kafkalog.groups(d, group="g") -> groups=
@@ -254,6 +256,13 @@ kafkalog report D --format html -> -o report.html
 kafkalog report D --open -> -o report.html
 kafkalog boot D -o OUT --port 9092 -> --listeners 127.0.0.1:9092
 kafkalog boot D -o OUT --replicas 3 -> --nodes 3
+kafkalog boot D -o OUT --retention as-was -> retention=as-was
+kafkalog boot D -o OUT --missing empty -> begin at their highest known offset
+kafkalog boot D -o OUT --copy hardlink -> blocks are shared
+kafkalog boot D -o OUT --topic-id orders=x -> --set TOPIC:topic.id=ID
+kafkalog boot D -o OUT --settings topics.json -> --metadata topics.json
+kafkalog boot D -o OUT --node-id 7 -> --nodes 7@HOST:PORT
+kafkalog boot D -o OUT --threads 2 -> all processors
 kafkalog boot D -o OUT --release 4.0 -> --for 4.0
 kafkalog groups D --group g1 -> no group 'g1'
 kafkalog export D --out x.parquet -> -o x.parquet

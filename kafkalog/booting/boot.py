@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import (
@@ -31,8 +32,6 @@ from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quo
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
 from kafkalog.booting.sources import Copy, SourceRoot, Sources
 from kafkalog.booting.staging import (
-    COPY_MODES,
-    CopyMode,
     PlannedCopies,
     StagedPartition,
     highest_producer_id,
@@ -41,10 +40,7 @@ from kafkalog.booting.staging import (
 )
 from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.booting.topics import (
-    MISSING,
     Evidence,
-    Missing,
-    Retention,
     Settings,
     TopicOptions,
     TopicPlan,
@@ -63,13 +59,12 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
-from kafkalog.parsing import TopicPatterns, integer, one_of, optional_integer
+from kafkalog.parsing import TopicPatterns, integer
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
     encode_offset_checkpoint,
     encode_partition_metadata,
-    parse_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.properties import encode_properties
@@ -82,6 +77,7 @@ from kafkalog.text import counted
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
+_NODE: Final = re.compile(r"(?:(\d+)@)?(?:([^:@]+)(?::(\d+))(?::(\d+))?)?")
 _TAKEN_OVER: Final = ("keep", "as-was")
 """Values of `groups` that take `__consumer_offsets` over."""
 
@@ -92,25 +88,14 @@ def boot(
     *,
     release: str = DEFAULT_RELEASE,
     topics: str | Sequence[str] | None = None,
-    nodes: int = 1,
-    node_id: int = 1,
+    nodes: int | str | Sequence[str] = 1,
     cluster_id: str | None = None,
-    listeners: Sequence[str] | None = None,
-    metadata: str | os.PathLike[str] | None = None,
+    metadata: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     settings: Settings | None = None,
-    settings_file: str | os.PathLike[str] | None = None,
-    topic_ids: Mapping[str, str] | None = None,
-    retention: Retention = "keep",
     groups: str | os.PathLike[str] = "keep",
-    missing: Missing = "continue",
-    best: bool = False,
     strict: bool = False,
-    include_stray: bool = False,
     include_unknown: bool = False,
-    copy: CopyMode = "auto",
-    threads: int | None = None,
     dry_run: bool = False,
-    on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> BootReport:
@@ -128,52 +113,34 @@ def boot(
         The release of Kafka that starts on it, "3.9" to "4.4".
     topics : str or sequence of str, optional
         Names or globs of topics; a leading ``!`` excludes.
-    nodes : int
-        Number of nodes, each a broker and a controller. With more than one, each broker among the sources keeps its
-        copies, and the best copy of each partition leads.
-    node_id : int
-        Id of the first node.
+    nodes : int, str or sequence of str
+        Number of nodes, each a broker and a controller; or ``ID@HOST:PORT:CONTROLLER_PORT`` of each. The id and the
+        controller's port may be left out. Default: node 1 at 127.0.0.1:9092. With more than one, each broker among the
+        sources keeps its copies, and the best copy of each partition leads.
     cluster_id : str, optional
         Default: a new one, so that no node of the old cluster can join by accident. If you name it, the sources may
         have different cluster ids.
-    listeners : sequence of str, optional
-        ``HOST:PORT`` or ``HOST:PORT:CONTROLLER_PORT`` of each node. Default: 127.0.0.1 with ports from 9092 on.
-    metadata : path-like, optional
-        A log dir with a copy of `__cluster_metadata-0`, in addition to the sources.
+    metadata : path-like or sequence of path-like, optional
+        What the sources lack: a log dir with a copy of `__cluster_metadata-0`; or, if no metadata log survives, a file
+        with the topics as they were: JSON lines of ``kafkalog metadata --show topics --json``, or one JSON object with
+        settings by topic or glob. `settings` come before those of a file.
     settings : mapping, optional
-        Settings of topics, by name or glob; None removes one: ``{"orders": {"cleanup.policy": "compact"}}``.
-    settings_file : path-like, optional
-        The topics as they were, if no metadata log survives: JSON lines of ``kafkalog metadata --show topics --json``,
-        or one JSON object with settings by topic or glob. Settings of `retention` and `settings` come before these.
-    topic_ids : mapping, optional
-        Ids of topics, for all of their directories.
-    retention : {"keep", "as-was"} or mapping of str to int
-        "keep" turns retention off for each topic. "as-was" keeps the old settings: a broker then deletes old records
-        soon after its start. A mapping has `retention.ms` by name or glob, and keeps others. `settings` come after it.
+        Settings of topics, by name or glob; None removes one: ``{"orders": {"cleanup.policy": "compact"}}``. Two more
+        names are known. ``"retention": "as-was"`` keeps the old retention of topics: a broker then deletes old records
+        soon after its start. For `__consumer_offsets`, committed offsets of groups without members expire again.
+        ``"topic.id"`` is the id of a topic, for all of its directories.
     groups : {"keep", "as-was", "none"} or path-like
         "keep" takes `__consumer_offsets` over. Commits with a time of expiry of their own, as brokers before 2.1 and
         some clients write them, are written again without it; "as-was" leaves them alone. A file of
         committed offsets, as `kafkalog groups -o` writes it, replaces it.
-    missing : {"continue", "empty", "refuse"}
-        Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
-    best : bool
-        Has no effect: each intact batch of any disk is served, in the history of the copy with the latest leader epoch.
     strict : bool
-        Refuse damaged partitions, and copies of one that differ.
-    include_stray : bool
-        Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
-        another cluster renames all its partitions so.
+        Refuse damaged partitions, copies of one that differ, and missing partitions.
     include_unknown : bool
-        Whether to bring topics back that the metadata log does not have, as if they had not been deleted.
-    copy : {"auto", "reflink", "hardlink", "copy"}
-        "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
-        checksums are verified, never the last one of a partition.
-    threads : int, optional
-        Segments read at a time; default: the number of processors, up to four.
+        Whether to bring topics back that the metadata log does not have, as if they had not been deleted, and the
+        directories ``TOPIC-N.ID-stray``. A broker that starts with the metadata of another cluster renames all its
+        partitions so.
     dry_run : bool
         Verify and report; write nothing.
-    on_start : callable
-        Called once with the number of bytes of all `.log` files.
     progress : callable
         Called with the number of bytes verified since the last call.
     limits : Limits
@@ -187,8 +154,8 @@ def boot(
     NotKafkaError
         There are no partitions in the sources.
     UnsafePathError
-        A broker runs on a source, topic ids differ, a setting stops a broker of the release, a partition is missing
-        with ``missing="refuse"``, or copies differ with `strict`.
+        A broker runs on a source, topic ids differ, a setting stops a broker of the release; or, with `strict`, a
+        partition is missing, or copies differ.
     CorruptionError
         A partition is damaged, with `strict`.
     OutputExistsError
@@ -212,14 +179,9 @@ def boot(
     """
     if release not in TARGETS:
         raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
-    one_of("missing", missing, MISSING)
-    one_of("copy", copy, COPY_MODES)
-    if isinstance(retention, str):
-        one_of("retention", retention, ("keep", "as-was"))
-    n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
-    ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
-    listed = () if settings_file is None else read_topics_file(settings_file)
-    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing, limits.max_directories, listed)
+    others = [metadata] if isinstance(metadata, (str, os.PathLike)) else list(metadata or ())
+    listed = [topic for path in others if not os.path.isdir(path) for topic in read_topics_file(path)]
+    options = TopicOptions(TARGETS[release], settings or {}, strict, limits.max_directories, listed)
     paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     if not paths:
         raise ValueError("no source is named")
@@ -233,7 +195,7 @@ def boot(
     if "," in str(target):
         detail = "a comma in the path of the output would end the entry in log.dirs: choose another path"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
-    layout = _layout(n_nodes, first_id, listeners)
+    layout = _layout(nodes)
     report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
     at = [(f"{one.host}:{one.port}", f"{one.host}:{one.controller_port}") for one in layout]
@@ -242,21 +204,15 @@ def boot(
         for node, places in zip(layout, at, strict=True)
     ]
     run = _Boot(layout, options, report, limits)
-    found = Sources.find(paths, limits, include_stray=include_stray)
-    others = [] if metadata is None else [Path(metadata)]
+    found = Sources.find(paths, limits, include_stray=include_unknown)
     run.is_strict, run.includes_unknown = strict, include_unknown
-    run.survey(found, topics, others, groups, commits, is_one_cluster=cluster_id is not None)
-    arguments = {
-        "mode": copy,
-        "threads": optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4),
-        "on_start": on_start,
-        "progress": progress,
-    }
+    log_dirs = [Path(path) for path in others if os.path.isdir(path)]
+    run.survey(found, topics, log_dirs, groups, commits, is_one_cluster=cluster_id is not None)
     if dry_run:
-        run.stage(None, arguments)
+        run.stage(None, progress)
         return report
     with staged_directory(target) as staged:
-        run.stage(staged, arguments)
+        run.stage(staged, progress)
         run.write(staged, target)
         run.check(staged, target)
         staged.put("report.json", json.dumps(report.as_dict(), indent=1) + "\n")
@@ -265,20 +221,28 @@ def boot(
     return report
 
 
-def _layout(n_nodes: int, first_id: int, listeners: Sequence[str] | None) -> list[Node]:
-    given = [listeners] if isinstance(listeners, str) else list(listeners or ())
-    if given and len(given) != n_nodes:
-        raise ValueError(f"listeners has {counted(len(given), 'entry', 'entries')} for {counted(n_nodes, 'node')}")
-    given = given or [f"127.0.0.1:{_FIRST_PORT + 2 * number}" for number in range(n_nodes)]
-    found = []
-    for number, text in enumerate(given):
-        host, *ports = text.split(":")
-        if not host or not 1 <= len(ports) <= 2 or not all(one.isdecimal() and 0 < int(one) < 2**16 for one in ports):
-            raise ValueError(f"a listener is HOST:PORT or HOST:PORT:CONTROLLER_PORT, not {text!r}")
-        folder = "" if n_nodes == 1 else f"node-{first_id + number}/"
-        controller = int(ports[1]) if len(ports) > 1 else int(ports[0]) + 1
-        found.append(Node(first_id + number, folder, host, int(ports[0]), controller, new_id()))
+def _layout(nodes: int | str | Sequence[str]) -> list[Node]:
+    given = [nodes] if isinstance(nodes, str) else nodes
+    texts = [""] * integer("nodes", given, 1) if isinstance(given, int) else list(given)
+    found: list[Node] = []
+    for number, text in enumerate(texts):
+        following = found[-1].node_id + 1 if found else 1
+        found.append(_node(text, following, _FIRST_PORT + 2 * number, has_folder=len(texts) > 1))
+    if len({node.node_id for node in found}) < max(len(found), 1):
+        raise ValueError("nodes has no node, or two with one id")
     return found
+
+
+def _node(text: str, node_id: int, port: int, *, has_folder: bool) -> Node:
+    """The node of a text; `node_id` and `port` are for one that has none."""
+    match = _NODE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a node is HOST:PORT or ID@HOST:PORT:CONTROLLER_PORT, not {text!r}")
+    node_id, port = int(match[1] or node_id), int(match[3] or port)
+    controller = int(match[4] or port + 1)
+    if not (0 < port < 2**16 and 0 < controller < 2**16):
+        raise ValueError(f"a port is a number below 65536, not as in {text!r}")
+    return Node(node_id, f"node-{node_id}/" if has_folder else "", match[2] or "127.0.0.1", port, controller, new_id())
 
 
 class _Boot:
@@ -440,7 +404,7 @@ class _Boot:
                     copies.append(Copy(key, path, SourceRoot(Path(folder)), self._limits))
             return CoordinatorState.read(copies, self._limits)
 
-    def stage(self, staged: StagedDirectory | None, arguments: dict[str, Any]) -> None:
+    def stage(self, staged: StagedDirectory | None, progress: Callable[[int], object]) -> None:
         """Verify the partitions, and stage them."""
         ids = {plan.name: plan.topic_id for plan in self._topics}
         wanted = [
@@ -448,7 +412,9 @@ class _Boot:
         ]
         findings = self._report.findings
         strict = self.is_strict
-        self.placed, damaged = stage(wanted, staged, limits=self._limits, findings=findings, strict=strict, **arguments)
+        self.placed, damaged = stage(
+            wanted, staged, limits=self._limits, findings=findings, strict=strict, progress=progress
+        )
         for one, node_id in self._wanted:
             if one.path in damaged:
                 planned, nodes = self._plans.get(one.key) or (self._plan(self._copies[one.key]), set[int]())
@@ -710,7 +676,7 @@ class _Boot:
         if "share.version" in self._options.target.features:
             properties["share.coordinator.state.topic.replication.factor"] = replication
             properties["share.coordinator.state.topic.min.isr"] = 1
-        if self._options.retention != "as-was":
+        if not self._options.keeps_retention(kf.CONSUMER_OFFSETS):
             # else offsets that groups without members committed a week ago expire at the first check
             properties["offsets.retention.minutes"] = 2**31 - 1
         return encode_properties(properties)

@@ -92,7 +92,7 @@ class KnownTopics:
             return None
         detail = (
             f"the settings of {topic} are not known: the metadata log in {self.where} has none, and lacks the last"
-            f" changes ({self.doubt}). Name a newer copy (--metadata), or the settings (--settings FILE, --set"
+            f" changes ({self.doubt}). Name a newer copy (--metadata), or the settings (--metadata FILE, --set"
             f" {topic}:NAME=VALUE)"
         )
         return Finding(Reason.METADATA_INCOMPLETE, detail)

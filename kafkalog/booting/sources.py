@@ -174,7 +174,7 @@ class Sources:
                     continue
                 detail = f"left out: a broker renamed this directory ({kind})"
                 if kind == "stray":
-                    detail += ". To include its records, use --include-stray (include_stray=True)"
+                    detail += ". To include its records, use --include-unknown (include_unknown=True)"
                 self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
         return strays
 

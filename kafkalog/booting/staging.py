@@ -8,10 +8,11 @@ or are damaged, `PlannedCopies` makes one log of them.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import highest_transactional_id
 from kafkalog.booting.sources import Copy
-from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason, WriteError
+from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
@@ -34,15 +35,13 @@ from kafkalog.repair.rescue.writing import PlanWriter
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay
-from kafkalog.storage.copying import How, link_file
-from kafkalog.storage.location import Place, local_path
+from kafkalog.storage.location import Place
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.text import counted
 
-CopyMode = Literal["auto", "reflink", "hardlink", "copy"]
-COPY_MODES: Final[tuple[CopyMode, ...]] = ("auto", "reflink", "hardlink", "copy")
+_MOST_THREADS: Final = 4
 _TAKEN: Final = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX)
 
 
@@ -69,10 +68,7 @@ def stage(
     wanted: Sequence[tuple[Copy, int, str, str]],
     staged: StagedDirectory | None,
     *,
-    mode: CopyMode,
-    threads: int,
     limits: Limits,
-    on_start: Callable[[int], object],
     progress: Callable[[int], object],
     findings: Findings,
     strict: bool,
@@ -90,7 +86,6 @@ def stage(
     plans = [
         LoadPlan(copy.path, offsets[copy.root.path], ignores_recovery_point=True, limits=limits) for copy, *_ in wanted
     ]
-    on_start(sum(plan.partition.size_in_bytes for plan in plans))
     damaged: list[PartitionPlan] = []
     outputs: dict[Path, _Output] = {}
 
@@ -99,7 +94,7 @@ def stage(
         inner = PartitionOutput()
         if staged is not None:
             (staged.path / prefix / str(copy.key)).mkdir(parents=True)
-            inner = _PartitionCopy(plan, staged, f"{prefix}{copy.key}/", mode)
+            inner = _PartitionCopy(plan, staged, f"{prefix}{copy.key}/")
         outputs[plan.path] = output = _Output(plan, inner, damaged if strict else [])
         output.write(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
         return output
@@ -116,6 +111,7 @@ def stage(
             copy, node_id, *_ = by_path[path]
             found.append(outputs.pop(path).described(StagedPartition(copy, node_id), row, findings))
 
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
     RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
     if damaged and strict:
         raise _damage(damaged)
@@ -229,22 +225,11 @@ class _Output(PartitionOutput):
 
 
 class _PartitionCopy(Copied):
-    """The copy of a partition: only files of a partition, and segments in the requested mode."""
+    """The copy of a partition: only files of a partition; it shares blocks where the file system can."""
 
-    def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str, mode: CopyMode) -> None:
+    def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str) -> None:
         names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
         super().__init__(plan.path, staged, prefix, names)
-        self._mode = mode
-        # a broker appends to the last one, and would do so in the source
-        self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}
-
-    def _copy(self, source: Place, name: str, size: int | None, how: How = "auto") -> None:
-        is_log = name.endswith(kf.LOG_SUFFIX)
-        if self._mode != "hardlink" or not is_log or size is not None or source.name not in self._sealed:
-            super()._copy(source, name, size, self._mode if is_log and self._mode != "hardlink" else how)
-        elif not link_file(local_path(source), self._staged, self._prefix + name):
-            detail = "it cannot be linked: the output is on another file system; use --copy auto"
-            raise WriteError(Reason.WRITE_FAILED, detail, path=source)
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState, json_rows, read_text
@@ -35,11 +35,12 @@ from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted, first_names, number_ranges
 
-Missing = Literal["continue", "empty", "refuse"]
-MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
-Retention = Literal["keep", "as-was"] | Mapping[str, int]
 Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
+RETENTION: Final = "retention"
+"""The name that, with the value "as-was", keeps the old retention of a topic."""
+TOPIC_ID: Final = "topic.id"
+"""The name of a topic's id among settings."""
 
 KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Topic settings with which a broker deletes nothing."""
@@ -199,14 +200,35 @@ class TopicOptions:
     """The caller's options about topics."""
 
     target: Target
-    retention: Retention = "keep"
     settings: Settings = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    missing: Missing = "continue"
+    is_strict: bool = False
+    """Whether missing partitions are refused."""
     max_partitions: int = DEFAULT_LIMITS.max_directories
     """Of a topic: a wrong number in a name or a file must not make billions."""
     listed: Sequence[ListedTopic] = ()
     """Topics of a file."""
+
+    def __post_init__(self) -> None:
+        """Check the settings that are no settings of brokers; raises ValueError."""
+        for pattern, settings in self.settings.items():
+            if settings.get(RETENTION, "as-was") != "as-was":
+                raise ValueError(f"{pattern}: retention is as-was; for a time or a size, set retention.ms or .bytes")
+            if settings.get(TOPIC_ID) is not None:
+                parse_topic_id(str(settings[TOPIC_ID]))
+
+    def chosen(self, name: str) -> dict[str, str | int | float | None]:
+        """The settings of a topic that the caller chose."""
+        matching = (one for pattern, one in self.settings.items() if fnmatchcase(name, pattern))
+        return {key: value for settings in matching for key, value in settings.items()}
+
+    def keeps_retention(self, name: str) -> bool:
+        """Whether a topic keeps its old retention."""
+        return RETENTION in self.chosen(name)
+
+    def topic_id(self, name: str) -> str | None:
+        """The id of a topic that the caller chose."""
+        found = self.chosen(name).get(TOPIC_ID)
+        return None if found is None else parse_topic_id(str(found))
 
     def listed_as(self, name: str) -> list[ListedTopic]:
         """The entries of the file that are about a topic."""
@@ -237,7 +259,7 @@ def plan_topics(
     """Plan the topics, sorted by name.
 
     Raises UnsafePathError if directories of one topic have different ids, a setting stops a broker of the target, or a
-    partition is missing with ``missing="refuse"``.
+    partition is missing and the options are strict.
     """
     by_topic: dict[str, list[Copy]] = {}
     for key, some in copies.items():
@@ -296,11 +318,12 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
             if copy.topic_id is not None:
                 found.setdefault(copy.topic_id, copy)
         except KafkalogError as error:
-            if name not in options.topic_ids:
-                detail = f"{error.detail}; remove the file, or name the id with --topic-id {name}=ID (topic_ids)"
+            if options.topic_id(name) is None:
+                detail = f"{error.detail}; remove the file, or name the id with --set {name}:topic.id=ID (settings)"
                 raise CorruptionError.about(error, detail) from error
-    if name in options.topic_ids:
-        return options.topic_ids[name], "option"
+    chosen = options.topic_id(name)
+    if chosen is not None:
+        return chosen, "option"
     known = None if evidence.metadata is None else evidence.metadata.topic_ids.get(name)
     if known is not None:
         found.setdefault(known, copies[0] if copies else None)  # type: ignore[arg-type]
@@ -310,7 +333,7 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         where = "the cluster's metadata has" if known else f"{found[other].path} has"
         detail = (
             f"its topic id is {wrong}, but {where} {other}: it belongs to another topic of that name. Leave it out, or"
-            f" accept all directories with --topic-id {name}={other} (topic_ids)"
+            f" accept all directories with --set {name}:topic.id={other} (settings)"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
     if known is not None:
@@ -327,7 +350,7 @@ def _check_ids(plans: Iterable[TopicPlan]) -> None:
         other = seen.setdefault(plan.topic_id, plan.name)
         if other != plan.name:
             detail = f"topics {other} and {plan.name} have the same id {plan.topic_id}; give one of them another id"
-            raise UnsafePathError(Reason.UNSAFE_PATH, f"{detail} (--topic-id {plan.name}=ID)")
+            raise UnsafePathError(Reason.UNSAFE_PATH, f"{detail} (--set {plan.name}:topic.id=ID)")
 
 
 def _n_partitions(name: str, copies: Sequence[Copy], evidence: Evidence) -> tuple[int, str]:
@@ -363,19 +386,17 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
     cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
     if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:
         _guess_policy(plan, copies, evidence)
-    if options.retention != "as-was" and not plan.is_internal:
-        by_topic = {} if isinstance(options.retention, str) else options.retention
-        kept = next((ms for pattern, ms in by_topic.items() if fnmatchcase(plan.name, pattern)), None)
-        source = "off until you decide" if kept is None else "option"
-        for name, value in KEPT.items() if kept is None else [("retention.ms", str(kept))]:
+    if not plan.is_internal and not options.keeps_retention(plan.name):
+        for name, value in KEPT.items():
             if plan.settings.get(name) != value:
                 plan.drop(name)
-                plan.set(name, value, source)
-    for pattern, settings in options.settings.items():
-        for name, chosen in settings.items() if fnmatchcase(plan.name, pattern) else ():
-            plan.drop(name)
-            if chosen is not None:
-                plan.set(name, setting_text(name, chosen), "option")
+                plan.set(name, value, "off until you decide")
+    for name, chosen in options.chosen(plan.name).items():
+        if name in (RETENTION, TOPIC_ID):
+            continue
+        plan.drop(name)
+        if chosen is not None:
+            plan.set(name, setting_text(name, chosen), "option")
     for name, value in plan.settings.items():
         if problem := options.target.setting_problem(name, value):
             detail = (
@@ -430,17 +451,17 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
     gone = sorted({*range(plan.n_partitions)} - {copy.key.partition for copy in copies} | {*bare})
     if not gone:
         return
-    if options.missing == "refuse":
+    if options.is_strict:
         detail = (
             f"no source has {counted(len(gone), 'partition')} of {plan.name} ({number_ranges(gone)})."
-            " Add their disks, or begin them empty (--missing continue)"
+            " Add their disks, or boot without --strict (strict=False): they begin empty"
         )
         raise UnsafePathError(Reason.SEGMENT_MISSING, detail)
     for number in gone:
         key = kf.TopicPartition(plan.name, number)
         committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
         ends = [evidence.ends.get(key, 0), *(copy.known_end for copy in copies if copy.key == key)]
-        plan.missing[number] = max([*ends, *committed]) if options.missing == "continue" else 0
+        plan.missing[number] = max([*ends, *committed])
     for numbers in filter(None, (sorted({*gone} & {*bare}), sorted({*gone} - {*bare}))):
         evidence.note(_about_missing(plan, numbers, bare))
 

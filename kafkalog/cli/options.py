@@ -502,7 +502,7 @@ def selected_bytes(opened: LogDir | Partition | Segment, args: argparse.Namespac
 
 def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartition]:
     """Return the partitions that ``--topics`` and ``--partitions`` select, also those that cannot be opened."""
-    return log_dir.select(args.topics, args.partitions)
+    return log_dir.select(args.topics, getattr(args, "partitions", None))
 
 
 def make_limits(pairs: list[tuple[str, int]]) -> Limits:

@@ -15,7 +15,7 @@ import pytest
 from coordinator_records import record
 from effort import fuzz_inputs
 from faults import is_killed_at
-from golden_sets import LOG_DIR, shared_log_dir, unpacked
+from golden_sets import shared_log_dir, unpacked
 from refusals import fails_with
 
 import kafkalog
@@ -165,16 +165,19 @@ def test_each_release_gets_levels_that_it_knows(tmp_path, release, level):
 
 
 def test_retention_is_carried_over_where_that_is_wanted(tmp_path):
-    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", retention="as-was")
+    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", settings={"*": {"retention": "as-was"}})
     assert metadata(tmp_path / "out").settings.get((TOPIC, "orders")) is None
     assert [finding for finding in report.findings.rows if "retention deletes" in finding.detail]
-    report = kafkalog.boot(tmp_path / "log", tmp_path / "some", retention={"ord*": 5000})
-    assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {"retention.ms": "5000"}
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "some", settings={"ord*": {"retention.ms": 5000}})
+    assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {
+        "retention.ms": "5000",
+        "retention.bytes": "-1",  # off until somebody decides
+    }
 
 
 def test_the_report_ends_with_the_next_commands(tmp_path):
     out = tmp_path / "out"
-    report = kafkalog.boot(make(tmp_path / "log"), out, listeners=["10.0.0.7:19092"], settings={"orders": {"a.b": "1"}})
+    report = kafkalog.boot(make(tmp_path / "log"), out, nodes=["10.0.0.7:19092"], settings={"orders": {"a.b": "1"}})
     written = json.loads((out / "report.json").read_text())
     assert written == report.as_dict()
     text = (out / "report.txt").read_text()
@@ -192,7 +195,7 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
         shutil.rmtree(source / name)
     (source / "replication-offset-checkpoint").write_text("0\n2\norders 0 30\norders 2 70\n")
     with pytest.raises(UnsafePathError) as refused:
-        kafkalog.boot(source, tmp_path / "out", missing="refuse")
+        kafkalog.boot(source, tmp_path / "out", strict=True)
     assert refused.value.reason is Reason.SEGMENT_MISSING
     report = kafkalog.boot(source, tmp_path / "out")
     assert not report.ok
@@ -201,8 +204,6 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path):
     assert kafkalog.open(directory).log_end_offset == 70
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 70\n"
     assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
-    report = kafkalog.boot(source, tmp_path / "empty", missing="empty")
-    assert plan(report, "orders").missing == {1: 0, 2: 0}
 
 
 def test_missing_partitions_of_a_topic_are_one_line_and_exit_1_has_a_message(tmp_path, capsys):
@@ -252,7 +253,7 @@ def test_a_file_has_what_no_metadata_log_has(tmp_path, capsys):
     (tmp_path / "topics.jsonl").write_text(capsys.readouterr().out)
     old = read_cluster_metadata(unpacked("k44"))
     assert old is not None
-    report = kafkalog.boot(source, tmp_path / "out", settings_file=tmp_path / "topics.jsonl")
+    report = kafkalog.boot(source, tmp_path / "out", metadata=tmp_path / "topics.jsonl")
     new = metadata(tmp_path / "out")
     for name in ("p-multi", "p-compact", "p-default", "__consumer_offsets", "__transaction_state"):
         assert new.topic_ids[name] == old.topic_ids[name]
@@ -266,7 +267,7 @@ def test_a_file_has_what_no_metadata_log_has(tmp_path, capsys):
 def test_a_file_of_settings_by_topic(tmp_path):
     source, file = make(tmp_path / "log"), tmp_path / "settings.json"
     file.write_text('{"ord*": {"retention.ms": 5000,\n"preallocate": true}, "gone": {}}')
-    arguments = ["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--settings", str(file)]
+    arguments = ["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--metadata", str(file)]
     assert main([*arguments, "--set", "orders:a.b=1"]) == 0
     settings = metadata(tmp_path / "out").settings[TOPIC, "orders"]
     assert settings == {**KEPT, "preallocate": "true", "a.b": "1"}
@@ -280,7 +281,7 @@ def test_a_file_of_settings_by_topic(tmp_path):
     ):
         file.write_text(text)
         with fails_with("column_value"):
-            kafkalog.boot(source, tmp_path / "more", settings_file=file)
+            kafkalog.boot(source, tmp_path / "more", metadata=file)
 
 
 def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path):
@@ -325,7 +326,7 @@ def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path):
                 writer.append({"value": [b"%d" % (at if at == 1 else number)] * size})
         (source / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
         sources.append(source)
-    report = kafkalog.boot(sources, tmp_path / "one", best=True)
+    report = kafkalog.boot(sources, tmp_path / "one")
     assert [(row.source, row.log_end_offset) for row in report.partitions] == [(str(sources[0] / "orders-0"), 7)]
     assert [one.path for one in report.findings.rows if "offsets 7 to 10" in one.detail] == [
         str(sources[1] / "orders-0")
@@ -435,9 +436,9 @@ def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_p
     # a broker has made an empty one in its place
     kafkalog.write_table({"value": [b"new"]}, source, topic="orders")
     with pytest.raises(UnsafePathError) as caught:
-        kafkalog.boot(source, tmp_path / "both", include_stray=True, strict=True)
+        kafkalog.boot(source, tmp_path / "both", include_unknown=True, strict=True)
     assert caught.value.reason == Reason.PARTITION_TWICE
-    report = kafkalog.boot(source, tmp_path / "both", include_stray=True, best=True)
+    report = kafkalog.boot(source, tmp_path / "both", include_unknown=True)
     ends = {(one.topic, one.partition): one.log_end_offset for one in report.partitions}
     assert ends == {(one.topic, one.partition): one.log_end_offset for one in whole.partitions}
 
@@ -462,8 +463,8 @@ def test_directories_of_another_topic_of_that_name_are_refused(tmp_path):
         (source / f"orders-{number}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     with pytest.raises(UnsafePathError) as refused:
         kafkalog.boot(source, tmp_path / "out")
-    assert "--topic-id orders=" in refused.value.detail
-    kafkalog.boot(source, tmp_path / "out", topic_ids={"orders": ids[1]})
+    assert "--set orders:topic.id=" in refused.value.detail
+    kafkalog.boot(source, tmp_path / "out", settings={"orders": {"topic.id": ids[1]}})
     assert metadata(tmp_path / "out").topic_ids["orders"] == ids[1]
     assert read_topic_id(tmp_path / "out" / "data" / "orders-0") == ids[1]
 
@@ -501,13 +502,11 @@ def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path):
     ("options", "words"),
     [
         ({"release": "2.8"}, "release is one of"),
-        ({"missing": "maybe"}, "missing"),
-        ({"copy": "fast"}, "copy"),
-        ({"retention": "never"}, "retention"),
+        ({"settings": {"orders": {"retention": "never"}}}, "retention"),
         ({"nodes": 0}, "nodes"),
-        ({"listeners": ["nowhere"]}, "HOST:PORT"),
-        ({"nodes": 2, "listeners": ["a:1"]}, "listeners"),
-        ({"topic_ids": {"orders": "x"}}, "topic id"),
+        ({"nodes": ["nowhere"]}, "HOST:PORT"),
+        ({"nodes": ["3@a:1", "3@b:1"]}, "nodes"),
+        ({"settings": {"orders": {"topic.id": "x"}}}, "topic id"),
         ({"topics": "absent"}, "absent"),
     ],
 )
@@ -540,23 +539,12 @@ def test_blocks_are_shared_only_where_the_file_system_can(tmp_path, monkeypatch)
         raise OSError(95, "not supported")
 
     monkeypatch.setattr("fcntl.ioctl", cannot)
-    with fails_with("write_failed"):
-        kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    kafkalog.boot(source, tmp_path / "copied")
     monkeypatch.setattr("fcntl.ioctl", clone)
-    kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    kafkalog.boot(source, tmp_path / "shared")
     path = next((source / "orders-0").glob("*.log"))
-    assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
-
-
-def test_hard_links_share_sealed_segments_only(tmp_path):
-    source = LOG_DIR / "p-txn-0"
-    shutil.copytree(source, tmp_path / "p-txn-0")
-    kafkalog.boot(tmp_path / "p-txn-0", tmp_path / "out", copy="hardlink")
-    made = tmp_path / "out" / "data" / "p-txn-0"
-    logs = sorted(path.name for path in made.glob("*.log"))
-    linked = [name for name in sorted(path.name for path in made.iterdir()) if (made / name).stat().st_nlink > 1]
-    assert len(logs) > 1
-    assert linked == logs[:-1]
+    for out in ("copied", "shared"):
+        assert (tmp_path / out / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path):
@@ -595,7 +583,7 @@ def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path):
 
 def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_path):
     source = unpacked("k44")
-    kafkalog.boot(source, tmp_path / "out", node_id=7)
+    kafkalog.boot(source, tmp_path / "out", nodes="7@localhost:9092")
     new, old = metadata(tmp_path / "out"), read_cluster_metadata(source)
     assert old is not None
     assert new.settings.get((BROKER, ""), {}) == old.settings.get((BROKER, ""), {})
@@ -609,7 +597,17 @@ def test_the_command_prints_the_report(tmp_path, capsys):
     assert printed.splitlines()[-1].startswith("  kafka-configs.sh")
     assert metadata(tmp_path / "out").settings[TOPIC, "orders"]["cleanup.policy"] == "compact"
     shutil.rmtree(make(tmp_path / "gaps", partitions=2) / "orders-0")
-    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "*=60000"]
+    arguments = [
+        "boot",
+        str(tmp_path / "gaps"),
+        "--dry-run",
+        "-q",
+        "--json",
+        "--for",
+        "4.0",
+        "--set",
+        "*:retention.ms=60000",
+    ]
     assert main(arguments) == 1
     assert json.loads(capsys.readouterr().out)["topics"][-1]["missing"] == [{"partition": 0, "continues_at": 0}]
     assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q"]) == 6
@@ -622,7 +620,7 @@ def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path):
     before, out = sums(source), tmp_path / "out"
 
     def act():
-        kafkalog.boot(source, out, threads=1)
+        kafkalog.boot(source, out)
 
     act()
     names = [*sums(out)]
@@ -739,7 +737,7 @@ def fault(rng, path):
 def test_the_next_commands_restore_only_what_boot_changed(tmp_path, own, change):
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps({"orders": own}))
-    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", settings_file=settings, dry_run=True)
+    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", metadata=settings, dry_run=True)
     commands = [one.partition("--topic orders ")[2] for one in report.next_commands() if "kafka-configs" in one]
     assert commands == change
 
@@ -822,7 +820,7 @@ def test_producer_ids_of_copies_and_of_coordinators_stay_reserved(tmp_path):
         writer.append({"value": [b"x"]})
     for path in (other / "orders-0").glob("*.snapshot"):
         path.unlink()
-    report = kafkalog.boot([root, other], tmp_path / "out", best=True, dry_run=True)
+    report = kafkalog.boot([root, other], tmp_path / "out", dry_run=True)
     assert report.next_producer_id == 10_000
 
 

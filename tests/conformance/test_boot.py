@@ -171,7 +171,7 @@ def own_client(tmp_path_factory):
 
 def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client, tmp_path):
     source, out = unpacked("k44"), tmp_path / "out"
-    report = kafkalog.boot(source, out, listeners=listeners())
+    report = kafkalog.boot(source, out, nodes=listeners())
     wanted = {
         (one.name, row.topic, row.partition): (row.offset, row.leader_epoch, row.metadata)
         for one in kafkalog.groups(source)
@@ -212,7 +212,7 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
     names = [f"group-{number}" for number in range(30)]
     rows = [{"group": name, "topic": "p-v2-none", "partition": 0, "offset": 100 + n} for n, name in enumerate(names)]
     commits.write_text("\n".join(map(json.dumps, rows)))
-    report = kafkalog.boot(sources, tmp_path / "out", groups=commits, listeners=listeners())
+    report = kafkalog.boot(sources, tmp_path / "out", groups=commits, nodes=listeners())
     before = logs(tmp_path / "out" / "data")
     with served(own_client, report, **QUICK):
         assert check_records(own_client, "k28", tmp_path) > 10_000
@@ -232,7 +232,7 @@ def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_
 @pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
 def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client, tmp_path, version):
     release = version.rpartition(".")[0]
-    report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, listeners=listeners())
+    report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, nodes=listeners())
     before = logs(tmp_path / "out" / "data")
     with served(own_client, report, complains=True, version=version):
         assert check_records(own_client, "k44", tmp_path) > 15_000
@@ -252,7 +252,7 @@ def test_three_nodes_follow_the_best_copy(own_client, tmp_path):
         kafkalog.truncate(whole, to_offset=n, output=source / "orders-0")
         (source / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
         sources.append(source)
-    report = kafkalog.boot(sources, tmp_path / "out", nodes=3, listeners=listeners(3))
+    report = kafkalog.boot(sources, tmp_path / "out", nodes=listeners(3))
     with served(own_client, report) as brokers:
         rows = own_client.consume(tmp_path / "read.jsonl", ["orders"]).records["orders"]
         assert [row["value"] for row in rows] == [b"v%d" % i for i in range(40)]
@@ -306,7 +306,7 @@ def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_c
     words = ["--topic", "loaded", "--partitions", "3", "--encoding", "utf8", "--compression", "zstd", "-q"]
     assert main(["load", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "loaded"), *words]) == 0
     made = [tmp_path / name for name in ("salvaged", "merged", "converted", "restored", "loaded")]
-    report = kafkalog.boot(made, tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(made, tmp_path / "out", nodes=listeners())
     with served(own_client, report, **QUICK):
         for level in ("read_uncommitted", "read_committed"):
             found = own_client.consume(tmp_path / "read.jsonl", [*wanted, "loaded"], isolation=level).records
@@ -420,7 +420,7 @@ def test_a_killed_cluster_is_served_again(own_client, tmp_path, killed_cluster, 
     sources = killed_cluster.log_dirs
     before = [logs(source) for source in sources]
     out = tmp_path / "out"
-    report = kafkalog.boot(sources, out, nodes=nodes, best=nodes == 1, listeners=listeners(nodes))
+    report = kafkalog.boot(sources, out, nodes=listeners(nodes))
     assert report.ok, report.text()
     with served(own_client, report):
         for level, wanted in killed_cluster.records.items():
@@ -445,7 +445,7 @@ def known(data):
 @pytest.mark.slow
 def test_one_of_three_controllers_is_rescued(own_client, tmp_path):
     kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders")
-    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=3, listeners=listeners(3))
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=listeners(3))
     data = tmp_path / "out" / "node-1" / "data"
     with served(own_client, report):
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [20, 21]
@@ -479,7 +479,7 @@ def test_a_missing_partition_goes_on_where_it_was(own_client, tmp_path):
     kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders", partitions=2)
     shutil.rmtree(tmp_path / "log" / "orders-0")
     (tmp_path / "log" / "replication-offset-checkpoint").write_text("0\n1\norders 0 70\n")
-    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=listeners())
     with served(own_client, report):
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [70, 71]
 
@@ -488,7 +488,7 @@ def test_a_missing_partition_goes_on_where_it_was(own_client, tmp_path):
 def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(own_client, tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     monkeypatch.setattr(booting._Boot, "_next_producer_id", lambda boot: 0)
-    report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", nodes=listeners())
     with served(own_client, report):
         assert own_client.ask("send", topic="collide", records=7)["offsets"] == [*range(7)]
     assert kafkalog.open(tmp_path / "out" / "data")["collide", 0].log_end_offset == 7
@@ -497,7 +497,7 @@ def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(o
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["k44", "k28"])
 def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client, tmp_path, name):
-    report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(unpacked(name), tmp_path / "out", nodes=listeners())
     before = logs(tmp_path / "out" / "data")
     for _ in range(2):
         with served(own_client, report, **QUICK):
@@ -518,7 +518,7 @@ def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
             writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
     expected = {one.path.rpartition("/")[2] for one in load_failures(LogDir(source))}
     assert 5 < len(expected) < 45
-    report = kafkalog.boot(source, tmp_path / "new", listeners=listeners())
+    report = kafkalog.boot(source, tmp_path / "new", nodes=listeners())
     assert not report.ok
     with Client(tmp_path) as client, served(client, report, complains=True) as (broker,):
         loaded = re.compile(r"(Failed to load|Finished loading of) metadata from (__consumer_offsets-\d+)")
@@ -564,7 +564,7 @@ def test_the_next_commands_delete_no_record(own_client, tmp_path):
     settings = {"own": {"retention.ms": "-1"}}
     sources = [unpacked("k44"), tmp_path / "log"]
     report = kafkalog.boot(
-        sources, tmp_path / "out", topics=topics, settings=settings, listeners=listeners(), include_unknown=True
+        sources, tmp_path / "out", topics=topics, settings=settings, nodes=listeners(), include_unknown=True
     )
     commands = report.next_commands()
     deleting = [line for line in commands if line.startswith("#")]
@@ -596,7 +596,7 @@ def test_commits_that_expire_by_themselves_stay(own_client, tmp_path):
     ]
     with PartitionWriter(tmp_path / "log" / "__consumer_offsets-0") as writer:
         writer.append({"key": [key for key, _ in pairs], "value": [value for _, value in pairs]})
-    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=listeners())
     assert report.ok
     with served(own_client, report, **{"offsets.retention.check.interval.ms": 1000}):
         time.sleep(max(times["soon"] / 1000 - time.time(), 0) + 5)

@@ -239,7 +239,7 @@ def test_a_broker_serves_what_compact_leaves(tmp_path):
         ]
         for level in ("read_uncommitted", "read_committed")
     }
-    boot = kafkalog.boot([tmp_path / "data", cluster], tmp_path / "out", listeners=listeners(), include_unknown=True)
+    boot = kafkalog.boot([tmp_path / "data", cluster], tmp_path / "out", nodes=listeners(), include_unknown=True)
     with Client(tmp_path) as client, served(client, boot, complains=True):
         for level, rows in wanted.items():
             found = client.consume(tmp_path / "read.jsonl", names, isolation=level).records

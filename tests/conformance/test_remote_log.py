@@ -162,7 +162,7 @@ def test_a_stock_broker_serves_the_restored_log_dir(told, tmp_path):
     assert not [finding for finding in findings if finding.damage]
     restored = kafkalog.open(tmp_path / "new")
     assert kafkalog.verify(restored).ok
-    report = kafkalog.boot(tmp_path / "new", tmp_path / "out", listeners=listeners())
+    report = kafkalog.boot(tmp_path / "new", tmp_path / "out", nodes=listeners())
     with Client(tmp_path) as client, served(client, report):
         for level in _LEVELS:
             assert _read(restored, level) == told.consumed[level]

@@ -48,7 +48,10 @@ def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path):
                 partition.stamp = now - rng.choice((-HOUR, HOUR, 20 * HOUR, 30 * HOUR, 3 * DAY))
                 partition.append(directory, 1, is_first=False)
     report = kafkalog.boot(
-        tmp_path / "data", tmp_path / "out", settings=settings, retention="as-was", listeners=listeners()
+        tmp_path / "data",
+        tmp_path / "out",
+        settings={**settings, "*": {"retention": "as-was"}},
+        nodes=listeners(),
     )
     out = tmp_path / "out" / "data"
     before = segments_of(out)

@@ -145,7 +145,7 @@ def _first_export(base):
 
 
 def _boot(base, n):
-    kafkalog.boot([base / "data"], base / "out", threads=1)
+    kafkalog.boot([base / "data"], base / "out")
 
 
 def _load(base, n):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import iso_seconds
 from kafkalog.text import counted
@@ -48,7 +49,7 @@ A crash leaves the output absent or complete. --rescue-quorum replaces one file 
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --for 4.0
-  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes 3 --listeners k1:9092,k2:9092,k3:9092
+  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
@@ -63,34 +64,27 @@ what:
   @topics
 the new cluster:
   --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)
-  --nodes N                number of nodes, each a broker and a controller (default: 1)
-  --node-id N              id of the first node (default: 1)
+  --nodes N|NODE,...       number of nodes, each a broker and a controller (default: 1), or ID@HOST:PORT:CONTROLLER_PORT
+                           of each; the id and the controller's port may be left out
+  --listeners NODE,...     the same as --nodes NODE,... (default: 127.0.0.1, from 9092 on)
   --cluster-id ID          default: a new one, so that no old node can join. With it, the ids of the DIRs may differ
-  --listeners HOST:PORT,...    one for each node, or HOST:PORT:CONTROLLER_PORT (default: 127.0.0.1, from 9092 on)
 instead, a quorum of which one controller survives:
   --rescue-quorum    make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or
                      --dry-run
   --backup DIR       a new directory for the file that is replaced
 facts that the directories lack:
-  --metadata DIR    a log dir with a copy of __cluster_metadata-0
-  --settings:settings_file FILE    the topics as they were: JSON lines of kafkalog metadata --show topics --json, or one
-                                   JSON object such as {"orders": {"cleanup.policy": "compact"}}
-  --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable
-  --topic-id:topic_ids TOPIC=ID*      the id of a topic; repeatable
-  --retention keep|as-was|TOPIC=MS    keep: off for each topic (default); as-was: carried over; or retention.ms of
-                                      topics, separated by commas; others keep all
+  --metadata PATH*    a log dir with a copy of __cluster_metadata-0, or a file with the topics as they were: JSON lines
+                      of kafkalog metadata --show topics --json, or one JSON object such as
+                      {"orders": {"cleanup.policy": "compact"}}; repeatable
+  --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable.
+                                      TOPIC:retention=as-was keeps the old retention, TOPIC:topic.id=ID is an id
   --groups keep|as-was|none|FILE    committed offsets: those of __consumer_offsets (default; as-was keeps those that
                                     expire as they are), none, or those of a file of kafkalog groups -o
-  --missing {continue,empty,refuse}    partitions that no DIR has: continue at the highest known offset (default),
-                                       begin at 0, or are refused
-  --strict          refuse damaged partitions, and copies of a partition that differ
+  --strict          refuse damaged or missing partitions, and copies of a partition that differ
   --best            no effect: every intact batch of any disk is served
-  --include-unknown    bring topics back that the metadata log does not have; without it, they are named and left out
-  --include-stray   take partitions that a broker has renamed, such as orders-0.ID-stray
-how:
-  --copy {auto,reflink,hardlink,copy}    auto shares blocks with the source where the file system can (default);
-                                         hardlink shares sealed segments
-  @threads segments to read at a time (default: one per CPU, up to 4)
+  --include-unknown    bring topics back that the metadata log does not have, and partitions that a broker has renamed,
+                       such as orders-0.ID-stray; without it, they are named and left out
+  --include-stray:include_unknown    the same as --include-unknown
 """,
     paths=_PATHS,
 )
@@ -106,19 +100,22 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.output is None and not args.dry_run:
         raise UsageError("-o DIR names the directory to make; or use --dry-run")
     from kafkalog.booting.boot import boot
+    from kafkalog.errors import KafkalogError
+    from kafkalog.log.open import open as open_path
 
+    if console.shows_progress:
+        # boot has better words for what is no log dir, and for topics of which none is there
+        with contextlib.suppress(KafkalogError):
+            opened = [open_path(path, limits=args.limits) for path in args.paths]
+            console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
     options = {name: value for name, value in chosen(args, boot).items() if value is not None}
-    if args.retention not in (None, "keep", "as-was"):
-        options["retention"] = dict(_milliseconds(part) for part in args.retention.split(","))
+    options["nodes"] = _nodes(args)
     if args.settings:
         options["settings"] = _settings(args.settings)
-    if args.topic_ids:
-        options["topic_ids"] = dict(_pair("--topic-id", text) for text in args.topic_ids)
     with usage_errors():
         report = boot(
             args.paths,
-            on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
-            progress=lambda n_bytes: console.progress.advance(n_bytes),
+            progress=console.progress.advance,
             **options,
         )
     console.progress.close()
@@ -171,11 +168,15 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def _milliseconds(text: str) -> tuple[str, int]:
-    topic, value = _pair("--retention", text)
-    if not value.removeprefix("-").isdecimal():
-        raise UsageError(f"--retention takes milliseconds, not {value!r}")
-    return topic, int(value)
+def _nodes(args: argparse.Namespace) -> int | list[str]:
+    """The nodes: a number, or the place of each."""
+    texts = [*(args.listeners or ())]
+    if args.nodes is None or not args.nodes.isdecimal():
+        texts += [] if args.nodes is None else args.nodes.split(",")
+        return texts or 1
+    if texts and len(texts) != int(args.nodes):
+        raise UsageError(f"--nodes is {args.nodes}, and --listeners has {counted(len(texts), 'node')}")
+    return texts or int(args.nodes)
 
 
 def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:

@@ -142,7 +142,7 @@ def test_the_clusters_own_settings_count(tmp_path):
     (row,) = kafkalog.trim(data, **given).partitions
     assert row.count("deleted") > 2
     shutil.rmtree(tmp_path / "out")
-    kafkalog.boot(tmp_path / "log", tmp_path / "out", retention="as-was")
+    kafkalog.boot(tmp_path / "log", tmp_path / "out", settings={"*": {"retention": "as-was"}})
     (tmp_path / "server.properties").write_text("log.retention.hours=1\nlog.retention.ms=-1\n")
     options = {"retention": True, "now": 9 * DAY, "dry_run": True}
     (row,) = kafkalog.trim(data, config=tmp_path / "server.properties", **options).partitions
