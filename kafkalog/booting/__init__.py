@@ -1,6 +1,5 @@
 """Boot: builds a directory on which a stock broker starts, from partition directories whose cluster is gone.
 
-    `targets`       releases of Kafka: feature levels, and the settings that each accepts
     `sources`       finds the partitions in the sources, and chooses a copy of each
     `coordinators`  reads committed offsets and transactional ids, or offsets from a file
     `staging`       verifies and copies partitions, and rebuilds their derived files; makes one log from copies that

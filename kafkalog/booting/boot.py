@@ -38,7 +38,6 @@ from kafkalog.booting.staging import (
     looks_compacted,
     stage,
 )
-from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.booting.topics import (
     Evidence,
     Settings,
@@ -72,6 +71,7 @@ from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
+from kafkalog.survey.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.text import counted
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.booting.staging import StagedPartition
-from kafkalog.booting.targets import Target
 from kafkalog.booting.topics import TopicPlan
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import ControlRecordType
@@ -28,6 +27,7 @@ from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.survey.targets import Target
 
 EPOCH: Final = 1
 """Leader epoch of the snapshot; the first election makes it 2."""

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkalog.booting.targets import TARGETS
 from kafkalog.booting.topics import KEPT, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.survey.next_steps import NextStep
+from kafkalog.survey.targets import TARGETS
 from kafkalog.text import counted
 
 

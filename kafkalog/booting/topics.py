@@ -17,7 +17,6 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState, json_rows, read_text
 from kafkalog.booting.sources import Copy
-from kafkalog.booting.targets import Target
 from kafkalog.errors import (
     DEFAULT_LIMITS,
     CorruptionError,
@@ -32,6 +31,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted, first_names, number_ranges
 

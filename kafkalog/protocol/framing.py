@@ -93,6 +93,23 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
     return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
 
 
+def type_and_version(topic: str, key: bytes | None, value: bytes | None) -> tuple[int, int | None]:
+    """Return the number of a record's type, and the version of its value, of which nothing else has to be known.
+
+    The version is None for a tombstone. Raises MessageError for bytes that are not such a record.
+    """
+    if topic in KEYED:
+        if key is None:
+            raise MessageError("has no key")
+        return _int16(key, "key"), None if value is None else _int16(value, "value")
+    if value is None:
+        raise MessageError("has no value")
+    reader = MessageReader(value)
+    if (frame_version := reader.uvarint()) != FRAME_VERSION:
+        raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
+    return reader.uvarint(), reader.uvarint()
+
+
 def decode_preview(value: bytes | None) -> InternalRecord:
     """Decode a record of the metadata topic as 2.8 does, whose preview of KRaft has frames of version 0.
 

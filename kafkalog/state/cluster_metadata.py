@@ -7,6 +7,7 @@ same format), are decoded by `kafkalog.records.decode` and `kafkalog.protocol`, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -154,6 +155,24 @@ def read_metadata_file(
         _apply(metadata, record, path, limits)
         kinds[1:] = [record.control_type]
     return (kinds[0], kinds[-1]) if kinds else (None, None)
+
+
+def loaded_values(
+    log_dir: Place, start_offset: int, *, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[tuple[Place, int, bytes | None]]:
+    """Yield file, offset and value of the records that a broker loads: a snapshot, and the log from its offset on.
+
+    What follows damage in a file is left out; `read_cluster_metadata` reports it.
+    """
+    directory = log_dir / kf.METADATA_DIRECTORY
+    names = Listing.or_empty(directory).names
+    snapshots = [match[0] for match in map(_CHECKPOINT.fullmatch, names) if match and int(match[1]) == start_offset]
+    for name in [*snapshots[-1:], *kf.offsets_of(names, kf.LOG_SUFFIX)]:
+        first = start_offset if name.endswith(kf.LOG_SUFFIX) else 0
+        with contextlib.suppress(KafkalogError):
+            for record in _records(directory / name, limits):
+                if not record.is_control and record.offset >= first:
+                    yield directory / name, record.offset, record.value
 
 
 class _MetadataRecord(NamedTuple):

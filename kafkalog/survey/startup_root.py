@@ -45,7 +45,7 @@ OFFSET_CHECKPOINTS: Final = (
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
 
-Effect = Literal["does not start", "log dir offline", "loses metadata", "unreadable"]
+Effect = Literal["does not start", "log dir offline", "loses metadata", "no coordinator", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,18 @@ class StartProblem(JsonFields):
     """Of the batch that it is about, where one batch is the cause."""
     effect: Effect = "does not start"
     """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
-    cluster's metadata, as if topics had been deleted. "unreadable": what a broker does is not known."""
+    cluster's metadata, as if topics had been deleted. "no coordinator": it starts, and does not load a partition of
+    groups, transactions, share groups or remote storage. "unreadable": what a broker does is not known."""
 
     def to_finding(self) -> Finding:
         """The failure as damage, for reports of files."""
         if self.effect == "unreadable":
             return Finding(self.reason, self.detail, path=self.path, position=self.position)
-        consequence = {"loses metadata": "loses metadata", "log dir offline": "takes the log dir offline"}
+        consequence = {
+            "loses metadata": "loses metadata",
+            "log dir offline": "takes the log dir offline",
+            "no coordinator": "does not load it",
+        }
         detail = f"{self.detail}; a broker {consequence.get(self.effect, self.effect)}"
         return Finding(self.reason, detail, path=self.path, position=self.position, n_records=0)
 
@@ -93,7 +98,7 @@ def root_problems(
             found.append(StartProblem(one.reason, one.path or "", one.detail))
     found += _duplicates(Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
-    with_metadata = [root for root in roots if _has_metadata_log(root)]
+    with_metadata = [root for root in roots if has_metadata_log(root)]
     failed = {Path(one.path).parent for one in found if one.effect == "log dir offline"}
     is_last = not set(roots) - failed and not (_is_second_disk(roots) and not config.log_dirs)
     return [
@@ -104,7 +109,7 @@ def root_problems(
     ]
 
 
-def _has_metadata_log(root: Place) -> bool:
+def has_metadata_log(root: Place) -> bool:
     return (root / kf.METADATA_DIRECTORY).is_dir()
 
 
@@ -117,7 +122,7 @@ def _has_metadata(root: Place) -> bool:
 
 def is_kraft(root: Place) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
-    if _has_metadata_log(root):
+    if has_metadata_log(root):
         return True
     try:
         return (read_properties(root / kf.META_PROPERTIES) or {}).get("version") == "1"
@@ -127,7 +132,7 @@ def is_kraft(root: Place) -> bool:
 
 def _is_second_disk(roots: Sequence[Place]) -> bool:
     """Whether these cannot be all log dirs of their broker, whose metadata log is on another."""
-    return not any(map(_has_metadata_log, roots)) and any(map(is_kraft, roots))
+    return not any(map(has_metadata_log, roots)) and any(map(is_kraft, roots))
 
 
 def _attempt(path: Place, problem: Callable[[Place], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
@@ -160,7 +165,7 @@ def _metadata_dir_problems(roots: Sequence[Place], config: BrokerConfig) -> Iter
     if where is None or not any(map(config.holds_metadata_log, roots)):
         return
     for root in roots:
-        if _has_metadata_log(root) and not config.holds_metadata_log(root):
+        if has_metadata_log(root) and not config.holds_metadata_log(root):
             detail = f"a metadata log outside of the metadata log dir {where} (metadata.log.dir, or first of log.dirs)"
             yield StartProblem(Reason.UNKNOWN_FILE, str(root / kf.METADATA_DIRECTORY), detail)
     if not config.is_controller or not exists(where / kf.META_PROPERTIES) or _has_metadata(where):
@@ -182,7 +187,7 @@ def voter_problem(
     Source: KafkaRaftClient.initialize, VoterSet.isVoter, Kafka 4.3.
     """
     ids = {one["voterId"]: one.get("voterDirectoryId") for one in voters}
-    root = next(filter(_has_metadata_log, roots), None)
+    root = next(filter(has_metadata_log, roots), None)
     if root is None or [*ids] != [node_id]:
         return None
     path = root / kf.META_PROPERTIES
@@ -212,7 +217,7 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
         path = root / kf.META_PROPERTIES
         if not exists(path):
             # a broker with ZooKeeper formats it
-            if _has_metadata_log(root):
+            if has_metadata_log(root):
                 detail = f"{kf.METADATA_DIRECTORY} exists, but this file is missing"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             elif has_kraft:

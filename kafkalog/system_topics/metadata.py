@@ -19,6 +19,7 @@ from kafkalog.html import MOST_ROWS, PublicNames, table
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.protocol.releases import METADATA_VERSION, level_name, next_level
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.location import Place, parent_of
@@ -162,8 +163,30 @@ class Metadata(PublicNames):
 
     @property
     def features(self) -> list[Row]:
-        """Finalized features: name, level."""
-        return [{"name": name, "level": level} for name, level in sorted(self._image.features.items())]
+        """Finalized features: name, level, version; the next level, its release, and nodes that do not support it."""
+        rows = []
+        for name, level in sorted(self._image.features.items()):
+            step = next_level(name, level)
+            rows.append(
+                {
+                    "name": name,
+                    "level": level,
+                    "version": level_name(level) if name == METADATA_VERSION else "",
+                    "next_level": None if step is None else step[0],
+                    "next_release": None if step is None else step[1],
+                    "missing_nodes": [] if step is None else self._without(name, step[0]),
+                }
+            )
+        return rows
+
+    def _without(self, name: str, level: int) -> list[int]:
+        """Ids of brokers and controllers that have registered without support for a level of a feature."""
+        nodes = {**self._image.controllers, **self._image.brokers}
+        most = {
+            number: max((one["maxSupportedVersion"] for one in fields["features"] if one["name"] == name), default=0)
+            for number, fields in nodes.items()
+        }
+        return sorted(number for number, supported in most.items() if supported < level)
 
     @property
     def acls(self) -> list[Row]:
@@ -323,7 +346,16 @@ TABLES: Final = {
         }
     ),
     "voters": pa.schema({"id": _INT, "directory_id": _TEXT, "endpoints": _TEXTS}),
-    "features": pa.schema({"name": _TEXT, "level": pa.int16()}),
+    "features": pa.schema(
+        {
+            "name": _TEXT,
+            "level": pa.int16(),
+            "version": _TEXT,
+            "next_level": pa.int16(),
+            "next_release": _TEXT,
+            "missing_nodes": _INTS,
+        }
+    ),
     "acls": pa.schema(dict.fromkeys(_ACL, _TEXT)),
     "quotas": pa.schema({"entity": _MAP, "key": _TEXT, "value": pa.float64()}),
     "scram": pa.schema({"user": _TEXT, "mechanism": _TEXT, "iterations": _INT}),

@@ -44,6 +44,7 @@ The exit code is 1 if anything is lost or the broker does not start.""",
   kafkalog preflight /var/lib/kafka
   kafkalog preflight /var/lib/kafka --unclean -t orders
   kafkalog preflight /disk1/kafka /disk2/kafka --config /etc/kafka/server.properties
+  kafkalog preflight /var/lib/kafka --for 4.4
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
     options="""
   --json    one object with the whole result
@@ -56,6 +57,9 @@ how:
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
   --config FILE    the broker's server.properties: all of its log.dirs are judged, with its retention and index settings
                    (topic settings override it)
+  --for:release RELEASE    also: would this release of Kafka, 3.9 or 4.0 to 4.4, load these disks? It compares each
+                           record of the cluster's metadata, groups, transactions, share groups and remote storage,
+                           features and settings with what the release knows; a lower release answers a downgrade
   --metadata DIR   a log dir with the cluster's metadata log, if it is on none of these disks
   @threads partitions to read at a time (default: up to 4)
 """,
@@ -117,6 +121,7 @@ def _print_findings(result: Preflight, shown: str, console: Console) -> None:
 
 _RENAMED: Final = "Kafka 4.x renames it"
 _EFFECTS: Final = {
+    "no coordinator": "its coordinator does not load it",
     "log dir offline": "the broker takes the log dir offline",
     "unreadable": "unreadable, so what the broker does with it is not known",
 }

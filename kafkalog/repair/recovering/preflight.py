@@ -24,7 +24,8 @@ from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
+from kafkalog.parsing import TopicPatterns, check_partitions, one_of, optional_integer, parse_milliseconds
+from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryReport
@@ -43,6 +44,7 @@ from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, root_problems, voter_problem
+from kafkalog.survey.targets import release_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
@@ -59,6 +61,7 @@ def preflight(
     index_interval_bytes: int | None = None,
     metadata: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
+    release: str | None = None,
     now: int | datetime | None = None,
     threads: int | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
@@ -85,6 +88,9 @@ def preflight(
     config : path-like, optional
         The broker's `server.properties`: for the settings of indexes, for retention, for its id, and for its other log
         dirs, which are judged, too, if one of them is named.
+    release : str, optional
+        The release of Kafka that starts, "3.9" to "4.4": records, features and settings that it does not know are
+        `problems` of the result. A lower release than that of the disks answers a downgrade.
     now : int (ms) or aware datetime, optional
         The time from which retention counts. Default: now.
     threads : int, optional
@@ -126,6 +132,8 @@ def preflight(
     Preflight(1 partition, unclean start: recovers)
     """
     refuse_url(path)
+    if release is not None:
+        one_of("release", release, [*releases()])
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     named = [root for one in names for root in log_dirs_at(Path(one))]
@@ -147,6 +155,8 @@ def preflight(
     if cluster is not None:
         problem = voter_problem(roots, cluster.voters, settings.node_id)
         result.problems += [] if problem is None else [problem]
+    if release is not None:
+        result.problems += release_problems(roots, cluster, broker, release, limits)
     if config is not None and settings.doubt:
         detail = f"whether retention deletes segments is not foretold: {settings.doubt}"
         result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(roots[0]), damage=False))

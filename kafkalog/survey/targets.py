@@ -1,0 +1,178 @@
+"""Releases of Kafka: the levels of their features, the settings that they reject, and whether they load some disks.
+
+`release_problems` compares records, features and settings with what a release knows: those of its own jars
+(`protocol.releases`). A lower release than that of the disks answers a downgrade.
+
+Source: MetadataVersion.fromFeatureLevel, ClusterControlManager.registerBroker, MetadataRecordSerde,
+CoordinatorRecordSerde, Kafka 3.9 to 4.4.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import ConfigWarning, Limits, Reason
+from kafkalog.log.log_dir import LogDir
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.definitions import Versions
+from kafkalog.protocol.framing import type_and_version
+from kafkalog.protocol.releases import METADATA_VERSION, feature_range, level_name, releases
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
+from kafkalog.state.cluster_metadata import loaded_values
+from kafkalog.state.log_config import LogConfig
+from kafkalog.survey.startup_config import BrokerConfig
+from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft
+from kafkalog.system_topics.reading import AsOf, read_records
+
+DEFAULT_RELEASE: Final = "4.3"
+_LEAST_SEGMENT_BYTES: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A release of Kafka.
+
+    `eligible.leader.replicas.version` stays at 0. At level 1, a controller removes a broker without a matching earlier
+    registration from every ISR, and no partition has a leader.
+    """
+
+    release: str
+    metadata_version: int
+    features: Mapping[str, int]
+    """Levels of the features other than `metadata.version`."""
+    is_below_release: bool = False
+    """Whether the release has higher levels, to which `kafka-features` raises them."""
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Levels of all features."""
+        return {"metadata.version": self.metadata_version, **self.features}
+
+    def setting_problem(self, name: str, value: str) -> str:
+        """Return why a broker of this release does not start with a topic's setting; "" if it does.
+
+        Brokers ignore unknown names. One invalid value stops the whole broker.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConfigWarning)
+            try:
+                config = LogConfig.from_properties({name: value})
+            except (ValueError, TypeError) as error:
+                return str(error)
+        is_small = name == "segment.bytes" and config.segment_bytes < _LEAST_SEGMENT_BYTES
+        if is_small and not self.release.startswith("3."):
+            return f"{name}={value}: it must be at least {_LEAST_SEGMENT_BYTES}"
+        return ""
+
+
+_GROUPS: Final = {"group.version": 1, "transaction.version": 2}
+_ALL: Final = {**_GROUPS, "share.version": 1, "streams.version": 1}
+TARGETS: Final = {
+    target.release: target
+    for target in (
+        Target("3.9", 21, {}),
+        Target("4.0", 25, _GROUPS),
+        *(Target(release, 25, _GROUPS, is_below_release=True) for release in ("4.1", "4.2")),
+        Target(DEFAULT_RELEASE, 30, _ALL),
+        Target("4.4", 30, _ALL, is_below_release=True),
+    )
+}
+_COORDINATED: Final = (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE, kf.SHARE_GROUP_STATE, kf.REMOTE_LOG_METADATA)
+_WAY_BACK: Final = "a newer release that still runs takes features back with kafka-features.sh downgrade"
+_GROUPS_FILE: Final = "kafkalog groups -o FILE keeps the offsets, and kafkalog boot --groups FILE serves them"
+_BOOT: Final = "kafkalog boot --for {} makes a directory for it"
+
+
+def release_problems(
+    roots: Sequence[Path], cluster: ClusterMetadata | None, config: BrokerConfig, release: str, limits: Limits
+) -> list[StartProblem]:
+    """Return why a broker of a release does not start on its log dirs, or not with everything."""
+    found = [*_zookeeper_problems(roots, cluster, config, release)]
+    if cluster is not None:
+        found += _feature_problems(roots, cluster, release)
+        found += _setting_problems(roots, cluster, release)
+        for root in roots:
+            found += _metadata_problems(root, cluster, release, limits)
+    return [*found, *_coordinator_problems(roots, release, limits)]
+
+
+def _zookeeper_problems(
+    roots: Sequence[Path], cluster: ClusterMetadata | None, config: BrokerConfig, release: str
+) -> Iterator[StartProblem]:
+    if release.startswith("3."):
+        return
+    way = f"Kafka {release} has no ZooKeeper: migrate with 3.9 first, or {_BOOT.format(release)}"
+    if config.path and not config.roles:
+        yield StartProblem(Reason.META_PROPERTIES, config.path, f"process.roles is not set. {way}")
+    if cluster is None and not any(map(is_kraft, roots)):
+        detail = f"the log dir of a broker with ZooKeeper: it has no metadata log. {way}"
+        yield StartProblem(Reason.META_PROPERTIES, str(roots[0]), detail)
+
+
+def _feature_problems(roots: Sequence[Path], cluster: ClusterMetadata, release: str) -> Iterator[StartProblem]:
+    path = str(next(filter(has_metadata_log, roots), roots[0]))
+    for name, level in sorted(cluster.features.items()):
+        first, last = feature_range(release, name)
+        if not first <= level <= last:
+            known = f"{level} ({text})" if name == METADATA_VERSION and (text := level_name(level)) else f"{level}"
+            supported = f"levels {first} to {last}" if last else "no such feature"
+            way = _WAY_BACK if level > last else "first raise it with a release that supports both"
+            detail = f"{name} is finalized at level {known}, and Kafka {release} has {supported}: {way}, or"
+            yield StartProblem(Reason.METADATA_INCOMPLETE, path, f"{detail} {_BOOT.format(release)}")
+
+
+def _setting_problems(roots: Sequence[Path], cluster: ClusterMetadata, release: str) -> Iterator[StartProblem]:
+    for (kind, topic), settings in sorted(cluster.settings.items()):
+        for name, value in settings.items() if kind == TOPIC and topic in cluster.topic_ids else ():
+            problem = TARGETS[release].setting_problem(name, value)
+            if problem:
+                way = "change it with kafka-configs.sh while the old release runs"
+                detail = f"topic {topic}: Kafka {release} does not start with {problem}: {way}"
+                yield StartProblem(Reason.METADATA_INCOMPLETE, str(roots[0]), detail)
+
+
+def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limits: Limits) -> Iterator[StartProblem]:
+    told: set[str] = set()
+    for path, offset, value in loaded_values(root, cluster.start_offset, limits=limits):
+        why = _unknown(release, kf.METADATA_TOPIC, None, value)
+        if why and why not in told:
+            told.add(why)
+            detail = f"{kf.METADATA_DIRECTORY}: offset {offset}: {why}: {_WAY_BACK}, or {_BOOT.format(release)}"
+            yield StartProblem(Reason.INTERNAL_RECORD, str(path), detail)
+
+
+def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -> Iterator[StartProblem]:
+    log_dir = LogDir(roots, limits=limits)
+    for topic in sorted({*_COORDINATED} & {*log_dir.topics}):
+        told: set[tuple[int, str]] = set()
+        for record in read_records(log_dir, topic, AsOf(), lambda finding: None):
+            why = "" if record.is_control else _unknown(release, topic, record.key, record.value)
+            if not why or (record.partition, why) in told:
+                continue
+            told.add((record.partition, why))
+            where = kf.TopicPartition(topic, record.partition)
+            # a coordinator passes over types that it does not know, and ends at a version
+            is_skipped = "record type" in why and "versions" not in why
+            effect: Effect = "loses metadata" if is_skipped else "no coordinator"
+            told_what = "its coordinator passes over such records" if is_skipped else _GROUPS_FILE
+            detail = f"{where}: offset {record.offset}: {why}: {told_what}"
+            yield StartProblem(Reason.INTERNAL_RECORD, str(log_dir.path_of(where).path), detail, effect=effect)
+
+
+def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -> str:
+    """Why a release does not know a record; empty if it does."""
+    known: Mapping[str, str] = releases()[release]["records"][topic]
+    try:
+        number, version = type_and_version(topic, key, value)
+    except MessageError as error:
+        return str(error)
+    if str(number) not in known:
+        return f"Kafka {release} knows no record type {number}"
+    if version is not None and version not in Versions.parse(known[str(number)]):
+        return f"Kafka {release} knows versions {known[str(number)]} of record type {number}, and this is {version}"
+    return ""

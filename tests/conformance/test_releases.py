@@ -1,0 +1,80 @@
+"""Brokers of several releases start on a directory, or not, as `preflight --for` says."""
+
+import time
+
+import pytest
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, copy_tree, free_ports
+from golden_sets import LOG_DIR, unpacked
+
+import kafkalog
+from kafkalog.survey.targets import TARGETS, Target
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+BROKERS = {"3.9": "3.9.1", "4.0": "4.0.1", "4.3": "4.3.1", "4.4": "4.4.0"}
+_NEW = {**TARGETS["4.3"].features}
+SOURCES = {
+    "written by 4.4": None,
+    "of 3.9": ("3.9", None, {}),
+    "of 4.0": ("4.0", None, {}),
+    "of 4.3": ("4.3", None, {}),
+    "of 4.4": ("4.4", Target("4.4", 33, {**_NEW, "share.version": 2}), {}),
+    "an old level": ("3.9", Target("3.9", 5, {}), {}),
+    "a level of no release": ("4.4", Target("4.4", 77, {}), {}),
+    "a level that is not stable": ("4.3", Target("4.3", 31, _NEW), {}),
+    "share groups of 4.4": ("4.4", Target("4.4", 30, {**_NEW, "share.version": 2}), {}),
+    "a feature of no release": ("4.4", Target("4.4", 25, {"no.version": 1}), {}),
+    "small segments": ("3.9", None, {"p-multi": {"segment.bytes": "1000"}}),
+}
+
+
+class ForeignBroker(Broker):
+    """A broker on a directory that another release wrote."""
+
+    def _prepare(self):
+        if not (self.folder / "server.properties").exists():
+            super()._write_properties()
+
+    def _write_properties(self):
+        pass
+
+
+def made(name, tmp_path, monkeypatch):
+    """A directory: one that a broker wrote, or that is made for a release with other levels and settings."""
+    given = SOURCES[name]
+    folder = tmp_path / "node"
+    if given is None:
+        folder.mkdir()
+        copy_tree(unpacked("k44"), folder / "data")
+        return folder
+    release, target, settings = given
+    if target is not None:
+        monkeypatch.setitem(TARGETS, release, target)
+    port, controller = free_ports(2)
+    options = {"release": release, "settings": settings, "listeners": [f"127.0.0.1:{port}:{controller}"]}
+    kafkalog.boot(LOG_DIR, folder, topics="p-multi", **options)
+    monkeypatch.undo()
+    return folder
+
+
+def starts(folder, version):
+    """Whether a broker starts."""
+    with ForeignBroker(folder, jars=class_path(java(), version)) as broker:
+        broker.begin()
+        deadline = time.monotonic() + 90
+        while broker.is_running and time.monotonic() < deadline:
+            if broker._said(broker._started):
+                broker.stop()
+                return True
+            time.sleep(0.1)
+        return False
+
+
+@pytest.mark.parametrize("release", BROKERS)
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_broker_starts_as_foretold(name, release, tmp_path, monkeypatch):
+    folder = made(name, tmp_path, monkeypatch)
+    forecast = kafkalog.preflight(folder / "data", release=release)
+    expected = forecast.verdict != "does not start"
+    assert starts(folder, BROKERS[release]) == expected, [one.detail for one in forecast.problems]

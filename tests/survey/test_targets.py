@@ -1,0 +1,104 @@
+"""What a release of Kafka does not know in the disks of another."""
+
+import shutil
+
+import pytest
+from golden_sets import LOG_DIR, unpacked
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_keyed_record
+from kafkalog.protocol.framing import decode_record, type_and_version
+from kafkalog.protocol.releases import feature_range, level_name, next_level, releases
+from kafkalog.survey.targets import TARGETS
+from kafkalog.system_topics.reading import AsOf, read_records
+from kafkalog.writing.partition_writer import PartitionWriter
+
+
+@pytest.mark.parametrize("release", TARGETS)
+def test_the_disks_of_4_4_load_in_4_4_alone(release):
+    found = kafkalog.preflight(unpacked("k44"), release=release)
+    texts = [one.detail for one in found.problems if one.effect == "does not start"]
+    assert (found.verdict == "does not start") == (release != "4.4")
+    if release == "4.4":
+        assert not found.problems
+        return
+    assert any("metadata.version is finalized at level 33 (4.4-IV2)" in text for text in texts)
+    assert all("kafka-features.sh downgrade" in text and f"boot --for {release}" in text for text in texts)
+    records = [text for text in texts if "__cluster_metadata-0: offset" in text]
+    assert bool(records) == (release < "4.3")
+
+
+@pytest.mark.parametrize("release", TARGETS)
+def test_a_directory_that_boot_makes_for_a_release_loads_in_it(release, tmp_path):
+    kafkalog.boot(LOG_DIR, tmp_path / "out", topics="p-multi", release=release)
+    assert kafkalog.preflight(tmp_path / "out" / "data", release=release).verdict == "starts"
+    newest = kafkalog.preflight(tmp_path / "out" / "data", release="4.4")
+    assert newest.verdict == "starts"
+
+
+def test_a_log_dir_with_zookeeper_has_a_way_out(tmp_path):
+    shutil.copytree(LOG_DIR / "p-multi-0", tmp_path / "p-multi-0")
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
+    (problem,) = [one for one in kafkalog.preflight(tmp_path, release="4.0").problems if "ZooKeeper" in one.detail]
+    assert "migrate with 3.9 first, or kafkalog boot --for 4.0" in problem.detail
+    assert not [one for one in kafkalog.preflight(tmp_path, release="3.9").problems if "ZooKeeper" in one.detail]
+    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\nbroker.id=1\nzookeeper.connect=a:1\n")
+    found = kafkalog.preflight(tmp_path, release="4.3", config=tmp_path / "server.properties")
+    assert any("process.roles is not set" in one.detail for one in found.problems)
+
+
+def test_records_of_coordinators_are_named_with_their_offsets(tmp_path, capsys):
+    group = {"group": "g", "topic": "orders", "partition": 0}
+    commit = {"offset": 1, "leaderEpoch": 0, "metadata": "", "commitTimestamp": 0, "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}
+    key, value = encode_keyed_record("OffsetCommit", 4, group, commit)
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key, key, b"\0\x63abc"], "value": [value, b"\0\x09" + value[2:], b"\0\0"]})
+    found = kafkalog.preflight(tmp_path, release="4.3")
+    texts = {one.effect: one.detail for one in found.problems}
+    assert (
+        "__consumer_offsets-0: offset 1: Kafka 4.3 knows versions 0-4 of record type 1, and this is 9"
+        in (texts["no coordinator"])
+    )
+    assert "offset 2: Kafka 4.3 knows no record type 99" in texts["loses metadata"]
+    assert found.verdict == "loses" or found.verdict == "does not start"
+    assert main(["preflight", str(tmp_path), "--for", "4.3"]) == 1
+    assert "record type 99" in capsys.readouterr().err
+    assert main(["preflight", str(tmp_path), "--for", "5.0"]) == 2
+
+
+def test_types_and_versions_are_those_of_the_decoder():
+    root = unpacked("k44")
+    log_dir = kafkalog.open(root)
+    numbers = {(one.topic, one.name.removesuffix("Key").removesuffix("Record")): one.key for one in messages().values()}
+    n = 0
+    for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"):
+        for record in read_records(log_dir, topic, AsOf(), lambda finding: None):
+            if not record.is_control:
+                decoded = decode_record(topic, record.key, record.value)
+                number, version = type_and_version(topic, record.key, record.value)
+                assert (number, version) == (numbers[topic, decoded.type], decoded.version)
+                n += 1
+    assert n > 500
+
+
+def test_tables_of_releases():
+    assert [*releases()] == [*TARGETS]
+    assert (level_name(21), level_name(33), level_name(999)) == ("3.9-IV0", "4.4-IV2", "")
+    assert next_level("metadata.version", 21) == (25, "4.0")
+    assert next_level("metadata.version", 33) is None
+    assert feature_range("3.9", "share.version") == (0, 0)
+    for release, target in TARGETS.items():
+        for name, level in target.levels.items():
+            first, last = feature_range(release, name)
+            assert first <= level <= last
+
+
+def test_features_have_their_next_level_and_the_nodes_that_lack_it(tmp_path):
+    rows = {row["name"]: row for row in kafkalog.metadata(unpacked("k44")).features}
+    assert rows["metadata.version"]["version"] == "4.4-IV2"
+    assert rows["metadata.version"]["next_level"] is None
+    kafkalog.boot(LOG_DIR, tmp_path / "out", topics="p-multi", release="3.9")
+    (row, *_) = [one for one in kafkalog.metadata(tmp_path / "out" / "data").features if one["level"] == 21]
+    assert (row["version"], row["next_level"], row["next_release"]) == ("3.9-IV0", 25, "4.0")
