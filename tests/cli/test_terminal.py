@@ -194,7 +194,7 @@ def obeyed(text, *, is_terminal):
     return None
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("is_terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, monkeypatch):
     tested, faults = set(), []
     for number, argv in enumerate(commands(log_dir, tmp_path)):

@@ -144,7 +144,7 @@ def failures_at(root, monkeypatch, verb, change, steps):
 @pytest.mark.parametrize("change", [retire, merge, delete])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_survives_what_a_broker_removes(root, monkeypatch, verb, change):
-    steps = itertools.count(3, 29) if verb == "report" else itertools.count(1, 11)
+    steps = itertools.count(3, 53) if verb == "report" else itertools.count(1, 19)
     assert failures_at(root, monkeypatch, verb, change, steps) == []
 
 

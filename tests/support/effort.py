@@ -8,8 +8,8 @@ THOROUGH = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
 
 
 def examples(n):
-    """Examples of a property that is to be tried with `n`: a twentieth in a plain run, which has others each time."""
-    return n if THOROUGH else max(8, n // 20)
+    """Examples of a property that is to be tried with `n`: a twentieth in a plain run."""
+    return n if THOROUGH else max(5, n // 25)
 
 
 def fuzz_inputs(part=1):
