@@ -22,7 +22,7 @@ from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.frames import Framed, FrameReader, SchemaKey, Selector
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import DecodedValues, Faults, Payloads, Rows, faults_text
-from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
+from kafkalog.values.schemas import SchemaSource, SchemaText, find_reference, find_schema
 from kafkalog.values.types import CommonType, SchemaError, narrow_array, narrow_type
 
 _MOST_REFERENCES: Final = 200
@@ -327,7 +327,7 @@ class SchemaColumn(ColumnDecoder):
 
         return ProtoSchema(text, find)
 
-    def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
+    def _refer(self, schema: SchemaText, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, dependencies first."""
         for one in schema.references:
             key = one.name, one.subject, one.version

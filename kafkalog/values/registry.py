@@ -20,7 +20,7 @@ from kafkalog.errors import ReadError, Reason
 from kafkalog.system_topics.schemas import SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import MOST_SCHEMA_BYTES, schema_text
-from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, Schema, SchemaSource, parse_schema
+from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, SchemaSource, SchemaText, parse_schema
 
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -43,7 +43,7 @@ class Registry:
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._timeout = timeout
         self._context = ""
-        self._known: dict[str, Schema | None] = {}
+        self._known: dict[str, SchemaText | None] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Registry:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def by_id(self, schema_id: int) -> Schema | None:
+    def by_id(self, schema_id: int) -> SchemaText | None:
         """See `SchemaSource`; raises ReadError if the registry does not answer, or the answer is invalid."""
         return self._get(f"/schemas/ids/{schema_id}{self._context}")
 
@@ -63,20 +63,20 @@ class Registry:
         one._context = f"?subject={urllib.parse.quote(f':{context}:')}"
         return one
 
-    def by_guid(self, guid: str) -> Schema | None:
+    def by_guid(self, guid: str) -> SchemaText | None:
         return self._get(f"/schemas/guids/{guid}")
 
-    def find(self, subject: str, version: int) -> Schema | None:
+    def find(self, subject: str, version: int) -> SchemaText | None:
         return self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}?deleted=true")
 
-    def _get(self, path: str) -> Schema | None:
+    def _get(self, path: str) -> SchemaText | None:
         with self._lock:
             # also keep a missing schema: every record may name it
             if path not in self._known:
                 self._known[path] = self._fetch(path)
             return self._known[path]
 
-    def _fetch(self, path: str) -> Schema | None:
+    def _fetch(self, path: str) -> SchemaText | None:
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
@@ -111,10 +111,10 @@ def schema_source(schemas: Any) -> SchemaSource | None:
     if isinstance(schemas, (str, os.PathLike)):
         return DirectorySchemas(schemas)
     if isinstance(schemas, Mapping):
-        by_key: dict[SchemaKey, Schema] = {}
+        by_key: dict[SchemaKey, SchemaText] = {}
         for key, one in schemas.items():
             kind, text, *rest = ("AVRO", one) if isinstance(one, str) else one
-            by_key[key if isinstance(key, int) else str(key).lower()] = Schema(
+            by_key[key if isinstance(key, int) else str(key).lower()] = SchemaText(
                 kind, schema_text(text), tuple(SchemaReference(*name) for name in (rest[0] if rest else ()))
             )
         return KnownSchemas(by_key)

@@ -19,7 +19,7 @@ from kafkalog.values.options import schema_text
 _SUFFIXES: Final = {suffix: name for name, suffix in SUFFIXES.items()}
 
 
-class Schema(NamedTuple):
+class SchemaText(NamedTuple):
     """A schema as a registry keeps it."""
 
     type: str
@@ -34,7 +34,7 @@ class SchemaSource(Protocol):
     """Finds schemas; a result of `kafkalog.schemas` is one as well."""
 
     def by_id(self, schema_id: int) -> Any:
-        """The schema with an id, with the attributes of `Schema`; None if there is none."""
+        """The schema with an id, with the attributes of `SchemaText`; None if there is none."""
 
     def by_guid(self, guid: str) -> Any:
         """The schema with a GUID."""
@@ -46,7 +46,7 @@ class SchemaSource(Protocol):
 class Chosen(NamedTuple):
     """The schema that a frame names."""
 
-    schema: Schema | None
+    schema: SchemaText | None
     """None if there is none, or if the id is ambiguous."""
     note: str | None = None
     """Note about its id."""
@@ -58,7 +58,7 @@ def find_schema(source: SchemaSource, key: SchemaKey, topic: str | None = None, 
     If an id has several schemas, as in contexts of a registry, the one of the topic's subject counts. The subject
     follows TopicNameStrategy, else TopicRecordNameStrategy, else RecordNameStrategy.
     """
-    found: Schema | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
+    found: SchemaText | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
     if not isinstance(key, int) or not hasattr(source, "candidates"):
         return Chosen(found)
     candidates = source.candidates(key)
@@ -107,11 +107,11 @@ def _record_name(schema: Any) -> str:
     return f"{space}.{name}" if space and "." not in name else name
 
 
-def find_reference(source: SchemaSource, reference: SchemaReference, subject: str = "") -> Schema | None:
+def find_reference(source: SchemaSource, reference: SchemaReference, subject: str = "") -> SchemaText | None:
     """Find a referenced schema. An unqualified subject is first looked up in the context of the referring one."""
     context, name = split_subject(subject)[0], reference.subject
     qualified = f":{context}:{name}" if context != "." and not name.startswith(":.") else name
-    found: Schema | None = source.find(qualified, reference.version)
+    found: SchemaText | None = source.find(qualified, reference.version)
     if found is None and qualified != name:
         found = source.find(name, reference.version)
     if found is None and isinstance(source, DirectorySchemas):
@@ -160,16 +160,16 @@ class _InContext:
 class KnownSchemas:
     """Schemas in memory, by id or GUID; subjects have no versions."""
 
-    def __init__(self, by_key: Mapping[SchemaKey, Schema]) -> None:
+    def __init__(self, by_key: Mapping[SchemaKey, SchemaText]) -> None:
         self._by_key = by_key
 
-    def by_id(self, schema_id: int) -> Schema | None:
+    def by_id(self, schema_id: int) -> SchemaText | None:
         return self._by_key.get(schema_id)
 
-    def by_guid(self, guid: str) -> Schema | None:
+    def by_guid(self, guid: str) -> SchemaText | None:
         return self._by_key.get(guid)
 
-    def find(self, subject: str, version: int) -> Schema | None:
+    def find(self, subject: str, version: int) -> SchemaText | None:
         return None
 
 
@@ -202,36 +202,36 @@ class DirectorySchemas:
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ValueError(f"schemas: {manifest} is not a manifest of schemas: {error!r}") from None
 
-    def by_id(self, schema_id: int) -> Schema | None:
+    def by_id(self, schema_id: int) -> SchemaText | None:
         return self.named(str(schema_id))
 
     @property
     def has_ambiguous_ids(self) -> bool:
         return any(len({file for _, file in those}) > 1 for those in self._subjects.values())
 
-    def candidates(self, schema_id: int) -> list[Schema]:
+    def candidates(self, schema_id: int) -> list[SchemaText]:
         """The schemas with an id and their subjects; only those in the manifest."""
         found = ((subject, self.named(file)) for subject, file in self._subjects.get(schema_id, ()))
         return [one._replace(subject=subject) for subject, one in found if one is not None]
 
-    def by_guid(self, guid: str) -> Schema | None:
+    def by_guid(self, guid: str) -> SchemaText | None:
         return self.named(self._files.get(guid, guid))
 
-    def find(self, subject: str, version: int) -> Schema | None:
+    def find(self, subject: str, version: int) -> SchemaText | None:
         """See `SchemaSource`; without a manifest, files have no version."""
         return self.named(self._files.get((subject, version), subject))
 
-    def named(self, name: str) -> Schema | None:
+    def named(self, name: str) -> SchemaText | None:
         """The schema in a file of this name, with or without suffix."""
         return self._read([f"{name}{suffix}" for suffix in ("", *_SUFFIXES)])
 
-    def _read(self, names: Iterable[str]) -> Schema | None:
+    def _read(self, names: Iterable[str]) -> SchemaText | None:
         root = Path(os.path.realpath(self._directory))
         for name in names:
             path = Path(os.path.realpath(root / name))
             # names come from schemas: they must not lead out of the directory
             if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
-                return Schema(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))
+                return SchemaText(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))
         return None
 
 
@@ -253,5 +253,5 @@ def imports_beside(schema: Any) -> Callable[[str], str | None]:
     return find
 
 
-def parse_schema(found: Mapping[str, Any]) -> Schema:
-    return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), _references(found))
+def parse_schema(found: Mapping[str, Any]) -> SchemaText:
+    return SchemaText(str(found.get("schemaType") or "AVRO"), str(found["schema"]), _references(found))

@@ -14,7 +14,7 @@ from proto_cases import ProtoCase, canonical, shown
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.system_topics.schemas import SchemaReference
-from kafkalog.values.schemas import Schema
+from kafkalog.values.schemas import SchemaText
 
 ORDER = """syntax = "proto3"; package shop; import "common/money.proto";
 message Other { message Inner { string x = 1; } }
@@ -39,7 +39,7 @@ class Registered:
         one = found.schema if hasattr(found, "schema") else found
         references = [SchemaReference(ref.name, ref.subject, ref.version) for ref in one.references or ()]
         name = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(one.schema_str)).name
-        return Schema("PROTOBUF", self.sources.get(name, one.schema_str), references)
+        return SchemaText("PROTOBUF", self.sources.get(name, one.schema_str), references)
 
     def by_id(self, schema_id):
         return self._schema(self._client.get_schema(schema_id, fmt="serialized"))

@@ -14,7 +14,7 @@ import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.system_topics.schemas import SchemaReference
 from kafkalog.values.registry import Registry, schema_source
-from kafkalog.values.schemas import DirectorySchemas, Schema
+from kafkalog.values.schemas import DirectorySchemas, SchemaText
 
 GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
 TEXT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})
@@ -70,9 +70,9 @@ def test_schemas_are_looked_up_once(server):
     server.found["/subjects/a%2Fb/versions/2?deleted=true"] = 200, json.dumps({"schema": TEXT, "id": 7}).encode()
     registry = pickle.loads(pickle.dumps(Registry(url(server, "me:s%20ecret@"))))
     for _ in range(2):
-        assert registry.by_id(7) == Schema("AVRO", TEXT, ())
-        assert registry.by_guid(GUID) == Schema("PROTOBUF", "syntax", (SchemaReference("x", "a/b", 2),))
-        assert registry.find("a/b", 2) == Schema("AVRO", TEXT, ())
+        assert registry.by_id(7) == SchemaText("AVRO", TEXT, ())
+        assert registry.by_guid(GUID) == SchemaText("PROTOBUF", "syntax", (SchemaReference("x", "a/b", 2),))
+        assert registry.find("a/b", 2) == SchemaText("AVRO", TEXT, ())
         assert registry.by_id(8) is None
     assert len(server.asked) == 4
     assert {how for _, how in server.asked} == {"Basic bWU6cyBlY3JldA=="}
@@ -118,4 +118,4 @@ def test_names_in_schemas_do_not_lead_out_of_the_directory(tmp_path):
     source = DirectorySchemas(tmp_path / "schemas")
     assert source.named("../secret") is None
     assert source.named(str(tmp_path / "secret.avsc")) is None
-    assert DirectorySchemas(tmp_path).named("secret") == Schema("AVRO", '"int"', ())
+    assert DirectorySchemas(tmp_path).named("secret") == SchemaText("AVRO", '"int"', ())
