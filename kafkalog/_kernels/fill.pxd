@@ -86,6 +86,7 @@ cdef extern from "message_walk.h":
                                     int32_t*) noexcept nogil
     int kl_put_message(kl_columns*, const uint8_t*, const uint8_t*, const uint8_t*, const uint8_t*, int, int64_t,
                        int64_t) noexcept nogil
+    int64_t kl_signed_64(const uint8_t*) noexcept nogil
     int64_t kl_count_messages(const uint8_t*, int64_t, int, int64_t*) noexcept nogil
     int kl_walk_messages(kl_columns*, const uint8_t*, int64_t, const uint8_t*, const uint8_t*, int, int64_t, int,
                          int64_t) noexcept nogil
@@ -121,5 +122,5 @@ cdef class Filler:
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,
                   int32_t records_count) noexcept nogil
     cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
-                          int magic, int16_t attributes, int64_t offset, int64_t timestamp,
+                          int magic, int16_t attributes, int64_t offset, int64_t timestamp, int64_t previous_offset,
                           int32_t* n_filled) noexcept nogil

@@ -158,11 +158,12 @@ cdef class Filler:
         return ALL_DONE
 
     cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
-                          int magic, int16_t attributes, int64_t offset, int64_t timestamp,
+                          int magic, int16_t attributes, int64_t offset, int64_t timestamp, int64_t previous_offset,
                           int32_t* n_filled) noexcept nogil:
         """Fill in a v0 or v1 message like `fill`; `n_filled` is its number of records, several if it is compressed.
 
-        A compressed message must hold messages of its own magic.
+        A compressed message must hold messages of its own magic, whose offsets increase and are above
+        `previous_offset`: the exact decoder's reader reports others.
         """
         cdef kl_columns* out = &self.columns
         cdef int codec = attributes & CODEC_MASK
@@ -210,6 +211,8 @@ cdef class Filler:
             if offset < last or last < 0:
                 return IN_DOUBT
             shift = offset - last
+        if kl_signed_64(value) + shift <= previous_offset:
+            return IN_DOUBT
         if not kl_has_room_for_strings(out, size, n):
             return COLUMNS_FULL
         if not kl_walk_messages(out, value, size, value + size + KL_PAD, self.room, magic, shift,

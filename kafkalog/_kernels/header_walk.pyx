@@ -104,6 +104,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
     cdef Py_ssize_t filled = 0
     cdef Py_ssize_t wanted, n_read
     cdef int64_t needed = 0
+    cdef int64_t before = previous_offset
     cdef int64_t room_start = start
     cdef int64_t total = LARGE
     cdef int64_t largest = 0
@@ -199,7 +200,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                         else:
                             ending = filler.fill_message(p, total, window, window + filled, to.magic[row],
                                                          to.attributes[row], to.last_offset[row], to.max_timestamp[row],
-                                                         &n_filled[row])
+                                                         to.last_offset[row - 1] if row else before, &n_filled[row])
                         good = ending == ALL_DONE
                     # drop the rows after an invalid batch as well: a wrong size field may have led to them
                     if good:

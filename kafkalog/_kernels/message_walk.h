@@ -70,8 +70,8 @@ KL_API int kl_put_message(kl_columns *columns, const uint8_t *message, const uin
     return 1;
 }
 
-/* How many messages, all of one magic and plain, fill these bytes exactly, and the offset of the last one; 0 if there
- * is anything else. */
+/* How many messages, all of one magic and plain, with increasing offsets, fill these bytes exactly, and the offset of
+ * the last one; 0 if there is anything else. */
 KL_API int64_t kl_count_messages(const uint8_t *p, int64_t size, int magic, int64_t *last_offset) {
     const uint8_t *const end = p + size;
     const int32_t least = (magic ? KL_KEY_V1 : KL_KEY_V0) - 12 + 8;
@@ -81,6 +81,7 @@ KL_API int64_t kl_count_messages(const uint8_t *p, int64_t size, int magic, int6
         int32_t after = kl_signed_32(p + KL_SIZE_AT);
         if (after < least || after > end - p - 12) return 0;
         if (p[KL_MAGIC_AT] != magic || p[KL_ATTRIBUTES_AT] & 7) return 0;
+        if (n && kl_signed_64(p) <= *last_offset) return 0;
         *last_offset = kl_signed_64(p);
         n++;
         p += 12 + (int64_t)after;

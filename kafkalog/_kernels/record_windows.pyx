@@ -163,7 +163,8 @@ cdef class RecordWindow:
     For the offsets and positions see `HeaderRows`; `next_offset` is None at the end of the file. It `is_plain` if no
     header needs further checks: no empty batch has bytes after its header, and the offset after the window increases.
     At the end of the file, the last batch continues the previous one without a gap. `rows` are the headers of the
-    batches; None if there is a `batch` and it `is_plain`.
+    batches; None if there is a `batch` and it `is_plain`. `first_record_offset` is that of the first record, which no
+    header of a compressed v0 or v1 message has, if offsets were asked for.
 
     `batch` is the record batch, if `RecordWindows` has a schema and the records allow it. Otherwise `block` is the
     memory of the columns, and `columns` has the place of each in it. An array is ``(dtype, size, start)``. Strings are
@@ -177,6 +178,7 @@ cdef class RecordWindow:
     cdef readonly int64_t n_batches
     cdef readonly int64_t n_records
     cdef readonly int64_t first_offset
+    cdef readonly int64_t first_record_offset
     cdef readonly int64_t last_offset
     cdef readonly int64_t last_position
     cdef readonly int64_t end_position
@@ -606,7 +608,9 @@ cdef class RecordWindows:
         window.n_batches = n
         window.n_records = self.filler.columns.n_records - self.before.n_records
         window.is_compressed = rows.attribute_bits & CODEC_MASK != 0
-        window.first_offset = rows.first_offset
+        window.first_offset = window.first_record_offset = rows.first_offset
+        if window.n_records and rows.magics != ONLY_V2 and self.filler.columns.offset != NULL:
+            window.first_record_offset = self.filler.columns.offset[self.before.n_records]
         window.last_offset = rows.last_offset
         window.last_position = rows.last_position
         window.end_position = rows.end_position

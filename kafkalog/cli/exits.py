@@ -101,12 +101,21 @@ def exit_of_error(error: BaseException) -> Exit:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an exception or its cause is a lack of memory; those of Arrow and NumPy are MemoryErrors."""
+    """Whether an exception or its cause is a lack of memory; those of Arrow and NumPy are MemoryErrors.
+
+    A library that is loaded when memory ends is an ImportError, whose text is that of the system's linker.
+    """
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return True
+        if isinstance(error, (ImportError, OSError)) and any(text in str(error).lower() for text in _NO_MEMORY):
+            return True
         error = error.__cause__
     return False
+
+
+_NO_MEMORY: Final = ("failed to map segment", "cannot allocate memory", "cannot create shared object descriptor")
+"""What glibc says if it has no memory for a library."""
 
 
 def is_out_of_threads(error: BaseException | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import UsageError
+from kafkalog.cli.exits import UsageError, is_out_of_memory, is_out_of_threads
 from kafkalog.cli.options import chosen, selected_keys
 from kafkalog.errors import CorruptionError, KafkalogError
 
@@ -163,6 +163,8 @@ def usage_errors() -> Iterator[None]:
     except KafkalogError:
         raise
     except (ImportError, TypeError, ValueError) as error:
+        if is_out_of_memory(error) or is_out_of_threads(error):
+            raise
         raise UsageError(str(error)) from error
 
 

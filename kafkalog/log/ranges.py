@@ -10,16 +10,14 @@ the last batch must end where the part ends.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, OnCorruption, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Limits, OnCorruption, Reason
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import PlannedPart
 from kafkalog.log.segment_stream import SegmentRange
@@ -53,8 +51,6 @@ class PartitionRange:
     """Base offset of the next segment if it cannot be read; then `following` is None."""
     directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
     """Identity of the directory when the read was planned."""
-    earlier: tuple[SegmentRange, ...] = field(default=(), repr=False, compare=False)
-    """The last segments before these, which other parts read."""
 
     @property
     def n_bytes(self) -> int:
@@ -70,9 +66,7 @@ class PartitionRange:
             if outcomes is not None:
                 begin, stop = log_position_of(number, segment.start), log_position_of(number, segment.stop)
                 outcomes = outcomes.between(begin, stop)
-            earlier = (*self.earlier, *self.segments[:number])[-MOST_EARLIER:]
-            part = replace(self, segments=(segment,), outcomes=outcomes, following=following, earlier=earlier)
-            parts.append(part)
+            parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
         return parts
 
     def joined(self, other: PartitionRange) -> PartitionRange | None:
@@ -100,10 +94,6 @@ class PartitionRange:
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
         open_segment = partial(_open_segment, directory, self.topic_partition, identity, limits)
-        earlier = []
-        for one in self.earlier:
-            with contextlib.suppress(KafkalogError):  # other readers report that it cannot be read
-                earlier.append(open_segment(memory_map, one))
         next_base_offset = self.unread_offset
         if self.following is not None:
             next_base_offset = self.following.first_offset if self.following.start == 0 else None
@@ -113,7 +103,6 @@ class PartitionRange:
             start_offset=self.start_offset,
             end_offset=self.end_offset,
             outcomes=self.outcomes,
-            earlier=tuple(earlier),
             next_base_offset=next_base_offset,
             at_end=partial(self._check_following, partial(open_segment, False)),
         )

@@ -227,6 +227,12 @@ class Segment(ReadMethods):
         index = None if following is not None else self.offset_hint
         return Witnesses(index, following if self.has_base_offset else None, frozenset(directory.snapshots.values()))
 
+    def earlier(self, n: int) -> list[Segment]:
+        """The last `n` segments before this one in the directory, by their names."""
+        directory = Directory.or_empty(self.path.absolute().parent)
+        logs = sorted((offset, name) for name, offset in directory.logs.items() if offset < self.base_offset)[-n:]
+        return [Segment(directory.path / name, limits=self.limits, is_last=False, must_open=False) for _, name in logs]
+
     @property
     def next_base_offset(self) -> int | None:
         """Base offset of the next segment in the directory, from its file name; None for the last segment."""
@@ -263,7 +269,7 @@ class Segment(ReadMethods):
         """Whether another file of the segment exists, given its suffix."""
         return exists(self.sidecar_path(suffix))
 
-    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
+    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True, is_live: bool = False) -> AnyIndex | None:
         """An index of one of the three kinds, not cached; None if there is no such file.
 
         Parameters
@@ -272,6 +278,8 @@ class Segment(ReadMethods):
             `OffsetIndex`, `TimeIndex` or `TransactionIndex`.
         is_bounded : bool
             Whether to read no more entries than a `.log` of this size can have.
+        is_live : bool
+            Whether a running broker may truncate the index: then it is not mapped, whatever its size.
 
         Raises
         ------
@@ -286,7 +294,7 @@ class Segment(ReadMethods):
             detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
             raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
         # a mapping holds a file descriptor for as long as the index is cached
-        is_mapped = size > _READ_BYTES and not is_bounded
+        is_mapped = size > _READ_BYTES and not is_bounded and not is_live
         # the size of an index file is no proof of its content: a sparse file of a terabyte must not be read whole
         max_entries = self.max_index_entries if is_bounded else None
         return kind.open(path, self.base_offset, memory_map=is_mapped, max_entries=max_entries)

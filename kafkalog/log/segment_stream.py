@@ -343,36 +343,56 @@ class SegmentStream:
         first, last = batch.first_offset, int(batch.last_offset[0])
         # if exactly its number of offsets is missing here, it is not a copy, but its offset may be damaged
         if original is not None and (not following or following[0] - self.previous - 1 != last - first + 1):
-            segment = [*self._earlier, self.segment][original.number]
-            place = "" if segment is self.segment else f" of {segment.path.name}"
+            segment = self._originals.segments[original.number]
+            place = "" if segment.path == self.segment.path else f" of {segment.path.name}"
             detail = f"a copy of the batch at position {original.position}{place}; it is returned once"
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             self._after_copy = behind
             return behind
         # report a batch once, although each later batch that goes back would report it again
-        if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
+        is_back = first <= self.previous and where != self._gone_back_at
+        if is_back and 2 * sum(offset > self.previous for offset in following) < len(following):
             self._gone_back_at = where
             self.report(
                 replace(finding, detail=f"{error.detail}; later batches continue from its offset, so it is read")
             )
             self.previous = first - 1
             return where
-        end = next((offset for offset in following[:1] if offset > self.previous), self.previous + 2 + last - first)
+        self.report(self._skipped(error, finding, batch, following, is_copied=original is not None))
+        return behind
+
+    def _skipped(
+        self, error: KafkalogError, finding: Finding, batch: BatchTable, following: list[int], *, is_copied: bool
+    ) -> Finding:
+        """The finding about an intact batch that is not read, since its offset is wrong."""
+        first, last, behind = batch.first_offset, int(batch.last_offset[0]), int(batch.next_position[0])
+        end = min(
+            self._end_of_gap(behind, following, self.previous + 2 + last - first),
+            max(self.segment.next_base_offset or 2**63 - 1, self.previous + 1),
+        )
         n, most = 0 if batch.is_control[0] else int(batch.records_count[0]), end - self.previous - 1
         lost = replace(
             finding,
-            detail=f"{error.detail}; {behind - where} bytes skipped",
+            detail=f"{error.detail}; {finding.length} bytes skipped",
             base_offset=self.previous + 1,
             last_offset=end - 1,
             n_records=n if 0 <= n <= most else most,
-            certainty="exact" if 0 <= n <= most and original is None else "at_most",
+            certainty="exact" if 0 <= n <= most and not is_copied else "at_most",
         )
         # a segment may be named above its first batches, whose offsets it then lacks from the beginning
         is_named_above = max(self.previous, last) < self.segment.base_offset and following[:1] <= [self.previous]
         if error.reason is Reason.OFFSET_OUTSIDE_SEGMENT and is_named_above:
             lost = replace(lost, last_offset=None, n_records=0)
-        self.report(lost)
-        return behind
+        return lost
+
+    def _end_of_gap(self, behind: int, following: list[int], default: int) -> int:
+        """The first offset of the next batch; the default if there is none, or its offset does not increase."""
+        if not following:
+            return default
+        # the header of a compressed message has its last offset
+        after = first_offset_at(self.source, behind, self.segment.limits)
+        after = following[0] if after is None else after
+        return after if after > self.previous else default
 
 
 def with_bytes(source: ByteSource, window: Window) -> Window:

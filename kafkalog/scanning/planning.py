@@ -29,7 +29,6 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, join_outside, log_position_of, missing_behind, range_of
-from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentRange
@@ -294,8 +293,7 @@ class _Planner:
                     if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
-                    part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number], unread_offset=unread)
-                    yield _UnpackedPart(part, number, known)
+                    yield _UnpackedPart(replace(part, unread_offset=unread), number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:
         """Ranges of offsets: a single one, unless `max_records` divides it."""

@@ -100,10 +100,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Maximum number of rows in a record batch; default: the records of one window.
     memory_map : {"auto", True, False}
         Whether to map the `.log` files, which is faster than reading them. `"auto"` maps closed segments, unless
-        `binary_type` asks for views; True maps all. A mapped window is brought into memory before it is decoded, so a
-        bad sector, or a file truncated before, raises an error. A file that is truncated during the milliseconds in
-        which a window is decoded, or while views of it are in use, ends the process; brokers delete closed segments,
-        and do not truncate them. False reads.
+        `binary_type` asks for views; True maps all; False reads. A bad sector raises an error, and so does a file that
+        is truncated, also while a window is decoded. One case ends the process (SIGBUS): with True and views, the
+        record batches point into the mapped file, and another process truncates the file before you use them. Brokers
+        delete closed segments, and do not truncate them.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional

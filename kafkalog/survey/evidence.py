@@ -120,7 +120,9 @@ class SegmentContents:
     @property
     def hides_end(self) -> bool:
         """Whether damage may have held offsets after the last batch; it has a finding already."""
-        of_log = [one for one in self.findings if one.damage and one.path == self.path and one.n_records != 0]
+        of_log = [one for one in self.findings if one.damage and one.path == self.path]
+        # of what loses no records, a damaged marker takes an offset after the last batch, and a copy does not
+        of_log = [one for one in of_log if one.n_records != 0 or one.base_offset == self.last_offset + 1]
         reached = [one.base_offset if one.last_offset is None else one.last_offset for one in of_log]
         return any(offset is None or offset > self.last_offset for offset in reached)
 

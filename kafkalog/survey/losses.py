@@ -349,12 +349,12 @@ def _leftover(partition: Partition, name: str) -> Finding:
 
 
 def remains(
-    segment: Segment, start: int, state: LogDirState, *, previous: int = -1, earlier: Sequence[Segment] = ()
+    segment: Segment, start: int, state: LogDirState, *, previous: int = -1
 ) -> tuple[SegmentContents, list[Finding]]:
     """Read the contents of a segment, damage or not, and the loss if a broker cuts it at `start`.
 
-    The findings are the damage from `start` on, and one about the intact batches there. What `earlier` segments have,
-    up to the offset `previous`, is not lost in this one.
+    The findings are the damage from `start` on, and one about the intact batches there. Up to the offset
+    `previous`, other segments have the batches: they are not lost in this one.
     """
     path, base = str(segment.path), segment.base_offset
     contents = SegmentContents(path, base, base - 1, segment.size_in_bytes)
@@ -368,9 +368,7 @@ def remains(
     try:
         with segment.open() as source:
             before = max(previous, base - 1)
-            for window in segment.iter_windows(
-                source, previous_offset=before, on_corruption="skip", report=add, earlier=earlier
-            ):
+            for window in segment.iter_windows(source, previous_offset=before, on_corruption="skip", report=add):
                 batches, valid = window.batches, valid_crcs(window)
                 for row in np.flatnonzero(~valid).tolist():
                     add(lost_in(segment, window, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)))

@@ -642,12 +642,22 @@ def test_long_values_are_cut_at_a_character():
     assert quote_bytes(b"\x80" * 2000, limit=2) == r'"\x80\x80"... (2,000 bytes)'
 
 
-@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 8 failed"), OSError(12, "x")])
-def test_memory_that_runs_out_is_no_bug(error, log_dir, capsys, monkeypatch):
+OUT_OF_MEMORY = [
+    MemoryError(),
+    pa.ArrowMemoryError("malloc of size 8 failed"),
+    OSError(12, "x"),
+    ImportError("libarrow_compute.so.2600: failed to map segment from shared object"),
+    ImportError("libarrow.so.2600: cannot allocate memory in static TLS block"),
+]
+
+
+@pytest.mark.parametrize("place", ["scan.Scan.to_batches", "query.Query.of"])
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_memory_that_runs_out_is_no_bug(error, place, log_dir, capsys, monkeypatch):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", fails)
+    monkeypatch.setattr(f"kafkalog.scanning.{place}", fails)
     assert main(["cat", str(log_dir / "p-multi-0")]) == Exit.LIMIT
     assert "out of memory" in capsys.readouterr().err
 

@@ -214,8 +214,6 @@ def check(folder, kind, seed):
     what = []
     for _ in range(rng.choice([1, 1, 2, 3])):
         what.append(damage(partition, rng))
-        if what[-1].startswith("copy"):
-            break  # damage among copies may look like a log that was written again
     bases = sorted(int(path.stem) for path in partition.glob("*.log"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)
@@ -335,6 +333,58 @@ def test_commands_agree_about_odd_files(tmp_path, case):
     assert scanned.kept == salvaged.kept == merged.kept
     assert len(scanned.kept or ()) == n_readable
     assert kafkalog.verify(root).ok == ("too far" in case)
+
+
+def broken(data):
+    """A batch with a bit flipped in its last record."""
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+
+
+def wrapped(base):
+    inner = [builder.message(i, b"k", b"v" * 20, magic=1) for i in range(3)]
+    return builder.wrapper(inner, offset=base + 2, magic=1, codec=builder.GZIP)
+
+
+MARKER = builder.control_batch(True, base_offset=3, producer_id=7, producer_epoch=0)
+COUNTED = {
+    # segments; what every command says is lost
+    "the last batch, a transaction marker": ({0: [batch(0), broken(MARKER)], 4: [batch(4), batch(7)]}, []),
+    "a marker, and what came after it": (
+        {0: [batch(0), broken(MARKER)], 9: [batch(9), batch(12)]},
+        [(3, 9, 6, "at_most")],
+    ),
+    "two neighbours, of which the second lacks a byte": (
+        {0: [batch(0), broken(batch(3)), batch(6)[:-9] + batch(6)[-8:], batch(9)], 12: [batch(12)]},
+        [(3, 9, 6, "exact")],
+    ),
+    "a marker next to noise": (
+        {0: [batch(0), broken(MARKER), b"\xff" * 70], 9: [batch(9), batch(12)]},
+        [(3, 9, 6, "at_most")],
+    ),
+    "a damaged batch, and bytes that were inserted": (
+        {0: [batch(0), broken(batch(3)), b"\x07" * 9, batch(6)], 9: [batch(9)]},
+        [(3, 6, 3, "exact")],
+    ),
+    "a wrong offset before a compressed message": (
+        {0: [wrapped(0), b"\xee" * 8 + wrapped(3)[8:], wrapped(6), wrapped(9)], 12: [wrapped(12)]},
+        [(3, 6, 3, "at_most")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_commands_count_the_records_of_a_hole_alike(tmp_path, case):
+    segments, lost = COUNTED[case]
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    for base, batches in segments.items():
+        (root / "t-0" / segment_file_name(base)).write_bytes(b"".join(batches))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)
+        reports = [one(root) for one in (of_verify, of_scan, of_salvage, of_merge, of_convert)]
+    assert [ranges(one.losses) for one in reports] == [lost] * len(reports)
+    [partition] = kafkalog.salvage(root, output=tmp_path / "saved", dry_run=True).partitions
+    assert sum(hole.n_records or 0 for hole in partition.lost) == sum(n for *_, n, _ in lost)
 
 
 @pytest.mark.parametrize("has_usual", [False, True])

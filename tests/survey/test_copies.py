@@ -48,6 +48,9 @@ CASES = {
     "after a lost batch": ({0: (0, 3, 9, 9, 12), 15: (15, 18)}, None),
     "next to damage": ({0: (0, 3, 3, -6, 9)}, [(6, 9, 3)]),
     "next to damage at the end": ({0: (0, 3, 6, -9, 3)}, None),
+    "of a segment that begins with copies": ({0: (0, 3, 6), 9: (6, 9, 12, 15, 12, 15)}, []),
+    "of a segment that begins with damage": ({0: (0, 3, 6), 9: (-9, 12, 15, 18, 12, 15, 18)}, [(9, 12, 3)]),
+    "among other copies": ({0: (0, 3, 6, 9), 12: (3, 12, 15, 3, 18, 12, 15, 18), 21: (15, 21)}, []),
 }
 
 

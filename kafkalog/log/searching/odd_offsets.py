@@ -118,8 +118,11 @@ def _contradicts(
     """Whether `batch` is wrong, and not `follower`, the intact batch after it with a smaller offset."""
     base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), batch.first_offset
     if before is not None:
-        if follower.first_offset <= before or base == before + 1:
+        if base == before + 1:
             return False
+        if follower.first_offset <= before:  # the follower is wrong, unless both are among copies
+            next_base_offset = witnesses().next_base_offset
+            return next_base_offset is not None and next_base_offset <= first
         if follower.first_offset == before + 1 + last - first + 1:
             return True  # the batch would fit exactly between its neighbours
     known = witnesses()

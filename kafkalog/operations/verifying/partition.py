@@ -93,14 +93,14 @@ def check_partition(
 def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState) -> None:
     """Count nothing as lost that an earlier segment has, by walking damaged segments again as readers do.
 
-    Each segment was checked alone, without the batches before it.
+    Each segment was checked without the offsets of those before it.
     """
     previous = -1
     for number, (segment, result) in enumerate(zip(partition.segments, segments, strict=False)):
         lost = [one for one in result.findings if one.damage and one.path == result.path and one.n_records != 0]
         is_odd = any(one.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT) for one in lost)
         if number and lost and (is_odd or previous >= result.base_offset):
-            again, _ = remains(segment, 0, around, previous=previous, earlier=partition.segments[:number])
+            again, _ = remains(segment, 0, around, previous=previous)
             excused = {one.position: one for one in again.findings if one.n_records == 0}
             result.findings = [excused.get(one.position, one) if one in lost else one for one in result.findings]
         previous = max(previous, result.last_offset)

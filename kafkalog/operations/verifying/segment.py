@@ -268,7 +268,7 @@ def open_index(
 
     def attempt() -> AnyIndex | KafkalogError | None:
         try:
-            return segment.read_index(kind, is_bounded=False)
+            return segment.read_index(kind, is_bounded=False, is_live=is_live)
         except KafkalogError as error:
             return error
 

@@ -195,7 +195,7 @@ class RecordReader(BatchReader):
             ahead.append(_Ahead(start, stop, submit(partial(self._read, source, start, stop, -1))))
         first = ahead.popleft()
         found = first.result()
-        if found is None or found.first_offset <= previous_offset:
+        if found is None or found.first_record_offset <= previous_offset:
             return None
         self._adapt_step(found.end_position - position, first.stop - position)
         return found

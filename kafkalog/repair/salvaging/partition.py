@@ -54,7 +54,7 @@ from kafkalog.storage.listing import Listing
 from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
-from kafkalog.survey.losses import losses_of, survey
+from kafkalog.survey.losses import Lost, losses_of, remains, survey, total
 from kafkalog.text import counted
 
 MOST_HOLES: Final = 1000
@@ -161,6 +161,8 @@ class PartitionSalvage:
         self._contents: dict[int, SegmentContents] = {}
         self._gaps = GapMeter(0)
         self._originals: Originals
+        self._read: dict[int, list[Finding]] = {}
+        self._previous = -1
         self._timestamp: int | None = None
 
     def run(self, pool: OrderedPool, threads: int, progress: Callable[[int], object]) -> None:
@@ -250,8 +252,9 @@ class PartitionSalvage:
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
         self._gaps = GapMeter(segment.base_offset)
-        self._originals = Originals(segment, source, self._before(segment))
+        self._originals = Originals(segment, source)
         # the segment before may reach into this one, and even to its end
+        self._previous = self._next_offset - 1
         self._next_offset = max(self._next_offset, segment.base_offset)
         if self._sink is not None and self._next_offset > self._rolled_at:
             self._sink.roll(self._next_offset)
@@ -310,10 +313,6 @@ class PartitionSalvage:
             self._follow(window, batches)
             self._gaps.feed(batches, position)
             contents.has_gaps = self._gaps.has_gaps
-
-    def _before(self, segment: Segment) -> list[Segment]:
-        """The segments of the directory before one, saved or not."""
-        return [one for one in self._partition.segments if one.base_offset < segment.base_offset]
 
     def _set_apart(
         self, source: BadSectorSource, row: SalvagedSegment, batches: BatchTable, position: npt.NDArray[np.int64]
@@ -402,8 +401,41 @@ class PartitionSalvage:
             tuple(pieces),
             is_torn,
         )
-        self._report.lost.append(found)
-        self._note(found.to_finding())
+        self._report_hole(plan.segment, found)
+
+    def _report_hole(self, segment: Segment, hole: LostRange) -> None:
+        """Add a hole to the report, and the finding about it; one for each loss if readers see several."""
+        losses, note = self._as_read(segment, hole), hole.to_finding()
+        if losses is None:
+            self._report.lost.append(hole)
+            self._note(note)
+            return
+        whole = total(losses)
+        self._report.lost.append(replace(hole, n_records=whole.n_records, certainty=whole.certainty or "exact"))
+        if not losses:
+            self._note(replace(note, n_records=0, certainty="exact"))
+        for number, loss in enumerate(losses):
+            n_bytes = 0 if number else note.length
+            self._note(replace(loss.to_finding(""), detail=note.detail, position=note.position, length=n_bytes))
+
+    def _as_read(self, segment: Segment, hole: LostRange) -> list[Lost] | None:
+        """The losses that readers report of a hole; None unless they know the offsets of all of it.
+
+        They see one damaged batch at a time with its neighbours, so they may know more than the headers of the hole.
+        """
+        base, at = segment.base_offset, hole.first_offset
+        if hole.end_offset is None or hole.certainty == "exact" or hole.is_unreadable:
+            return None
+        if base not in self._read:
+            self._read = {base: remains(segment, 0, self._state, previous=self._previous)[0].findings}
+        inside = [one for one in self._read[base] if one.damage and hole.start <= (one.position or 0) < hole.end]
+        for one in inside:
+            if not one.n_records and one.base_offset == at and one.last_offset is None:
+                continue  # bytes between two batches that held no offsets
+            if one.base_offset != at or one.last_offset is None or one.n_records is None:
+                return None
+            at = one.last_offset + 1
+        return losses_of(inside) if at == hole.end_offset else None
 
     def _set_pieces_apart(
         self, plan: KeptRanges, source: BadSectorSource, following: int | None, first: int, stop: int

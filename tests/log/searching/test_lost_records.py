@@ -115,6 +115,25 @@ def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_p
         assert findings(path, window_bytes) == expected
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_of_compressed_messages_that_go_back_are_noted_in_windows_of_any_size(tmp_path, magic):
+    inner = [builder.message(offset, b"k", b"v" * 9, magic=magic) for offset in (0, 230, 2)]
+    within = builder.wrapper(inner, offset=2, magic=magic, codec=builder.GZIP)
+    # its last offset is above the message before, and its first one is not
+    inner = [builder.message(offset, b"k", b"v" * 9, magic=magic) for offset in range(2, 6)]
+    across = builder.wrapper(inner, offset=5, magic=magic, codec=builder.GZIP)
+    after = builder.message(9, magic=magic)
+    for name, parts in (("t-0", [within, after]), ("u-0", [builder.message(3, magic=magic), across, after])):
+        path = tmp_path / name / f"{0:020d}.log"
+        path.parent.mkdir()
+        path.write_bytes(b"".join(parts))
+        expected = findings(path)
+        assert [one.reason for one in expected] == [Reason.OFFSET_ORDER]
+        for window_bytes in (1, 2**7, 2**12):
+            for threads in (1, 3):
+                assert findings(path, window_bytes, threads=threads) == expected
+
+
 def kept(*parts, base_offset=0, end_offset=2**63 - 1):
     """The first offsets of the runs that agree."""
     source = BufferSource(b"".join(parts))
