@@ -29,7 +29,6 @@ from kafkalog.errors import (
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.log.live import explained, merged_part, retired
-from kafkalog.log.searching.copies import MOST_EARLIER
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
@@ -138,8 +137,6 @@ class PlannedPart:
     """Offsets that the plan is for, half-open; others are not read."""
     outcomes: TransactionOutcomes | None
     """How the transactions of the segments ended."""
-    earlier: tuple[Segment, ...]
-    """The last segments before these, which other readers read: originals of copied batches may be there."""
     next_base_offset: int | None
     """Base offset of the segment after these, which another reader reads."""
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None]
@@ -460,7 +457,6 @@ class _SegmentPass:
         self._position = position = max(position, options.start_at(segment))
         self._counts.n_segments_read += 1
         self._counts.n_bytes_jumped += position
-        earlier = () if self._planned is None else self._planned.earlier
         return SegmentStream(
             segment,
             source,
@@ -470,7 +466,6 @@ class _SegmentPass:
             report=self._note,
             window_bytes=options.window_bytes,
             reader=options.reader_for(listed),
-            earlier=(*earlier, *self._segments[:number])[-MOST_EARLIER:],
         )
 
     def _note(self, finding: Finding) -> None:

@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
-from kafkalog.log.searching.copies import MOST_EARLIER, Originals
+from kafkalog.log.searching.copies import Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resynchroniser import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window
@@ -90,6 +90,7 @@ class SegmentFile(Protocol):
     def next_base_offset(self) -> int | None: ...
     def witnesses(self) -> Witnesses: ...
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool: ...
+    def earlier(self, n: int) -> Sequence[SegmentFile]: ...
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
     def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> SegmentFile: ...
@@ -106,7 +107,6 @@ class StreamOptions(TypedDict, total=False):
     reader: BatchReader | None
     follows: int | None
     goes_on: bool
-    earlier: Sequence[SegmentFile]
 
 
 class SegmentStream:
@@ -117,7 +117,7 @@ class SegmentStream:
     bytes if all are correct (`walk_checked`). `reader` reads the good batches (`walk_with`). `follows` is the position
     of the batch before the one where reading starts, if it was read and `previous` is its last offset. `goes_on` is
     False if the reader ends at damage and this stream only looks ahead; then findings lack the number of skipped bytes.
-    A batch that one of the `earlier` segments also has is not returned again.
+    A batch that an earlier segment also has is not returned again.
 
     Afterwards `previous` is the last offset seen, `end_offset` the offset after the last batch (None if damage hides
     it), and `stopped` says that damage ended the reading of the segment and the partition.
@@ -137,7 +137,6 @@ class SegmentStream:
         reader: BatchReader | None = None,
         follows: int | None = None,
         goes_on: bool = True,
-        earlier: Sequence[SegmentFile] = (),
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
         self._on_corruption = on_corruption
@@ -152,7 +151,7 @@ class SegmentStream:
         self._before: int | None = None
         self._witnesses = segment.witnesses
         self._start = 0
-        self._earlier, self._follows, self._goes_on = earlier[-MOST_EARLIER:], follows, goes_on
+        self._follows, self._goes_on = follows, goes_on
         self._gone_back_at = self._after_copy = -1
 
     def windows(self, start: int = 0) -> Iterator[Window]:
@@ -288,7 +287,7 @@ class SegmentStream:
 
     @cached_property
     def _originals(self) -> Originals:
-        return Originals(self.segment, self.source, self._earlier)
+        return Originals(self.segment, self.source)
 
     @cached_property
     def _resynchroniser(self) -> Resynchroniser:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from kafkalog.errors import KafkalogError
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import Window
+from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
 MOST_EARLIER: Final = 4
@@ -28,7 +28,7 @@ _EPOCH: Final = slice(12, 16)  # no checksum covers the leader epoch of a v2 bat
 class CopiedSegment(Protocol):
     """The part of `Segment` that is used here."""
 
-    path: Path
+    path: Place
     base_offset: int
 
     def earlier(self, n: int) -> Sequence[CopiedSegment]: ...
