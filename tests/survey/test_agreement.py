@@ -421,13 +421,20 @@ def write(directory, *batches, base=0):
     return directory
 
 
-def test_a_directory_that_holds_log_dirs_is_none_for_any_command(tmp_path, capsys):
-    for name, meant in (("data-0/kafka-log0/t-0", "data-0/kafka-log0"), ("t-0/t-0", "t-0"), ("orders", "orders")):
+def test_a_directory_that_holds_log_dirs_stands_for_them_where_nothing_is_changed(tmp_path, capsys):
+    for name, meant in (("data-0/kafka-log0/t-0", "data-0/kafka-log0"), ("t-0/t-0", "t-0")):
         root = tmp_path / name.replace("/", "_")
         write(root / name, *DENSE)
         for command, (code, text) in exits(capsys, root).items():
-            assert (command, code) == (command, 3)
-            assert f"here, but {root / meant} " in text
+            assert (command, code) == (command, 3 if command == "recover" else 0)
+            assert code == 0 or f"here, but {root / meant} " in text
+
+
+def test_a_directory_with_segments_under_another_name_is_none_for_any_command(tmp_path, capsys):
+    write(tmp_path / "orders", *DENSE)
+    for command, (code, text) in exits(capsys, tmp_path).items():
+        assert (command, code) == (command, 3)
+        assert f"here, but {tmp_path / 'orders'} " in text
 
 
 def test_segments_that_no_command_reads_are_named(tmp_path, capsys):
