@@ -48,6 +48,8 @@ class Fragment:
     last_timestamp: int
     """Largest timestamps of its first and last batch in ms; -1 for none."""
     is_v2: bool
+    first_attributes: int = 0
+    last_attributes: int = 0
     first_marker: int = -1
     """The producer whose transaction its first batch ends."""
     first_producers: dict[int, Sequence] = field(default_factory=dict)
@@ -92,7 +94,8 @@ class LiveBatches:
         before = self.segments[-1] if self.segments else None
         if before is not None and name in before.names and before.last_offset + 1 == fragment.first_offset:
             before.last_offset, before.last_epoch = fragment.last_offset, fragment.last_epoch
-            before.last_timestamp = fragment.last_timestamp
+            before.last_timestamp, before.last_attributes = fragment.last_timestamp, fragment.last_attributes
+            before.stop_row += fragment.n_batches
             before.last_producers |= fragment.last_producers
             return
         self.segments.append(fragment)
@@ -177,6 +180,7 @@ def _fragment(rows: npt.NDArray[np.void], first_row: int, stop_row: int) -> Frag
         int(first["max_timestamp"]), int(last["max_timestamp"]), bool(first["magic"] == 2),
     )  # fmt: skip
     is_control = (first["attributes"] & kf.CONTROL_BIT) != 0 and result.is_v2
+    result.first_attributes, result.last_attributes = int(first["attributes"]), int(last["attributes"])
     result.first_marker = int(first["producer_id"]) if is_control else -1
     result.is_checkpoint = bool(is_control and first["control_type"] == kf.ControlRecordType.SNAPSHOT_HEADER)
     idempotent = rows[(rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0)]

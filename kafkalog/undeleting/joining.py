@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from kafkalog import format as kf
 from kafkalog.undeleting.fragments import Fragment
 
 Certainty = Literal["certain", "likely", "alone"]
 LEVELS: Final[tuple[Certainty, ...]] = ("certain", "likely", "alone")
 _SEQUENCES: Final = 2**31
-_LATEST_MS: Final = 60 * 60 * 1000  # a segment that goes on so much later needs other evidence
-_EARLIEST_MS: Final = 60 * 1000
-_NEAR_BYTES: Final = 2**20  # indexes of a segment may lie between it and the next one
+_LATEST_MS: Final = 5000  # a log goes on so much later, or after so many times the mean pause before
+_PAUSES: Final = 50
+_EARLIEST_MS: Final = 1000
+_SAME_WRITER: Final = kf.CODEC_MASK | kf.TIMESTAMP_TYPE_BIT | kf.TRANSACTIONAL_BIT
 
 
 class Join(NamedTuple):
@@ -131,12 +133,17 @@ class Joiner:
             return Join(
                 number, other, "likely", f"the next offset, and the end of producer {head.first_marker}'s transaction"
             )
+        if (tail.last_attributes ^ head.first_attributes) & _SAME_WRITER:
+            return None
+        if bool(tail.last_producers) != bool(head.first_producers) or not (
+            not tail.last_producers or tail.last_producers.keys() & head.first_producers.keys()
+        ):
+            return None
         if tail.last_timestamp >= 0 and head.first_timestamp >= 0:
             pause = head.first_timestamp - tail.last_timestamp
-            if -_EARLIEST_MS <= pause <= _LATEST_MS:
+            mean = max(tail.last_timestamp - tail.first_timestamp, 0) // max(tail.n_batches - 1, 1)
+            if -_EARLIEST_MS <= pause <= max(_LATEST_MS, _PAUSES * mean):
                 return Join(number, other, "likely", f"the next offset, {pause} ms later")
-        if tail.image == head.image and 0 <= head.start - tail.end <= _NEAR_BYTES:
-            return Join(number, other, "likely", "the next offset, near it on the disk")
         return None
 
 

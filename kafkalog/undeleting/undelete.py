@@ -263,14 +263,13 @@ class _FoundBatches:
                 )
 
     def chains(self) -> Iterator[Chain]:
-        """Chains with something to write; unnamed partitions of internal topics are named by their keys."""
+        """Chains with something to write; what says so by its keys is of an internal topic."""
         for chain in chains_of(self.fragments, self.joins):
             some = [self.fragments[number] for number in chain.fragments if self.fragments[number].image >= 0]
             if not some or all(one.is_checkpoint for one in some):
                 continue
             if chain.name is None and (name := self._internal_name(some[0])) is not None:
-                chain.name = name
-                chain.certainty, chain.why = "likely", "all its keys belong to this partition"
+                chain.why += f"; by its keys {name}, if that topic has {_COORDINATOR_PARTITIONS} partitions"
             yield chain
 
     def pieces(self, chain: Chain) -> Iterator[_CopiedRows]:
