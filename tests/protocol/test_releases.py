@@ -37,14 +37,22 @@ def table(version):
     levels, features = {}, {}
     for line in run_java(Path(__file__).with_name("Levels.java"), jars=jars).splitlines():
         name, *words = line.split()
-        if len(words) == 3:
+        if len(words) == 1:
+            least = int(words[0])
+        elif len(words) == 3:
             levels[words[0]] = [words[1], words[2] == "true"]
         else:
             features[name] = [int(word) for word in words]
     # levels below 1 are of brokers with ZooKeeper
     levels = {level: one for level, one in levels.items() if int(level) > 0}
     features["metadata.version"] = [min(map(int, levels)), max(int(level) for level, one in levels.items() if one[1])]
-    return {"version": version, "records": records, "levels": levels, "features": dict(sorted(features.items()))}
+    return {
+        "version": version,
+        "records": records,
+        "levels": levels,
+        "features": dict(sorted(features.items())),
+        "least_segment_bytes": least,
+    }
 
 
 def _records(jar):
