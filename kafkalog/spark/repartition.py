@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def prepare(
     df: DataFrame,
     *,
+    partitions: int | None = None,
     num_partitions: int | None = None,
     topic: str | None = None,
     order_by: Sequence[str | Column] | str | None = None,
@@ -28,10 +29,12 @@ def prepare(
     ----------
     df : pyspark.sql.DataFrame
         Has `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`, `offset`.
-    num_partitions : int, optional
+    partitions : int, optional
         Number of partitions of each topic: adds or replaces the column `partition`, by murmur2 of the key, as Kafka's
         default partitioner. Without a key the content of the record decides, so that the same record always goes to the
         same partition. Default: use the column `partition`.
+    num_partitions : int, optional
+        The earlier name of `partitions`.
     topic : str, optional
         The topic of all records; it is put into the column `topic`. Default: the column `topic`, or the sink's option.
     order_by : sequence of str or Column, optional
@@ -43,7 +46,7 @@ def prepare(
     Returns
     -------
     pyspark.sql.DataFrame
-        Each of its tasks has one partition of a topic, or several whole ones. There are `num_partitions` tasks, or
+        Each of its tasks has one partition of a topic, or several whole ones. There are `partitions` tasks, or
         `spark.sql.shuffle.partitions`.
 
     Raises
@@ -53,27 +56,30 @@ def prepare(
 
     Examples
     --------
-    >>> ready = prepare(df, topic="orders", num_partitions=12)  # doctest: +SKIP
+    >>> ready = prepare(df, topic="orders", partitions=12)  # doctest: +SKIP
     >>> ready.write.format("kafkalog").mode("append").save("/var/lib/kafka")  # doctest: +SKIP
     """
     from pyspark.sql import functions as sf
 
+    partitions = num_partitions if partitions is None else partitions
     names = {name.lower() for name in df.columns}
     if preserve_offsets and not {"offset", "partition"} <= names:
         raise ValueError("preserve_offsets needs the columns offset and partition")
-    if preserve_offsets and num_partitions is not None:
-        raise ValueError("preserve_offsets keeps records in their partitions: num_partitions would spread them")
-    if num_partitions is None and "partition" not in names:
-        raise ValueError("num_partitions is needed where there is no column partition")
-    if num_partitions is not None and not 1 <= num_partitions <= MAX_PARTITIONS:
-        raise ValueError(f"num_partitions is 1 to {MAX_PARTITIONS}, not {num_partitions}")
+    if preserve_offsets and partitions is not None:
+        raise ValueError("preserve_offsets keeps records in their partitions: partitions would spread them")
+    if partitions is None and "partition" not in names:
+        raise ValueError("partitions is needed where there is no column partition")
+    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
+        raise ValueError(f"partitions is 1 to {MAX_PARTITIONS}, not {partitions}")
+    if partitions is not None and "key" in names:
+        _check_key(df)
     if topic is not None:
         df = df.withColumn("topic", sf.lit(topic))
         names.add("topic")
-    if num_partitions is not None:
-        df = df.withColumn("partition", _partition(num_partitions, names))
+    if partitions is not None:
+        df = df.withColumn("partition", _partition(partitions, names))
         names.add("partition")
-    num_tasks = num_partitions or int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+    num_tasks = partitions or int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     # partitions of several topics may share a task; each is whole, as topic and partition alone determine the task
     task: Any = sf.col("partition").cast("long")
     if "topic" in names and topic is None:
@@ -86,6 +92,18 @@ def prepare(
         order_by = [order_by]
     keys = [name for name in ("topic", "partition") if name in names]
     return df.sortWithinPartitions(*keys, *order_by)
+
+
+def _check_key(df: DataFrame) -> None:
+    """Raise ValueError for keys whose bytes would depend on a conversion that Kafka's clients do, each in its way."""
+    from pyspark.sql.types import BinaryType, StringType
+
+    kind = next(field.dataType for field in df.schema if field.name.lower() == "key")
+    if not isinstance(kind, (BinaryType, StringType)):
+        raise ValueError(
+            f"the column key is {kind.simpleString()}, and its bytes decide on the partition: cast it to binary or"
+            " string as its producers do"
+        )
 
 
 def _partition(num_partitions: int, names: set[str]) -> Any:

@@ -220,7 +220,16 @@ def absolute(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any
     scheme, found, rest = os.fspath(path).partition(":")
     if found and scheme == "file":
         path = "/" + unquote(rest).lstrip("/")
+    elif found and scheme in _MOUNTS and not is_url(path):
+        mount = _MOUNTS[scheme] + "/" + rest.lstrip("/")
+        raise ValueError(f"{path}: name the path where the file system is mounted on every node, such as {mount}")
+    elif "*" in os.fspath(path):
+        raise ValueError(f"{path}: not a pattern but a path is needed. Name the log dir, and choose topics by name")
     return located(path, storage_options) if is_url(path) else os.path.abspath(path)
+
+
+_MOUNTS: Final = {"dbfs": "/dbfs", "hdfs": "/mnt/hdfs", "maprfs": "/mapr", "viewfs": "/mnt/hdfs"}
+"""Schemes of Hadoop's file systems, and where these are often mounted."""
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
             names[own] = name
         elif name.lower() not in passed:
             raise ValueError(f"unknown column {name!r}: drop it, or rename it to one of {', '.join(spelling)}")
-    needed = {"value": "", "partition": ": kafkalog.spark.prepare(df, num_partitions=...) adds it"}
+    needed = {"value": "", "partition": ": kafkalog.spark.prepare(df, partitions=...) adds it"}
     if options.topic is None:
         needed["topic"] = " or the option topic"
     else:

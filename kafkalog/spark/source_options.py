@@ -22,7 +22,8 @@ from kafkalog.spark.options import Options, parse_json
 from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS
-from kafkalog.storage.location import is_public_option
+from kafkalog.storage.location import PUBLIC_OPTIONS, is_public_option
+from kafkalog.text import near
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -159,6 +160,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
     if secret := next((name for name in storage if not is_public_option(name)), None):
+        if meant := near(secret, PUBLIC_OPTIONS):
+            raise ValueError(f"no option 'storage.{secret}'; did you mean storage.{meant}?")
         raise ValueError(
             f"storage.{secret}: Spark would show this credential in its plans; set it in the environment of each host"
         )

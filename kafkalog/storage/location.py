@@ -255,6 +255,8 @@ def is_public_option(name: str) -> bool:
     return _PUBLIC.fullmatch(name.lower()) is not None
 
 
+PUBLIC_OPTIONS: Final = ("endpoint", "region", "allow_http", "skip_signature", "profile", "timeout", "max_retries")
+"""Those that are used most, to correct a mistyped one."""
 _PUBLIC: Final = re.compile(
     r"(aws_|azure_|google_|azure_storage_)?(endpoint(_url)?|(default_)?region(_name)?|allow_http|skip_signature|anon"
     r"|virtual_hosted_style_request|request_payer|profile|account_name|bucket|project|timeout|max_retries|protocol)"

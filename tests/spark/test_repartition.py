@@ -32,3 +32,12 @@ def test_a_prepared_frame_is_written_by_key_and_time_and_a_second_one_behind_it(
     assert {row["partition"] for row in found if row["key"] is None} == {0, 1, 2, 3}
     assert hidden(tmp_path) == []
     assert len(list(log.glob("t-0/*.log"))) == 2
+
+
+def test_keys_that_are_not_bytes_are_refused_on_the_driver(session):
+    frame = session.createDataFrame([(1, b"v")], "key bigint, value binary")
+    with pytest.raises(ValueError, match="key is bigint"):
+        kafkalog.spark.prepare(frame, topic="t", partitions=2)
+    text = session.createDataFrame([("a", b"v")], "KEY string, value binary")
+    found = kafkalog.spark.prepare(text, topic="t", partitions=2).collect()
+    assert found == kafkalog.spark.prepare(text, topic="t", num_partitions=2).collect()

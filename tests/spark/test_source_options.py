@@ -100,6 +100,14 @@ def test_names_and_values_are_read_whatever_their_case():
         ({"taskBytes": "0"}, "number of bytes"),
         ({"paths": "x"}, "paths"),
         ({"path": "s3://key:secret@bucket/log"}, "user info"),
+        (
+            {"path": "s3://bucket/log", "storage.endpiont": "x"},
+            "no option 'storage.endpiont'; did you mean",
+        ),
+        ({"path": "s3://bucket/log", "storage.secret_access_key": "x"}, "this credential"),
+        ({"path": "dbfs:/backup/kafka"}, "mounted on every node, such as /dbfs/backup/kafka"),
+        ({"path": "hdfs:/backup/kafka"}, "mounted on every node, such as /mnt/hdfs/backup/kafka"),
+        ({"path": "/backup/kafka/orders-*"}, "Name the log dir, and choose topics by name"),
     ],
 )
 def test_what_is_wrong_is_said(options, message):

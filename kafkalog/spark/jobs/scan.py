@@ -6,7 +6,7 @@ Each action reads the planned files again. This is about half again as fast as t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +16,7 @@ from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.options import BatchOptions, TaskOptions, split_options
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
+from kafkalog.scanning.user_functions import Where
 from kafkalog.spark import runner, types
 
 
@@ -63,6 +64,10 @@ def scan(
     planning, reading = split_options(options)
     chosen = types.check_columns(reading.get("columns") or types.KAFKA_COLUMNS)
     reading["columns"] = types.record_columns(chosen)
+    if reading.get("where") is not None:
+        Where(
+            cast(Any, reading["where"])
+        )  # here, and not in a task: numba is missing, or the function does not compile
     limits_of = plan_limits(reading)
     planned = plan(runner.absolute(path), task_bytes=task_bytes, limits=limits, **planning, **limits_of)
     schema = types.arrow_schema(chosen)

@@ -1,6 +1,7 @@
 """Scans and batch tables of Spark jobs are those without Spark."""
 
 import shutil
+import sys
 
 import pyarrow as pa
 import pytest
@@ -92,3 +93,10 @@ def test_internal_topics_are_left_out_unless_they_are_named(spark, log_dir, tmp_
     keys = ["topic"]
     jobs.export(spark, mixed, tmp_path / "out", format="jsonl", internal=True, partition_by=keys)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"topic=orders", "topic=__consumer_offsets"}
+
+
+def test_a_function_without_numba_is_refused_on_the_driver(spark, log_dir, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for run in (jobs.scan, lambda *where, **options: jobs.export(*where, tmp_path / "out", **options)):
+        with pytest.raises(ImportError, match="pip install numba"):
+            run(spark, log_dir, where=lambda offset: offset < 5)
