@@ -21,6 +21,15 @@ import kafkalog
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
 N_KILLS = int(os.environ.get("KAFKALOG_NIGHTS", "20"))
+SERVER = """
+import logging, threading
+from moto.server import ThreadedMotoServer
+logging.disable()
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print("http://%s:%s" % server.get_host_and_port(), flush=True)
+threading.Event().wait()
+"""
 FIELDS = [("id", "long"), ("name", "string"), ("amount", "double"), ("tags", {"type": "array", "items": "string"})]
 
 
@@ -28,12 +37,13 @@ FIELDS = [("id", "long"), ("name", "string"), ("amount", "double"), ("tags", {"t
 def store(monkeypatch):
     """A server that speaks S3, by the environment of this process and its children."""
     boto3 = pytest.importorskip("boto3", reason="not tested here: boto3 is not installed")
-    server = pytest.importorskip("moto.server", reason="not tested here: moto is not installed")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
+    pytest.importorskip("moto.server", reason="not tested here: moto is not installed")
+    # in a process of its own: libraries that read tables wait for it with the interpreter's lock
+    running = subprocess.Popen([sys.executable, "-W", "ignore", "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    address = running.stdout.readline().strip()
     variables = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "hush-4711",
         "AWS_REGION": "us-east-1",
@@ -45,7 +55,8 @@ def store(monkeypatch):
     client = boto3.client("s3", endpoint_url=variables["AWS_ENDPOINT_URL"])
     client.create_bucket(Bucket="bucket")
     yield client
-    running.stop()
+    running.kill()
+    running.communicate()
 
 
 class Pipeline:
