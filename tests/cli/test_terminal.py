@@ -164,6 +164,7 @@ def commands(root, out):
     yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", f"t{HOSTILE}"]
     yield ["load", out / "rows.jsonl", "-o", out / "loaded", "--topic", "t"]
     yield ["sample", out / f"sample{HOSTILE}"]
+    yield ["undelete", log, "--log-dir", root, "--all", "-o", out / "undeleted"]
 
 
 class Screen(io.TextIOWrapper):
@@ -197,6 +198,7 @@ def obeyed(text, *, is_terminal):
 @pytest.mark.parametrize("is_terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, monkeypatch):
     tested, faults = set(), []
+    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", 1e9)  # a slow machine shows no bar either
     for number, argv in enumerate(commands(log_dir, tmp_path)):
         argv = [str(one) for one in argv]
         tested.add(argv[0])
