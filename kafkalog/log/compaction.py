@@ -7,7 +7,6 @@ of offsets in its segments.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -20,8 +19,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.log import live
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
-from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.storage.listing import Listing
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.location import Place
 
 COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
@@ -130,22 +128,10 @@ def _cleaned_to(path: Place, key: kf.TopicPartition | None) -> tuple[int | None,
 
 def _policy(path: Place, key: kf.TopicPartition | None) -> str | None:
     """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
-    directory = path.absolute().parent / kf.METADATA_DIRECTORY
     if key is None:
         return None
-    try:
-        listing = Listing(directory)
-        stamps = [(name, listing.status(name).st_mtime_ns) for name in listing.names]
-    except OSError:
+    metadata = cluster_metadata(path.absolute().parent)
+    # an incomplete metadata log may lack the last change of a topic
+    if metadata is None or metadata.findings or key.topic not in metadata.topic_ids:
         return None
-    return _policies(directory.parent, *stamps).get(key.topic) if stamps else None
-
-
-@functools.lru_cache(maxsize=4)
-def _policies(root: Place, *stamps: object) -> dict[str, str]:
-    # `stamps` are only part of the cache's key, so that a changed log is read again
-    metadata = read_cluster_metadata(root)
-    if metadata is None or metadata.findings:
-        return {}  # an incomplete metadata log may lack the last change of a topic
-    topics = {topic: metadata.cleanup_policy(topic) for topic in metadata.topic_ids}
-    return {topic: policy for topic, policy in topics.items() if policy is not None}
+    return metadata.cleanup_policy(key.topic)

@@ -19,7 +19,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place, parent_of
 
@@ -129,7 +129,7 @@ class Clusters:
         self.findings: list[Finding] = []
         self._known: dict[Place, tuple[ClusterMetadata, int | None]] = {}
         for root in dict.fromkeys(roots):
-            metadata = read_cluster_metadata(root, limits=limits)
+            metadata = cluster_metadata(root, limits=limits)
             if metadata is not None:
                 self.findings += metadata.findings
                 self._known[root] = metadata, _node_id(root)

@@ -13,7 +13,7 @@ from kafkalog.html import HtmlReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import parse_snapshot
 from kafkalog.storage.location import AnyPath, Location
 from kafkalog.storage.staging import StagedDirectory, staged_directory
@@ -161,7 +161,7 @@ def _topic_ids(store: JoinedStore) -> set[str] | None:
     """The ids of the topics that the cluster has; None if that is not known."""
     if store.local is None:
         return None
-    metadata = read_cluster_metadata(store.local)
+    metadata = cluster_metadata(store.local)
     return None if metadata is None or metadata.findings else set(metadata.topic_ids.values())
 
 

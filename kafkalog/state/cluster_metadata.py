@@ -8,6 +8,7 @@ same format), are decoded by `kafkalog.records.decode` and `kafkalog.protocol`, 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -66,6 +67,25 @@ def read_cluster_metadata(
     metadata.findings = findings
     _replay(metadata, directory, logs, end, limits)
     return metadata
+
+
+def cluster_metadata(root: Place, *, limits: Limits = DEFAULT_LIMITS) -> ClusterMetadata | None:
+    """The metadata of a log dir; None if it has none. They are read again only if a file changed: do not change them.
+
+    Several commands and checks ask for each partition of a log dir.
+    """
+    try:
+        listing = Listing(root / kf.METADATA_DIRECTORY)
+        stamps = [(name, listing.status(name)) for name in listing.names]
+    except OSError:
+        return read_cluster_metadata(root, limits=limits)  # a broker removes a segment, or there is no such directory
+    versions = [(name, status.st_size, status.st_mtime_ns) for name, status in stamps]
+    return _read_once(root, root.absolute(), limits, *versions)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_once(root: Place, _absolute: Place, limits: Limits, *_versions: object) -> ClusterMetadata | None:
+    return read_cluster_metadata(root, limits=limits)
 
 
 def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _End, limits: Limits) -> None:

@@ -21,7 +21,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
 
@@ -191,7 +191,7 @@ def is_tiered(partition: Partition) -> bool:
         return True  # a log dir that cannot be listed, or is gone by now, proves nothing
     if any(name.startswith(_REMOTE_METADATA) for name in names):
         return True
-    metadata = read_cluster_metadata(root)
+    metadata = cluster_metadata(root)
     topic = partition.topic_partition.topic if partition.topic_partition else ""
     settings = {} if metadata is None else metadata.settings.get((TOPIC, topic), {})
     return settings.get("remote.storage.enable") == "true"

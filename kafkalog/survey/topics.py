@@ -23,7 +23,7 @@ from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
 from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.file_locks import is_locked
@@ -143,7 +143,7 @@ class TopicSettings:
     @property
     def findings(self) -> list[Finding]:
         """Errors in the metadata log."""
-        return [] if self.metadata is None else self.metadata.findings
+        return [] if self.metadata is None else list(self.metadata.findings)
 
     def reread(self) -> TopicSettings:
         """The settings as they are now; these, if they were not read."""
@@ -295,7 +295,7 @@ def _best_image(
     problem = ""
     for place in places:
         try:
-            image = read_cluster_metadata(place, limits=limits)
+            image = cluster_metadata(place, limits=limits)
         except (KafkalogError, OSError) as error:
             problem = f"the metadata log in {place} cannot be read ({error})"
             continue

@@ -29,7 +29,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.checkpoints import read_topic_id
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
 from kafkalog.system_topics.coordinator_load import load_failures, with_load_failures
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
@@ -340,7 +340,7 @@ class _Loader:
         self._sources: dict[str, dict[str, list[str]]] = {}
         """The topics that each subtopology of a streams group reads."""
         for root in log_dir.paths:
-            metadata = read_cluster_metadata(root)
+            metadata = cluster_metadata(root)
             if metadata is not None:
                 self.findings += metadata.findings
                 # newer records have ids of topics, and only the cluster's metadata has their names

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 from builder import ZSTD, batch_positions, batch_v2, control_batch, record_v2
@@ -11,7 +12,7 @@ import kafkalog
 from kafkalog import PartitionWriter, TopicPartition
 from kafkalog.cli import main
 from kafkalog.errors import Reason
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata, read_cluster_metadata
 
 
 def topic_record(name, topic_id):
@@ -211,3 +212,23 @@ def test_metadata_logs_of_brokers_are_complete_and_lack_records_once_any_is_take
         assert [one.base_offset for one in lacking.gaps] == [0]
         for path in (tmp_path / source.name).iterdir():
             path.unlink()
+
+
+def test_the_metadata_of_a_log_dir_are_read_again_only_after_a_change(tmp_path):
+    root = log_dir(tmp_path / "data", {0: [(0, topic_record("a", bytes([1] * 16)))]})
+    first = cluster_metadata(root)
+    assert cluster_metadata(root) is first
+    with next((root / "__cluster_metadata-0").iterdir()).open("ab") as file:
+        file.write(batch_v2([record_v2(value=topic_record("b", bytes([2] * 16)))], base_offset=1))
+    assert sorted(cluster_metadata(root).topic_ids) == ["a", "b"]
+    assert cluster_metadata(tmp_path) is None
+
+
+def test_findings_about_metadata_have_the_path_as_it_was_given(tmp_path, monkeypatch):
+    root = log_dir(tmp_path / "data", {5: noops(5, 6)})
+    assert {Path(finding.path).is_absolute() for finding in cluster_metadata(root).findings} == {True}
+    monkeypatch.chdir(tmp_path)
+    assert {Path(finding.path).is_absolute() for finding in cluster_metadata(Path("data")).findings} == {False}
+    log_dir(tmp_path / "other" / "data", {0: noops(0, 2)})
+    monkeypatch.chdir(tmp_path / "other")
+    assert cluster_metadata(Path("data")).findings == []

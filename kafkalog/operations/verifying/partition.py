@@ -30,7 +30,7 @@ from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.properties import read_settings
 from kafkalog.state.transactions import TransactionEpochs
@@ -291,7 +291,7 @@ def _check_metadata(partition: Partition, around: LogDirState, add: Add) -> None
     """Report records that are missing from the metadata log."""
 
     def read() -> list[Finding]:
-        metadata = read_cluster_metadata(parent_of(partition.path), limits=partition.limits)
+        metadata = cluster_metadata(parent_of(partition.path), limits=partition.limits)
         found = [] if metadata is None else metadata.findings
         return [one for one in found if one.reason is Reason.METADATA_INCOMPLETE]
 
