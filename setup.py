@@ -2,6 +2,8 @@
 
 KAFKALOG_DEBUG=1 gives the checked build: every index bounds-checked, every C integer operation overflow-checked,
 compiled with -O1 -g. It replaces the release build in place, and the other way round.
+KAFKALOG_SANITIZE=1 compiles with gcc's or clang's address and undefined-behaviour sanitizers, for
+`python tests/kernels/examine.py sanitizers`. KAFKALOG_KERNELS=encode,fill compiles these kernels alone.
 """
 
 import base64
@@ -21,6 +23,8 @@ from setuptools.command.editable_wheel import editable_wheel
 ROOT = Path(__file__).resolve().parent
 
 CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
+SANITIZED = os.environ.get("KAFKALOG_SANITIZE", "") not in ("", "0")
+ONLY = os.environ.get("KAFKALOG_KERNELS", "").replace(",", " ").split()
 KERNELS = Path("kafkalog") / "_kernels"
 # Cython's code for memoryviews, once instead of in each kernel: it takes longer to compile than the kernels do
 SHARED = "kafkalog._kernels._cyutility"
@@ -31,17 +35,23 @@ if sys.byteorder != "little" or sys.maxsize < 2**32:
         f"kafkalog needs a 64-bit Python on a little-endian machine (x86-64, arm64), and this is a {kind}."
     )
 
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if SANITIZED else []
+FLAGS = ["-O1", "-g", *SANITIZERS] if CHECKED or SANITIZED else ["-O3", "-g0"]
+
 extensions = [
     Extension(
         f"kafkalog._kernels.{source.stem}",
         [str(source)],
         include_dirs=[str(KERNELS)],
         depends=[str(path) for kind in ("*.pxd", "*.h") for path in sorted(KERNELS.glob(kind))],
-        extra_compile_args=["-O1", "-g"] if CHECKED else ["-O3", "-g0"],
+        extra_compile_args=FLAGS,
+        extra_link_args=SANITIZERS,
     )
     for source in sorted(KERNELS.glob("*.pyx"))
+    if not ONLY or source.stem in ONLY
 ]
-extensions.append(Extension(SHARED, [str(KERNELS / "_cyutility.c")], extra_compile_args=["-O2", "-g0"]))
+if not ONLY:
+    extensions.append(Extension(SHARED, [str(KERNELS / "_cyutility.c")], extra_compile_args=["-O2", "-g0"]))
 
 directives = {
     "language_level": 3,

@@ -60,7 +60,7 @@ def test_benchmarks_are_found_where_what_they_compare_with_is_missing():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_asv_builds_an_environment_of_a_clone_and_runs_one_round_in_it(tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)

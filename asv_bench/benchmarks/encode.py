@@ -14,7 +14,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.encode import cut_batches, encode_batches
 from kafkalog.records.header_walk import walk
-from kafkalog.storage.source import open_source
+from kafkalog.storage.files import open_source
 from kafkalog.writing.batch_builder import RecordAccumulator
 
 from .common import MS_PER_100_MB, UNCOMPRESSED, CpuTimed, Segments, make_segments, ms_per_100_mb

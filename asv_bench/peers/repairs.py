@@ -15,7 +15,7 @@ from kafkalog._kernels.crc import check_crcs
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import open_source
+from kafkalog.storage.files import open_source
 from peers import Side, timed
 
 

@@ -20,6 +20,12 @@ int main(void) {
         whole = kl_crc32_best(data, 300 + n), tail = kl_crc32_best(data + 300, n);
         n_wrong += whole != (kl_gf_shift(kl_crc32_best(data, 300), n, 1) ^ tail);
     }
+    /* by many bytes: in one step, as in two */
+    for (uint32_t n = 1, i = 0; i < 64; i++, n = n * 2654435761u + i) {
+        uint32_t part = n / 3, crc = 0x9E3779B9u * (i + 1);
+        for (int which = 0; which < 2; which++)
+            n_wrong += kl_gf_shift(crc, n, which) != kl_gf_shift(kl_gf_shift(crc, part, which), n - part, which);
+    }
     printf("level %d, %d wrong\n", level, n_wrong);
     return n_wrong != 0;
 }
