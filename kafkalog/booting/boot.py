@@ -36,6 +36,7 @@ from kafkalog.booting.staging import (
     StagedPartition,
     highest_producer_id,
     looks_compacted,
+    offsets_past_retention,
     stage,
 )
 from kafkalog.booting.topics import (
@@ -65,7 +66,7 @@ from kafkalog.state.checkpoints import (
     encode_offset_checkpoint,
     encode_partition_metadata,
 )
-from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_image import BROKER, ClusterMetadata
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
@@ -435,6 +436,7 @@ class _Boot:
         self._note_transactions()
         self._note_commits()
         self._note_followers()
+        self._count_expiring()
 
     def _place_joined(
         self,
@@ -570,6 +572,18 @@ class _Boot:
                     )
                     path = str(one.copy.path)
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=path, damage=False))
+
+    def _count_expiring(self) -> None:
+        """Count what a broker deletes once the retention is on again that is off for now."""
+        defaults = {} if self._metadata is None else self._metadata.settings.get((BROKER, ""), {})
+        leaders: dict[str, list[StagedPartition]] = {}
+        for key, (leader, *_) in self._cluster.placed.items():
+            leaders.setdefault(key.topic, []).append(leader)
+        for topic in self._topics:
+            is_deleted = "delete" in topic.settings.get("cleanup.policy", "delete")
+            if is_deleted and not topic.is_internal and not self._options.keeps_retention(topic.name):
+                config = topic.old_retention(defaults)
+                topic.n_expiring = offsets_past_retention(leaders.get(topic.name, ()), config, self._now)
 
     # what is written besides the partitions
 

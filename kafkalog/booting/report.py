@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkalog.booting.topics import KEPT, TopicPlan
+from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.survey.next_steps import NextStep
@@ -140,7 +140,8 @@ class BootReport(HtmlReport):
             changes, deletes = _retention_changes(topic)
             for change in changes:
                 why = "turns retention on again, once you have checked the topic: the broker deletes old records then"
-                after = _DELETES if deletes else ""
+                n = f" ({topic.n_expiring:,} or less of {topic.name} go at once)" if topic.n_expiring else ""
+                after = f"{_DELETES}{n}" if deletes else ""
                 add(f"kafka-configs.sh {at} --alter --topic {topic.name} {change}", why, after)
         return steps
 
@@ -160,6 +161,7 @@ class BootReport(HtmlReport):
         yield from self._topic_lines()
         yield from self._finding_lines()
         yield from self._transaction_lines()
+        yield from self._retention_lines()
         yield ""
         yield "Before you start"
         for risk in _RISKS:
@@ -211,6 +213,15 @@ class BootReport(HtmlReport):
                 for finding in findings:
                     yield f"  {finding.path + ': ' if finding.path else ''}{finding.detail}"
 
+    def _retention_lines(self) -> Iterator[str]:
+        """The topics that lose records once their retention is on again."""
+        expiring = [topic for topic in self.topics if topic.n_expiring]
+        if expiring:
+            yield ""
+            yield "Retention is off. If you turn it on again, as the commands below do, the broker deletes at most"
+            for topic in expiring:
+                yield f"  {topic.name}: {counted(topic.n_expiring, 'record')}"
+
     def _transaction_lines(self) -> Iterator[str]:
         if not self.open_transactions:
             return
@@ -225,7 +236,7 @@ class BootReport(HtmlReport):
 def _retention_changes(topic: TopicPlan) -> tuple[list[str], bool]:
     """The options that restore the retention of a topic, and whether records may go then."""
     # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
-    changed = [name for name in KEPT if topic.origins.get(name) == _OFF]
+    changed = [name for name in KEPT if topic.origins.get(name) == OFF]
     old = {name: topic.replaced[name] for name in changed if name in topic.replaced}
     new = [name for name in changed if name not in old]
     changes = [f"--delete-config {','.join(new)}"] if new else []
@@ -242,7 +253,6 @@ def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
 
 
 _DELETES = "when records past the retention may go"
-_OFF = "off until you decide"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),
     *("n_groups", "n_commits", "is_written"),

@@ -33,10 +33,12 @@ from kafkalog.repair.rescue.plan import LogPlan, rank
 from kafkalog.repair.rescue.replica import Replica, read_replica
 from kafkalog.repair.rescue.writing import PlanWriter
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
+from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import parse_snapshot, read_snapshot, with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.location import Place
 from kafkalog.storage.staging import StagedDirectory
+from kafkalog.survey.retention import expiring, newest_timestamp
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.text import counted
@@ -360,6 +362,19 @@ def highest_producer_id(directory: Path) -> int:
         with contextlib.suppress(KafkalogError):
             found = max([found, *read_snapshot(path, may_go_on=True).entries["producer_id"].tolist()])
     return found
+
+
+def offsets_past_retention(partitions: Sequence[StagedPartition], config: LogConfig, now_ms: int) -> int:
+    """How many offsets of some partitions a broker deletes with these settings: the number of records, or more."""
+    total = 0
+    for one in partitions:
+        with contextlib.suppress(KafkalogError):
+            segments = Partition(one.copy.path).segments
+            newest = [newest_timestamp(segment) for segment in segments]
+            n_gone = len(expiring([segment.size_in_bytes for segment in segments], newest, config, now_ms))
+            end = segments[n_gone].base_offset if n_gone < len(segments) else one.log_end_offset
+            total += max(end - one.log_start_offset, 0) if n_gone else 0
+    return total
 
 
 def looks_compacted(copy: Copy, limits: Limits) -> tuple[bool, bool]:

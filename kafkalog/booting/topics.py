@@ -6,11 +6,12 @@ The plan has the origin of each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.log_config import LogConfig
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted, first_names, number_ranges
@@ -44,6 +46,9 @@ TOPIC_ID: Final = "topic.id"
 
 KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Topic settings with which a broker deletes nothing."""
+OFF: Final = "off until you decide"
+"""The origin of such a setting that boot has made."""
+_RETENTION_DEFAULTS: Final = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes", "hours", "bytes"))
 INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
     kf.CONSUMER_OFFSETS: {
         "cleanup.policy": "compact",
@@ -97,6 +102,11 @@ class TopicPlan:
     committed: dict[int, int] = field(default_factory=dict)
     """Partitions with offsets from a file, and their log end offsets."""
 
+    n_expiring: int = 0
+    """Offsets that a broker deletes soon after the retention that boot has turned off is on again: at most as many
+    records.
+    """
+
     @property
     def is_internal(self) -> bool:
         """Whether it is a topic for the state of brokers."""
@@ -139,8 +149,21 @@ class TopicPlan:
             "partitions_from": self.count_origin,
             "settings": settings,
             "replaced_settings": self.replaced,
+            "n_expiring": self.n_expiring,
             "missing": [{"partition": number, "continues_at": at} for number, at in sorted(self.missing.items())],
         }
+
+    def old_retention(self, defaults: Mapping[str, str]) -> LogConfig:
+        """The retention without what boot has turned off; `defaults` are the settings of all brokers."""
+        config = LogConfig.from_properties({name: defaults[name] for name in defaults if name in _RETENTION_DEFAULTS})
+        own = {name: self.settings[name] for name in KEPT if self.origins.get(name, OFF) != OFF}
+        own |= {name: value for name, value in self.replaced.items() if name in KEPT and name not in own}
+        with contextlib.suppress(ValueError):
+            ms = int(own.get("retention.ms", config.retention_ms))
+            return replace(
+                config, retention_ms=ms, retention_bytes=int(own.get("retention.bytes", config.retention_bytes))
+            )
+        return config
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +413,7 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
         for name, value in KEPT.items():
             if plan.settings.get(name) != value:
                 plan.drop(name)
-                plan.set(name, value, "off until you decide")
+                plan.set(name, value, OFF)
     for name, chosen in options.chosen(plan.name).items():
         if name in (RETENTION, TOPIC_ID):
             continue

@@ -116,7 +116,7 @@ boot: path text, release text, cluster_id text, is_written bool, ok bool, metada
     next_commands [text], next [next_step]
 boot_node: @booting.report.BootNode
 boot_topic: topic text, topic_id text, topic_id_from text, partitions int, partitions_from text,
-    settings {boot_setting}, replaced_settings {text}, missing [boot_missing]
+    settings {boot_setting}, replaced_settings {text}, n_expiring int, missing [boot_missing]
 boot_setting: value text, from text
 boot_missing: partition int, continues_at int
 boot_partition: @booting.report.BootPartition

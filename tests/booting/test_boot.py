@@ -742,6 +742,20 @@ def test_the_next_commands_restore_only_what_boot_changed(tmp_path, own, change)
     assert commands == change
 
 
+@pytest.mark.parametrize(("own", "n"), [({}, 30), ({"retention.ms": "-1", "retention.bytes": "-1"}, 0)])
+def test_the_report_counts_what_goes_when_retention_is_on_again(tmp_path, own, n):
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"orders": own}))
+    out = tmp_path / "out"
+    report = kafkalog.boot(make(tmp_path / "log"), out, metadata=settings)
+    assert plan(report, "orders").n_expiring == n
+    assert ("  orders: 30 records" in report.text().splitlines()) == bool(n)
+    # what trim removes by this rule is what a broker does
+    trimmed = kafkalog.trim(out / "data", retention_ms=604_800_000, output=tmp_path / "trimmed")
+    assert trimmed.ok
+    assert kafkalog.read_table(tmp_path / "trimmed").num_rows == 0
+
+
 def commits(root, records):
     with PartitionWriter(root / "__consumer_offsets-0") as writer:
         writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
