@@ -365,6 +365,10 @@ COUNTED = {
         {0: [batch(0), broken(batch(3)), b"\x07" * 9, batch(6)], 9: [batch(9)]},
         [(3, 6, 3, "exact")],
     ),
+    "copies before a gap that the cleaner explains": (
+        {0: [batch(base) for base in (0, 6, 12, 18, 6, 12, 18)], 40: [batch(base) for base in (40, 48, 60)]},
+        [],
+    ),
     "a wrong offset before a compressed message": (
         {0: [wrapped(0), b"\xee" * 8 + wrapped(3)[8:], wrapped(6), wrapped(9)], 12: [wrapped(12)]},
         [(3, 6, 3, "at_most")],

@@ -375,6 +375,8 @@ class PartitionSalvage:
         heads = [] if is_cut else heads
         if not reasons and end_offset is None:
             end_offset = max(known_end or begin, begin)
+        elif not reasons and following is None:
+            end_offset = begin  # copies alone: offsets up to the next segment are no loss of this one
         elif not reasons and following is not None and self._is_copy(source, start, end, following, is_next=True):
             begin = end_offset or begin  # the next batch stands there twice
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
