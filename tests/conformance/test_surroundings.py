@@ -279,7 +279,7 @@ CASES = {
     "metadata_dir_named": Case(lambda place: place.set(metadata_log_dir=place.first)),
     "metadata_dir_is_the_second": Case(lambda place: place.set(metadata_log_dir=place.second), starts=False),
     "metadata_dir_apart": Case(lambda place: place.set(metadata_log_dir=place.broker.folder / "third"), False),
-    "other_node_id": Case(lambda place: place.set(nodes="7@localhost:9092"), starts=False),
+    "other_node_id": Case(lambda place: place.set(node_id=7), starts=False),
     "partition_twice": Case(same_partition_twice, starts=False),
     "partition_on_the_other_disk": Case(partition_moved),
     "future_on_the_other_disk": Case(future),

@@ -256,6 +256,15 @@ def test_commands_agree_and_nothing_is_lost_silently(tmp_path, seed, kind):
     check(tmp_path, kind, seed)
 
 
+FOUND = [("compacted", 2041), ("transactional", 1121), ("v0 and v1", 337), ("compacted", 362), ("v2", 209)]
+"""Inputs about which commands disagreed, of longer runs."""
+
+
+@pytest.mark.parametrize(("kind", "seed"), FOUND)
+def test_commands_agree_about_inputs_of_longer_runs(tmp_path, kind, seed):
+    check(tmp_path, kind, seed)
+
+
 def batch(base, n=3):
     records = [builder.record_v2(i, 0, b"k", b"v" * 30) for i in range(n)]
     return builder.batch_v2(records, base_offset=base)
