@@ -24,7 +24,8 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.storage.location import local_path
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import kind_of, local_path
 from kafkalog.survey.origins import origins_of, read_origin
 
 
@@ -43,6 +44,11 @@ class SourceRoot:
         with contextlib.suppress(KafkalogError):
             return read_properties(self.path / kf.META_PROPERTIES) or {}
         return {}
+
+    @cached_property
+    def is_at_hand(self) -> bool:
+        """Whether its directory is there: a source may name one of another machine."""
+        return kind_of(self.path) == "directory"
 
     @property
     def node_id(self) -> int | None:
@@ -85,6 +91,11 @@ class Copy:
             return Partition(self.path, limits=self.limits).segments[0].base_offset
         return 0
 
+    @cached_property
+    def names(self) -> list[str]:
+        """What is in its directory, by one listing."""
+        return Listing(self.path).names
+
     @property
     def log_start_offset(self) -> int:
         """Where it begins: at its first segment, or later, as the checkpoint of its log dir has it."""
@@ -93,12 +104,12 @@ class Copy:
     @property
     def is_bare(self) -> bool:
         """Whether it has no segment, as if its `.log` files were lost; brokers create one with the directory."""
-        return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in os.listdir(self.path))
+        return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in self.names)
 
     @property
     def known_end(self) -> int:
         """The highest offset that its log once reached, from its other files."""
-        return max(known_ends(self.path, self.key, os.listdir(self.path)).values(), default=0)
+        return max(known_ends(self.path, self.key, self.names).values(), default=0)
 
     @cached_property
     def topic_id(self) -> str | None:
@@ -134,8 +145,9 @@ class Sources:
         """
         found = cls()
         for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths):
-            if not path.is_dir():
-                what = "not a directory" if path.exists() else "no such directory"
+            kind = kind_of(path)
+            if kind != "directory":
+                what = "no such directory" if kind is None else "not a directory"
                 detail = f"{what}: name log dirs (values of log.dirs), or partition directories such as orders-0"
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
             for root in log_dirs_at(path):
@@ -183,7 +195,7 @@ class Sources:
         """The log dirs, and those that they were made from and that are at hand."""
         known = {root.path for root in self.roots}
         others = {root.path: root for roots in self.origins.values() for root in roots if root.path not in known}
-        return [*self.roots, *(root for path, root in others.items() if path.is_dir())]
+        return [*self.roots, *(root for root in others.values() if root.is_at_hand)]
 
     def is_whole(self, log_dir: Path | None) -> bool:
         """Whether all partitions of a log dir are among the sources, also as an output that was made from all of it."""
@@ -210,7 +222,7 @@ class Sources:
         """Note groups and partitions of the log dirs where the sources come from, with the command that takes them."""
         topics = {key.topic for key in self.copies}
         for path, roots in self.origins.items():
-            gone = [root.path for root in roots if not root.path.is_dir()]
+            gone = [root.path for root in roots if not root.is_at_hand]
             if gone and not has_metadata:
                 detail = f"it was made from {gone[0]}, which is not at hand: with its metadata log, or a copy of that"
                 detail += ", settings and ACLs are carried over (--metadata DIR)"
@@ -223,10 +235,11 @@ class Sources:
                     self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(path), damage=False))
 
     def _note_others(self, root: Path) -> None:
-        for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False) and kf.parse_partition_directory(entry.name) is None:
+        listing = Listing(root)
+        for name in listing.directories:
+            if not listing.entries[name].is_symlink() and kf.parse_partition_directory(name) is None:
                 detail = "left out: not a partition directory, and a broker does not start with it"
-                self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=entry.path, damage=False))
+                self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(root / name), damage=False))
 
     def _root(self, path: Path) -> SourceRoot:
         for root in self.roots:

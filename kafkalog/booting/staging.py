@@ -21,6 +21,7 @@ from kafkalog import format as kf
 from kafkalog.booting.coordinators import highest_transactional_id
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
@@ -358,9 +359,9 @@ def highest_producer_id(directory: Path) -> int:
     if parsed is not None and parsed.topic_partition.topic == kf.TRANSACTION_STATE:
         with contextlib.suppress(KafkalogError):
             found = max(found, highest_transactional_id(LogDir(directory)))
-    for path in directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"):
+    for name in Directory.or_empty(directory).snapshots:
         with contextlib.suppress(KafkalogError):
-            found = max([found, *read_snapshot(path, may_go_on=True).entries["producer_id"].tolist()])
+            found = max([found, *read_snapshot(directory / name, may_go_on=True).entries["producer_id"].tolist()])
     return found
 
 

@@ -16,8 +16,7 @@ from kafkalog.errors import CorruptionError, FileChangedError, Finding, Kafkalog
 from kafkalog.log.directory import Directory
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import exists
-from kafkalog.storage.removals import removed_directory, was_replaced
+from kafkalog.storage.removals import is_gone, removed_directory, was_replaced
 
 if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
@@ -26,7 +25,7 @@ Fate = Literal["retired", "merged", "cut", "replaced", "removed", "damaged"]
 Found = TypeVar("Found")
 
 _ATTEMPTS: Final = 5
-_PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS: Final = 0.05
 
 
 def is_live(log_dir: str | os.PathLike[str]) -> bool:
@@ -39,11 +38,14 @@ def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_
 
     What a broker left half written, or is just replacing, is whole after a pause.
     """
+    return repeated(read, is_final, _ATTEMPTS if is_live else 1)
+
+
+def repeated(read: Callable[[], Found], is_final: Callable[[Found], bool], n_attempts: float) -> Found:
+    """The result of the first attempt that is final, or of the last one; there is a pause after each other one."""
     found = read()
-    for _ in range(_ATTEMPTS - 1 if is_live else 0):
-        if is_final(found):
-            break
-        time.sleep(_PAUSE_SECONDS)
+    while not is_final(found) and (n_attempts := n_attempts - 1) > 0:
+        time.sleep(PAUSE_SECONDS)
         found = read()
     return found
 
@@ -60,7 +62,7 @@ def settle(segment: Segment, error: KafkalogError) -> Fate:
         return "removed"
     if was_replaced(directory, segment.directory):
         return "replaced"
-    if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
+    if error.reason is not Reason.FILE_UNREADABLE or not is_gone(segment.path):
         return "damaged"
     try:
         listing = Directory(directory)

@@ -6,7 +6,6 @@ Mirrors the reading half of `LogManager`: it finds the partition directories and
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import re
@@ -36,8 +35,8 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
 from kafkalog.state.properties import read_properties
-from kafkalog.storage.listing import Listing, is_directory
-from kafkalog.storage.location import Place, is_url, list_ahead, list_directory, place_of, real_path
+from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle
+from kafkalog.storage.location import Place, is_url, kind_of, list_ahead, list_directory, place_of, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -101,9 +100,10 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._topic: str | None = None
         files: dict[Place, list[Place]] = {}
         for path in [*self.paths]:
-            if path.is_dir():
+            kind = kind_of(path)
+            if kind == "directory":
                 self._add_directory(path)
-            elif path.exists():
+            elif kind is not None:
                 # only to raise for a name that is no segment's
                 open_segment(path)
                 files.setdefault(path.absolute().parent, []).append(path)
@@ -291,7 +291,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             self._add_partition(root, None, None, None)
             return
         partitions = (root / entry.name for entry, directory in children if directory)
-        if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
+        is_formatted = any(entry.name == kf.META_PROPERTIES for entry in entries)
+        if not is_formatted and not any(map(_holds_log_files, partitions)):
             # the mount point of a volume, or of several
             below = log_dirs_below(root)
             if not below:
@@ -305,7 +306,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
         resolved = place_of(real_path(root))
         for entry in entries:
-            if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
+            if kf.parse_partition_directory(entry.name) and entry.is_symlink() and leads_in_a_circle(entry):
                 detail = "a link that leads in a circle"
                 self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
@@ -492,14 +493,6 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
     return (
         entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not is_directory(entry)
     )
-
-
-def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
-    try:
-        entry.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
 
 
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:

@@ -17,7 +17,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
 from kafkalog.read_methods import with_remote_segments
-from kafkalog.storage.location import list_directory, place_of
+from kafkalog.storage.location import kind_of, list_directory, place_of
 from kafkalog.storage.memory import MemoryStore
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -91,12 +91,13 @@ def open(
     path = located(path, storage_options)
     if isinstance(path, (str, os.PathLike)):
         location = place_of(path)
-        if location.is_dir():
+        kind = kind_of(location)
+        if kind == "directory":
             entries = list_directory(location)
             if is_partition_directory(location, entries):
                 return Partition(location, entries=entries, memory_map=memory_map, limits=limits)
             return LogDir(Located([location]), memory_map=memory_map, limits=limits)
-        if location.exists():
+        if kind is not None:
             return open_file(location, memory_map=memory_map, limits=limits)
         raise missing_path(path)
     if path is None or isinstance(path, (bytes, bytearray, memoryview)) or not isinstance(path, Sequence):

@@ -36,8 +36,8 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.state.entries import integers
-from kafkalog.storage.files import open_source, size_of
-from kafkalog.storage.location import Place, exists, place_of, store_of
+from kafkalog.storage.files import open_source, size_if_there, size_of
+from kafkalog.storage.location import Place, place_of, store_of
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
@@ -267,7 +267,7 @@ class Segment(ReadMethods):
 
     def has_sidecar(self, suffix: str) -> bool:
         """Whether another file of the segment exists, given its suffix."""
-        return exists(self.sidecar_path(suffix))
+        return size_if_there(self.sidecar_path(suffix)) is not None
 
     def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True, is_live: bool = False) -> AnyIndex | None:
         """An index of one of the three kinds, not cached; None if there is no such file.
@@ -287,9 +287,9 @@ class Segment(ReadMethods):
             The index cannot be read.
         """
         path = self.sidecar_path(_SUFFIXES[kind])
-        if not exists(path):
+        size = size_if_there(path)
+        if size is None:
             return None
-        size = size_of(path)
         if size > _MAX_INDEX_BYTES and not is_bounded:
             detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
             raise SidecarError(Reason.INDEX_SIZE, detail, path=path)

@@ -67,7 +67,7 @@ class SegmentListing:
         for name in directory.strays:
             self._note_stray(name, directory)
         logs = directory.logs
-        if any(len(name) != _USUAL_LENGTH for name in logs) or len(set(logs.values())) < len(logs):
+        if set(map(len, logs)) - {_USUAL_LENGTH} or len(set(logs.values())) < len(logs):
             logs = self._without_doubles(logs)
         segments = [self._segment(name, offset >= last) for name, offset in logs.items()]
         links = {name for name, entry in directory.entries.items() if entry.is_symlink()}

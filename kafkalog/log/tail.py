@@ -12,7 +12,6 @@ in the log dir's checkpoint, which a broker updates every few seconds.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator
 from typing import Final, Literal
@@ -34,7 +33,7 @@ from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import OutcomeLearner
 from kafkalog.storage.files import file_status
 from kafkalog.storage.location import Place
-from kafkalog.storage.removals import directory_identity, was_replaced
+from kafkalog.storage.removals import directory_identity, is_gone, was_replaced
 
 HighWatermark = Literal["ignore", "checkpoint"]
 
@@ -95,7 +94,7 @@ class LogTail:
                     return None
             elif failure is None:
                 return end
-            elif isinstance(failure, ReadError) and not tail.path.is_dir():
+            elif isinstance(failure, ReadError) and is_gone(tail.path):
                 del self._partitions[key]  # the next listing will not have it either
                 return None
             else:
@@ -243,10 +242,7 @@ class PartitionTail:
             return
         base = self._bases[-1]
         path = self.path / kf.segment_file_name(base)
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise ReadError.of(error, path) from error
+        status = file_status(path)
         if self._active is None or self._active.base_offset != base:
             is_next = self._active is not None and self._end <= base
             self._active = Segment(path, limits=self._limits, is_last=True)
@@ -372,10 +368,8 @@ class _Watched:
         self._is_racy = self._listed - self._modified / 1e9 < _RACY_SECONDS
 
     def _stat(self) -> int:
-        try:
-            return os.stat(self._path).st_mtime_ns
-        except OSError as error:
-            raise ReadError.of(error, self._path) from error
+        modified_ns: int = file_status(self._path).st_mtime_ns
+        return modified_ns
 
     def has_changed(self) -> bool:
         """Whether the directory has, or may have, changed; False within `_PAUSE_SECONDS` of its listing."""

@@ -35,6 +35,7 @@ from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.storage.location import parent_of
+from kafkalog.storage.removals import is_gone
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.startup import VERDICTS, Verdict
 from kafkalog.survey.topics import TopicSettings
@@ -404,7 +405,7 @@ class Contents:
 
 def _is_removed(partition: Partition) -> bool:
     """Whether a running broker has removed a partition since it was listed."""
-    return not partition.path.exists()
+    return is_gone(partition.path)
 
 
 def _lag_of(offsets: Sequence[GroupOffset]) -> dict[str, int | None]:

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import ReadError
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.storage.location import Place, list_directory
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import Place
 
 _DAY_MS: Final = 86_400_000
 _NO_DAY: Final = "no timestamp"
@@ -64,17 +64,16 @@ class SpaceMeter:
         """Count the files of a partition directory; return the bytes of all of them."""
         self.n_log_bytes += n_log_bytes
         total = 0
-        try:
-            entries = list_directory(directory)
-        except ReadError:
-            return total  # a running broker has removed it
-        for entry in entries:
+        listing = Listing.or_empty(directory)  # a running broker may have removed it
+        files = set(listing.files)
+        for name in listing.names:
+            is_stored = name in files and not listing.entries[name].is_symlink()
             try:
-                size = stored_bytes(entry.stat()) if entry.is_file() and not entry.is_symlink() else 0
+                size = stored_bytes(listing.status(name)) if is_stored else 0
             except OSError:
                 continue  # a running broker has deleted it
             total += size
-            kind = os.path.splitext(entry.name)[1]
+            kind = os.path.splitext(name)[1]
             self._counts["files"][kind if kind in _KINDS else "other"] += Counter(n_bytes=size, n_files=1)
         return total
 

@@ -28,7 +28,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.spark.runner import make_task_directory
 from kafkalog.spark.sink_options import SinkOptions, match_columns
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.writing.job_commit import INTENT_FILE, StagedPartition, StagedWriter, commit, recover
+from kafkalog.writing.job_commit import StagedPartition, StagedWriter, commit, has_begun, recover
 from kafkalog.writing.job_directories import StagingArea, create_job, remove_job
 from kafkalog.writing.partition_writer import PartitionWriter
 from kafkalog.writing.routing import Router, WaitingRecords
@@ -100,8 +100,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the whole job directory, including files of tasks that sent no message."""
-        if (self._job / INTENT_FILE).exists():
-            # a commit that has begun is finished, since readers may have seen a part of it
+        if has_begun(self._job):
             recover(self._area)
         else:
             remove_job(self._job)

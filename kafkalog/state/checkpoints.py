@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Reason, SidecarError
-from kafkalog.storage.files import read_file
-from kafkalog.storage.location import exists, place_of, stat_of
+from kafkalog.storage.files import read_file, read_if_there
+from kafkalog.storage.location import place_of, stat_of
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
 _RACY_NS: Final = 2 * 10**9
@@ -40,7 +40,8 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
     (`checkpoint_syntax`) with the line: the version is not 0, a line has another number of fields, or line 2 has
     another number of entries. Source: CheckpointFile.read, Kafka 4.3.
     """
-    if data is None and not exists(path):
+    data = read_if_there(path, max_bytes=MAX_CHECKPOINT_BYTES) if data is None else data
+    if data is None:
         return None
     lines = checkpoint_lines(path, data)
     # a broker that died before its first write leaves an empty file, and reads it as no entries
@@ -96,23 +97,31 @@ def read_checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | Non
 
     Suitable for looking up many partitions one by one: the last few files are cached as long as they do not change.
     """
-    try:
-        status = stat_of(path)
-    except OSError:
+    stamp = _stamp(path)
+    if stamp is None:
         return None
     # a file that was just written may be written again within the same tick of the file system's clock
-    if time.time_ns() - status.st_mtime_ns < _RACY_NS:
+    if time.time_ns() - stamp[1] < _RACY_NS:
         return (read_offset_checkpoint(path) or {}).get(key)
-    return _remembered(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size).get(key)
+    return _remembered(os.fspath(path), *stamp).get(key)
 
 
 def checkpointed_topics(path: Pathish) -> frozenset[str]:
     """The topics that an offset checkpoint names, none if it cannot be read; cached as in `checkpointed_offset`."""
+    stamp = _stamp(path)
+    try:
+        return frozenset() if stamp is None else _remembered_topics(os.fspath(path), *stamp)
+    except KafkalogError:
+        return frozenset()
+
+
+def _stamp(path: Pathish) -> tuple[int, int, int] | None:
+    """What tells one content of a file from another: inode, time and size; None if there is no file."""
     try:
         status = stat_of(path)
-        return _remembered_topics(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size)
-    except (OSError, KafkalogError):
-        return frozenset()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=8)
@@ -153,9 +162,10 @@ def read_topic_id(directory: Pathish) -> str | None:
     PartitionMetadataReadBuffer.read, Uuid.fromString, Kafka 4.3.
     """
     path = place_of(directory) / kf.PARTITION_METADATA
-    if not exists(path):
+    data = read_if_there(path, max_bytes=MAX_CHECKPOINT_BYTES)
+    if data is None:
         return None
-    lines, values = checkpoint_lines(path), []
+    lines, values = checkpoint_lines(path, data), []
     for number in range(2):
         words = java_fields(lines[number], _COLON) if number < len(lines) else []
         if len(words) != 2:

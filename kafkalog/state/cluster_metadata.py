@@ -23,7 +23,8 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import Place, exists, place_of
+from kafkalog.storage.location import Place, place_of
+from kafkalog.storage.removals import is_gone
 
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
@@ -116,7 +117,7 @@ def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _
                 if record.offset >= start and is_counted:
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:
-            if not exists(path):
+            if is_gone(path):
                 continue  # a running broker deleted it, after it wrote a snapshot
             metadata.findings.append(error.to_finding(damage=False))
             # a later segment shows which offsets are missing; of the last one nothing does

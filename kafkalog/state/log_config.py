@@ -136,8 +136,9 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = _converted(topic_name(item), item, getattr(self, item.name))
-            object.__setattr__(self, item.name, value)
+            value = getattr(self, item.name)
+            if value is not item.default:  # Kafka's own defaults need no check
+                object.__setattr__(self, item.name, _converted(topic_name(item), item, value))
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ValueError(
                 f"min.compaction.lag.ms={self.min_compaction_lag_ms} is larger than "

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kafkalog.storage.files import read_file
-from kafkalog.storage.location import exists
+from kafkalog.storage.files import read_file, read_if_there
 
 MAX_PROPERTIES_BYTES: Final = 4 * 2**20
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -18,7 +17,8 @@ _PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", r
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str] | None:
     """Read a file such as `meta.properties` as `parse_properties` does; None if it does not exist."""
-    return read_settings(path) if exists(path) else None
+    data = read_if_there(path, max_bytes=MAX_PROPERTIES_BYTES)
+    return None if data is None else parse_properties(data)
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kafkalog.errors import Reason, UnsupportedError
 from kafkalog.format import LOCK_FILE
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import store_of
 
 fcntl: Any
 try:
@@ -66,7 +66,7 @@ def take_record_lock(descriptor: int) -> None:
 
 def is_locked(log_dir: str | os.PathLike[str]) -> bool:
     """Whether a process holds the lock of a log dir; False if that cannot be determined."""
-    if fcntl is None or isinstance(log_dir, Location):
+    if fcntl is None or not store_of(log_dir).is_live:
         return False
     try:
         # O_NONBLOCK: a FIFO that is named `.lock` must not hang us

@@ -44,9 +44,10 @@ def open_source(
             raise removed from None
         raise
     # after it was opened: it may be replaced at any time
-    if identity is not None and was_replaced(_parent(path), identity):
+    directory = os.path.dirname(os.path.abspath(path))
+    if identity is not None and was_replaced(directory, identity):
         source.close()
-        raise removed_error(_parent(path))
+        raise removed_error(directory)
     return source
 
 
@@ -72,6 +73,18 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
         detail = f"ends at byte {len(data)}, but had {status.st_size} bytes"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=name)
     return data
+
+
+def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | None:
+    """Read a small file whole, like `read_file`; None if there is none."""
+    if isinstance(path, Location) and path.status() is None:
+        return None
+    try:
+        return read_file(path, max_bytes=max_bytes)
+    except ReadError as error:
+        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+            return None
+        raise
 
 
 def last_entry(path: str | os.PathLike[str], n_bytes: int) -> bytes:
@@ -100,6 +113,17 @@ def file_status(
             if removed := removed_directory(_parent(path), identity=identity):
                 raise removed from None
         raise ReadError.of(error, os.fspath(path)) from error
+
+
+def size_if_there(path: str | os.PathLike[str]) -> int | None:
+    """Size of a file in bytes, without opening it; None if nothing is at the path."""
+    if isinstance(path, Location):
+        entry = path.status()
+        return None if entry is None else entry.size
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def size_of(path: str | os.PathLike[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -61,6 +62,15 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False  # a link that leads in a circle
+
+
+def leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a link that leads to itself."""
+    try:
+        entry.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from kafkalog.errors import Finding, ReadError, Reason, UnsafePathError
 from kafkalog.storage.local import LOCAL
@@ -278,9 +279,15 @@ def exists(path: AnyPath) -> bool:
     return path.exists() if isinstance(path, Location) else os.path.exists(path)
 
 
-def is_file(path: AnyPath) -> bool:
-    """See `os.path.isfile`."""
-    return path.is_file() if isinstance(path, Location) else os.path.isfile(path)
+def kind_of(path: AnyPath) -> Literal["directory", "file", "other"] | None:
+    """What is at a path, links followed, by one question; None if nothing is there, or it cannot be asked."""
+    if isinstance(path, Location):
+        return "directory" if path.is_dir() else "file" if path.is_file() else None
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
 def real_path(path: AnyPath) -> AnyPath:

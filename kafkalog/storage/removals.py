@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafkalog.errors import ReadError, Reason
 from kafkalog.format import PARTITION_METADATA
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import Location
+from kafkalog.storage.location import exists, store_of
 
 # O_NONBLOCK: a FIFO of that name must not make us wait. Windows has other flags
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -38,9 +38,7 @@ def directory_identity(directory: str | os.PathLike[str]) -> DirectoryIdentity |
 
 
 def _status(directory: str | os.PathLike[str]) -> tuple[int, int | None] | None:
-    if isinstance(directory, Location):
-        return None  # no broker works in a store
-    try:
+    try:  # in a store, where no broker works, there is none
         inode = os.stat(directory).st_ino
     except OSError:
         return None
@@ -77,6 +75,11 @@ def was_replaced(directory: str | os.PathLike[str], identity: DirectoryIdentity 
     return identity.inode is not None and is_locked(os.path.dirname(os.path.abspath(directory)))
 
 
+def is_gone(path: str | os.PathLike[str]) -> bool:
+    """Whether nothing is any more at the path of what was listed: a running broker has removed or renamed it."""
+    return not exists(path)
+
+
 def removed_error(directory: str | os.PathLike[str]) -> ReadError:
     """The error about a directory that a running broker removed."""
     detail = "a broker removed the directory while it was read: its topic was deleted, or the partition moved"
@@ -95,7 +98,7 @@ def removed_directory(
 
     Source: LogManager.asyncDelete, UnifiedLog.logDeleteDirName, Kafka 4.3.
     """
-    if isinstance(directory, Location):
+    if not store_of(directory).is_live:
         return None
     root, name = os.path.split(os.path.abspath(directory))
     try:

@@ -35,6 +35,7 @@ from kafkalog.log.searching.missing import (
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
+from kafkalog.storage.removals import is_gone
 from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding
 from kafkalog.text import first_names
 
@@ -223,7 +224,7 @@ def survey(
 def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterator[Finding]:
     """Report segments that reach into the next one; no record is lost by that."""
     for before, after in itertools.pairwise(segments):
-        if before.last_offset < after.base_offset or (state.is_live and not os.path.exists(after.path)):
+        if before.last_offset < after.base_offset or (state.is_live and is_gone(after.path)):
             continue  # a running cleaner merges segments: the first is there in its new form, the others are gone
         detail = f"reaches offset {before.last_offset}, but the next segment begins at {after.base_offset}"
         detail += f" ({os.path.basename(after.path)})"

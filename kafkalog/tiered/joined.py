@@ -21,7 +21,8 @@ from kafkalog.state.checkpoints import (
     read_topic_id,
 )
 from kafkalog.storage.files import open_source
-from kafkalog.storage.location import AnyPath, Location, list_directory, place_of, remote_place
+from kafkalog.storage.listing import Listing
+from kafkalog.storage.location import AnyPath, Location, kind_of, list_directory, place_of, remote_place
 from kafkalog.storage.source import BufferSource, ByteSource
 from kafkalog.storage.store import Entry, Store
 from kafkalog.storage.stores import location
@@ -152,13 +153,15 @@ class JoinedStore(Store):
             return self._partitions[name]
 
     def _local_entries(self, directory: str) -> Sequence[Entry]:
-        if self.local is None or not (self.local / directory).is_dir():
+        if self.local is None:
             return []
-        found = []
-        for one in list_directory(self.local / directory if directory else self.local):
-            status: Any = one.stat()
-            entry = Entry(one.name, status.st_size, None, status.st_mtime_ns, one.is_dir())
-            found.append(replace(entry, size=0) if entry.is_directory else entry)
+        listing = Listing.or_empty(self.local / directory)
+        directories, found = set(listing.directories), []
+        for name in listing.names:
+            status = listing.status(name)
+            is_directory = name in directories
+            size = 0 if is_directory else status.st_size
+            found.append(Entry(name, size, None, status.st_mtime_ns, is_directory))
         return found
 
     def _root_files(self) -> dict[str, Entry]:
@@ -366,10 +369,11 @@ def tiered_location(
     if path is None:
         return Location(JoinedStore(None, place, keys), "")
     local = place_of(located(path, storage_options))
-    if local.is_file():
+    kind = kind_of(local)
+    if kind == "file":
         detail = "tiered storage is joined to a log dir or a partition directory, not to a single file"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
     local = local.absolute()
-    if local.is_dir() and is_partition_directory(local):
+    if kind == "directory" and is_partition_directory(local):
         return Location(JoinedStore(local.parent, place, keys), local.name)
     return Location(JoinedStore(local, place, keys), "")

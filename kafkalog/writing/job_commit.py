@@ -23,7 +23,8 @@ from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import read_file, size_if_there
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
 from kafkalog.storage.staging import staged_file
@@ -187,16 +188,20 @@ def recover(area: StagingArea) -> list[str]:
 
     Raises FileChangedError if a partition was written to in the meantime, so that the commit cannot be finished.
     """
-    jobs = area.jobs()
     finished: list[str] = []
     # without an intent no file of the log dir changes, so that no lock is needed
-    if any((job / INTENT_FILE).exists() for job in jobs):
+    if any(map(has_begun, area.jobs())):
         with area.locked():
             finished = _finish_begun(area)
     for job in area.jobs():
-        if not (job / INTENT_FILE).exists() and is_dead(job):
+        if not has_begun(job) and is_dead(job):
             remove_job(job)
     return finished
+
+
+def has_begun(job: Path) -> bool:
+    """Whether a job's commit has begun: then it is finished, since readers may have seen a part of it."""
+    return size_if_there(job / INTENT_FILE) is not None
 
 
 @dataclass(slots=True)
@@ -249,7 +254,7 @@ def _refuse_shared(partitions: Iterable[StagedPartition]) -> None:
 def _check_unchanged(path: Path, staged: StagedPartition) -> None:
     if staged.stamp is None:
         refuse_existing(path, "another process created the partition")
-    elif not path.is_dir() or log_stamp(path) != staged.stamp:
+    elif not has_directory(path) or log_stamp(path) != staged.stamp:
         detail = f"another process wrote to the log: expected its end at {staged.first_offset}"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
 
@@ -258,7 +263,7 @@ def _finish_begun(area: StagingArea) -> list[str]:
     """Finish the commits of processes that died: a live one would still hold the lock that the caller holds now."""
     finished: list[str] = []
     for job in area.jobs():
-        if not (job / INTENT_FILE).exists():
+        if not has_begun(job):
             continue
         intent = _Intent.read(job)
         # log dirs of the same name may share a staging directory
@@ -285,9 +290,9 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
             return
         found: tuple[tuple[str, ...], int] | None = None
     else:
-        found = log_stamp(path) if path.is_dir() else None
+        found = log_stamp(path) if has_directory(path) else None
         sizes = dict(each.sizes)
-        left = {name for name in sizes if (staged / name).exists()}
+        left = sizes.keys() & {*Listing.or_empty(staged).names}
         moved = [name for name in sizes if name not in left]
         names = tuple(sorted({*each.stamp[0], *moved}))
         size = sizes[names[-1]] if names and names[-1] in moved else each.stamp[1]

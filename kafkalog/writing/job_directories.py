@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
+from kafkalog.log.live import PAUSE_SECONDS, repeated
 from kafkalog.storage.atomic import STAGED_SUFFIX, writing
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.file_locks import try_lock
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import read_if_there
 from kafkalog.storage.listing import Listing, newest_change
+from kafkalog.storage.location import kind_of
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
 from kafkalog.storage.staging import staged_file
 
@@ -53,15 +55,16 @@ class StagingArea:
         """
         path = Path(os.path.realpath(log_dir))
         check_log_dir(path)
+        is_there = kind_of(path) == "directory"
         if stage_in is not None:
             check_stage_in(stage_in)
             directory = Path(os.path.realpath(stage_in))
-        elif path.is_dir():
+        elif is_there:
             directory = staging_directory(path / "any-0")
         else:
             directory = path.parent
-        for needed in (directory, path if path.is_dir() else path.parent):
-            if not needed.is_dir():
+        for needed in (directory, path if is_there else path.parent):
+            if kind_of(needed) != "directory":
                 raise WriteError(Reason.WRITE_FAILED, os.strerror(errno.ENOENT), path=needed)
         return cls(path, directory)
 
@@ -111,10 +114,11 @@ class CommitLog:
 
         An invalid file is a SidecarError: without it a retried job would write its records twice.
         """
-        if not path.exists():
+        data = read_if_there(path, max_bytes=_MAX_BYTES)
+        if data is None:
             return cls(path)
         try:
-            content = json.loads(read_file(path, max_bytes=_MAX_BYTES))
+            content = json.loads(data)
             if content["version"] != _VERSION:
                 raise ValueError(f"version {content['version']} is not known")
             return cls(path, [str(job) for job in content["jobs"]])
@@ -154,13 +158,10 @@ def remove_job(path: Path) -> None:
 
 def _lock(descriptor: int, log_dir: Path) -> None:
     """Wait until no other job commits. On a file system without locks, continue without one."""
-    deadline = time.monotonic() + LOCK_SECONDS
     # polled, since waiting for the lock itself knows no deadline
-    while not try_lock(descriptor):
-        if time.monotonic() > deadline:
-            detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir)
-        time.sleep(0.05)
+    if not repeated(lambda: try_lock(descriptor), bool, LOCK_SECONDS / PAUSE_SECONDS):
+        detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=log_dir)
 
 
 def is_dead(job: Path) -> bool:

@@ -31,7 +31,7 @@ from kafkalog.operations.dumping.sidecars import (
     read_transaction_index,
 )
 from kafkalog.storage.files import size_of
-from kafkalog.storage.location import AnyPath, is_file, place_of, plain
+from kafkalog.storage.location import AnyPath, place_of, plain
 from kafkalog.text import counted
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
@@ -133,7 +133,7 @@ class Dump:
                 if not self.options.keep_going:
                     raise
                 self._report.findings.add(error.to_finding())
-            if progress is not None and is_file(path):
+            if progress is not None:
                 done += size_of(path)
                 progress(done)
 

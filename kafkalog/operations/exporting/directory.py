@@ -25,7 +25,7 @@ from kafkalog.errors import KafkalogError, OutputExistsError, Reason, UnsafePath
 from kafkalog.operations.exporting.resuming import Resumption, manifest_of
 from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
 from kafkalog.storage.file_locks import require_locks, try_lock
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import read_file, read_if_there
 from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import Location, Place
 from kafkalog.storage.output_paths import is_occupied
@@ -142,7 +142,8 @@ def read_manifest(path: Place) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     """The same; None if there is no file."""
-    return read_manifest(path) if path.exists() else None
+    data = read_if_there(path, max_bytes=_MAX_MANIFEST_BYTES)
+    return None if data is None else manifest_of(data, path)
 
 
 class RemoteExport(Resumption):

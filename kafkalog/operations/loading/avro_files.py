@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from kafkalog.errors import ReadError, Reason
 from kafkalog.protocol.encoder import uvarint
+from kafkalog.storage.files import file_status
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError, TooWideError
@@ -25,10 +26,7 @@ class AvroFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name, self.done = os.fspath(path), 0
-        try:
-            self.size = os.stat(path).st_size
-        except OSError as error:
-            raise ReadError.of(error, path) from error
+        self.size: int = file_status(path).st_size
 
     def batches(self, wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
         """The rows, a record batch for each block; a value that is no record is in the column `value`."""

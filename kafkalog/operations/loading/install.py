@@ -25,6 +25,7 @@ from kafkalog.errors import (
     Limits,
     NotKafkaError,
     OutputExistsError,
+    ReadError,
     Reason,
     TruncatedTailError,
     UnsafePathError,
@@ -50,7 +51,8 @@ from kafkalog.state.producers import read_snapshot
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import file_status, read_if_there
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_stage_in, copy_ownership, has_directory, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
@@ -247,9 +249,8 @@ class BrokerLogDir:
         if known_id is not None:
             with staged_file(staged / kf.PARTITION_METADATA, overwrite=True) as file:
                 file.write(encode_partition_metadata(known_id))
-        if target.is_dir():
-            with contextlib.suppress(OSError):
-                staged.chmod(stat.S_IMODE(target.stat().st_mode))
+        with contextlib.suppress(OSError, ReadError):  # there may be none yet
+            staged.chmod(stat.S_IMODE(file_status(target).st_mode))
 
     def _expected_id(self, key: kf.TopicPartition) -> str | None:
         found: str | None
@@ -345,12 +346,12 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
         for suffix in INDEX_SUFFIXES:
             if segment.has_sidecar(suffix):
                 copy_file(segment.sidecar_path(suffix), staged, kf.segment_file_name(segment.base_offset, suffix))
-    for name, offset in Directory(partition.path).snapshots.items():
+    directory = Directory(partition.path)
+    for name, offset in directory.snapshots.items():
         if offset in {*bases, partition.log_end_offset}:
             copy_file(partition.path / name, staged, name)
-    epochs = partition.path / kf.LEADER_EPOCH_CHECKPOINT
-    if epochs.is_file():
-        copy_file(epochs, staged, epochs.name)
+    if kf.LEADER_EPOCH_CHECKPOINT in directory.files:
+        copy_file(partition.path / kf.LEADER_EPOCH_CHECKPOINT, staged, kf.LEADER_EPOCH_CHECKPOINT)
 
 
 def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits: Limits) -> bool:
@@ -368,10 +369,11 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
 
 
 def _lacks_files(partition: Partition, path: Path) -> bool:
-    for segment in partition.segments:
-        for suffix in INDEX_SUFFIXES[:2]:
-            if not (path / kf.segment_file_name(segment.base_offset, suffix)).exists():
-                return True
+    needed = {
+        kf.segment_file_name(one.base_offset, suffix) for one in partition.segments for suffix in INDEX_SUFFIXES[:2]
+    }
+    if not needed.issubset(Listing(path).names):
+        return True
     end = partition.log_end_offset
     if end == partition.segments[0].base_offset:
         return False
@@ -422,8 +424,9 @@ class Checkpoints:
 
     def _change(self, name: str, offsets: dict[kf.TopicPartition, int]) -> None:
         path = self._root / name
-        if path.exists():
-            self._old.setdefault(path, read_file(path, max_bytes=_MAX_CHECKPOINT_BYTES))
+        old = read_if_there(path, max_bytes=_MAX_CHECKPOINT_BYTES)
+        if old is not None:
+            self._old.setdefault(path, old)
         self._write(path, encode_offset_checkpoint(offsets))
 
     def _write(self, path: Path, content: bytes) -> None:
@@ -452,7 +455,7 @@ def load_target(
     """
     if stage_in is not None:
         check_stage_in(stage_in)
-    if not log_dir.is_dir():
+    if not has_directory(log_dir):
         with staged_directory(log_dir, stage_in=stage_in) as staged:
             yield LoadTarget(staged.path, lambda _keys: None)
         return

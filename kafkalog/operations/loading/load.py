@@ -48,6 +48,7 @@ from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.state.log_config import LogConfig, default_config
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
+from kafkalog.storage.location import kind_of
 from kafkalog.storage.output_paths import check_log_dir, refuse_existing
 from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
@@ -451,14 +452,15 @@ def run_load(
     """Read sources in order and write partitions: the common part of `write_table` and `load`."""
     log_dir = Path(os.path.realpath(path))
     check_log_dir(log_dir)
-    if install and not log_dir.is_dir():
+    kind = kind_of(log_dir)
+    if install and kind != "directory":
         raise NotKafkaError(Reason.NOT_KAFKA, "no such log dir to install into", path=log_dir)
-    if os.path.lexists(log_dir) and not log_dir.is_dir():
+    if kind not in (None, "directory"):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
     with contextlib.ExitStack() as stack:
-        if log_dir.is_dir() and dry_run:
+        if kind is not None and dry_run:
             refuse_if_locked([log_dir])
-        elif log_dir.is_dir():
+        elif kind is not None:
             stack.enter_context(hold_locks([log_dir]))
         targets = None
         if install:

@@ -32,13 +32,13 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilt_files import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
-from kafkalog.operations.rebuilding.target import RebuildTarget, old_content
+from kafkalog.operations.rebuilding.target import RebuildTarget, compared
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
 from kafkalog.storage.location import Place, local_path, parent_of
-from kafkalog.survey.startup import Change, Kind, RebuiltFile
+from kafkalog.survey.startup import Kind, RebuiltFile
 from kafkalog.survey.topics import TopicSettings
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
@@ -315,9 +315,10 @@ class Rebuilder:
 
     def _put_epochs(self, work: Work, log_end_offset: int) -> None:
         path = work.partition.path / kf.LEADER_EPOCH_CHECKPOINT
-        existing = None
+        existing, is_there = None, True
         try:
             existing = read_leader_epochs(path)
+            is_there = existing is not None
         except KafkalogError as error:
             self._report.findings.add(error.to_finding())
         found = leader_epochs.epochs_of(found.epochs for found in work.found)
@@ -329,13 +330,12 @@ class Rebuilder:
         )
         if work.partition.log_start_offset > work.found[0].segment.base_offset:
             merged = leader_epochs.truncate_from_start(merged, work.partition.log_start_offset)
-        if merged or path.exists():
+        if merged or is_there:
             self._put(path, "epochs", encode_checkpoint(merged), len(merged))
 
     def _put(self, place: Place, kind: Kind, data: bytes, n_entries: int) -> None:
         path = local_path(place)
-        old = old_content(path)
-        change: Change = "same" if old == data else "changed" if path.exists() else "new"
+        change = compared(path, data)
         backup = None
         if change == "same":
             self._target.keep(path, data)

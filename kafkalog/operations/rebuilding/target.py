@@ -7,12 +7,13 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.storage.atomic import remove_file, sync_directory
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import read_if_there
+from kafkalog.storage.location import kind_of
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
 BACKUP_SUFFIX: Final = ".kafkalog-backup"
@@ -111,14 +112,14 @@ class InPlace(RebuildTarget):
 
     def _keep_old(self, path: Path) -> tuple[Path | None, bool]:
         """The path of a file's backup (None if there is no file), and whether this call made it."""
-        if not self._backup or not path.exists():
+        old = read_if_there(path, max_bytes=_MAX_OLD_BYTES) if self._backup else None
+        if old is None:
             return None, False
-        old = read_file(path, max_bytes=_MAX_OLD_BYTES)
         for number in itertools.count(1):
             backup = backup_of(path, number)
             if not os.path.lexists(backup):
                 break
-            if old_content(backup) == old:
+            if compared(backup, old) == "same":
                 return backup, False  # an earlier run ended before it replaced the file
         with staged_file(backup, is_lone=False, like=path) as file:
             file.write(old)
@@ -130,7 +131,7 @@ def _check_path(path: Path) -> None:
     if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
         detail = "a link that leads out of the partition, where kafkalog does not write: remove it first"
         raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
-    if path.exists() and not path.is_file():
+    if kind_of(path) not in (None, "file"):
         detail = "the path exists but is not a regular file: remove it first"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
 
@@ -140,12 +141,13 @@ def backup_of(path: Path, number: int = 1) -> Path:
     return path.with_name(path.name + BACKUP_SUFFIX + (f"-{number}" if number > 1 else ""))
 
 
-def old_content(path: Path) -> bytes | None:
-    """The content of an existing file; None if there is none, or it cannot be read."""
+def compared(path: Path, data: bytes) -> Literal["same", "changed", "new"]:
+    """What it is to give a file this content; one that cannot be read is changed."""
     try:
-        return read_file(path, max_bytes=_MAX_OLD_BYTES)
+        old = read_if_there(path, max_bytes=_MAX_OLD_BYTES)
     except KafkalogError:
-        return None
+        return "changed"
+    return "new" if old is None else "same" if old == data else "changed"
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ It does not check the offset and time indexes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +36,7 @@ from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.storage.files import open_source, size_of
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, parent_of
+from kafkalog.storage.removals import is_gone
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, remains, survey
 from kafkalog.survey.origins import as_known
@@ -85,7 +85,7 @@ def check_partition(
     if partition.path.name == kf.METADATA_DIRECTORY:
         _check_metadata(partition, around, add)
     problem = _settled(partial(topic_id_problem, partition.path), around)
-    if problem is not None and not (around.is_live and not os.path.exists(partition.path)):
+    if problem is not None and not (around.is_live and is_gone(partition.path)):
         add(problem)
     return gaps
 
@@ -154,7 +154,7 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirStat
     found = settled(attempt, lambda found: not isinstance(found, KafkalogError), is_live=around.is_live)
     if not isinstance(found, KafkalogError):
         return found
-    if not (around.is_live and found.path is not None and not os.path.exists(found.path)):
+    if not (around.is_live and found.path is not None and is_gone(found.path)):
         found.detail = f"{found.detail}; {consequence}"
         add(found.to_finding())
     return None

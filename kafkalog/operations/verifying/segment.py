@@ -34,6 +34,7 @@ from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import falling_epoch
 from kafkalog.state.transactions import EpochChange
 from kafkalog.storage.files import size_of
+from kafkalog.storage.removals import is_gone
 from kafkalog.storage.source import ByteSource
 from kafkalog.survey.evidence import LogDirState, tail_finding
 
@@ -88,8 +89,8 @@ class SegmentCheck:
                 done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
         except KafkalogError as error:
             # retention deleted it: nothing is damaged
-            is_gone = isinstance(error, ReadError) and around.is_live and not os.path.exists(segment.path)
-            findings.add(error.to_finding(damage=not is_gone))
+            is_deleted = isinstance(error, ReadError) and around.is_live and is_gone(segment.path)
+            findings.add(error.to_finding(damage=not is_deleted))
         progress(max(segment.size_in_bytes - done, 0))
         result.findings, result.n_more_findings = findings.rows, findings.n_more
         return result

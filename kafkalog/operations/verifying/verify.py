@@ -30,8 +30,9 @@ from kafkalog.operations.verifying.verified_partitions import Verification, Veri
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.options import OPENING, FormatOptions, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
-from kafkalog.storage.removals import removed_directory, was_replaced
+from kafkalog.storage.removals import is_gone, removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
 from kafkalog.system_topics.coordinator_load import load_failure
@@ -190,12 +191,12 @@ def iter_verify(
 def _removed(partition: Partition, row: VerifiedPartition) -> ReadError | None:
     """The error about a partition that a running broker removed while it was checked."""
     identity = partition.segments[0].directory if partition.segments else None
-    is_gone = (
-        not partition.path.exists()
+    is_removed = (
+        is_gone(partition.path)
         or any(finding.reason is Reason.PARTITION_REMOVED for finding in row.all_findings())
         or was_replaced(partition.path, identity)
     )
-    return removed_directory(partition.path, identity=identity) if is_gone else None
+    return removed_directory(partition.path, identity=identity) if is_removed else None
 
 
 class _Step(NamedTuple):
@@ -291,7 +292,12 @@ def partitions_to_verify(
 
 def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
     """The findings about log dirs themselves; log dirs of one broker are checked together, as it loads them."""
-    roots = [root for root in opened.paths if root.is_dir() and not is_partition_directory(root)]
+    listings = {root: Listing.or_empty(root) for root in opened.paths}
+    roots = [
+        root
+        for root, listing in listings.items()
+        if listing.names and not is_partition_directory(root, [*listing.entries.values()])
+    ]
     brokers: dict[object, list[Place]] = {}
     for root in roots:
         brokers.setdefault(opened.broker_of(root) or root, []).append(root)
@@ -299,7 +305,7 @@ def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
     for group in brokers.values():
         for problem in root_problems(group, limits=limits):
             # any directory may lie next to a copy of partitions
-            if (group[0] / kf.META_PROPERTIES).exists() or problem.reason is not Reason.UNKNOWN_FILE:
+            if kf.META_PROPERTIES in listings[group[0]].entries or problem.reason is not Reason.UNKNOWN_FILE:
                 found.setdefault(problem.path, problem.to_finding())
-    rest = [one for root in roots if (root / kf.META_PROPERTIES).exists() for one in check_root(root)]
+    rest = [one for root in roots if kf.META_PROPERTIES in listings[root].entries for one in check_root(root)]
     return [*found.values(), *(one for one in [*opened.findings, *rest] if one.path not in found)]

@@ -21,7 +21,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
-from kafkalog.operations.rebuilding.target import old_content
+from kafkalog.operations.rebuilding.target import compared
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.replay_check import ReplayCheck, epochs_after, fatal_epoch_problem
 from kafkalog.state import leader_epochs
@@ -406,11 +406,10 @@ class PartitionRecovery:
         epochs = epochs_after(self.plan, recovered, end)
         merged = epochs.entries.tolist()
         data = encode_checkpoint(merged)
-        old = old_content(path)
-        if (merged or path.exists()) and old != data:
+        change = compared(path, data)
+        if change == "changed" or (merged and change == "new"):
             self.output.write(path.name, data)
-            row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
-            self.files.append(row)
+            self.files.append(RebuiltFile(str(path), "epochs", len(merged), len(data), change))
 
     def _put_topic_id(self, report: PartitionPlan) -> None:
         """Write a missing `partition.metadata`; without a known id, a broker sets the directory aside."""

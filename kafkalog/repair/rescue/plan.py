@@ -233,7 +233,7 @@ class LogPlan:
         self.end_offset = max(self.boundaries[-1][0], *(rows["last_offset"][-1:] + 1).tolist(), 0)
         # a start past the end would hide all that was saved
         starts = (start for one in replicas if (start := one.checkpointed_start) <= self.end_offset)
-        self.log_start_offset = max(self.start_offset, *starts)
+        self.log_start_offset = max([self.start_offset, *starts])
         self._find_missing(rows, np.append(np.int64(self.start_offset), rows["last_offset"] + 1))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
 import importlib.util
 import re
@@ -265,9 +266,10 @@ def _compiled(files: tuple[tuple[str, str | bytes], ...]) -> bytes:
             done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_MOST_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise SchemaError(f"protoc did not compile it in {_MOST_SECONDS} seconds") from None
-        if done.returncode or not output.is_file():
-            raise SchemaError(_complaint(done.stderr.decode("utf-8", "replace"), f"{root}/"))
-        return output.read_bytes()
+        if not done.returncode:
+            with contextlib.suppress(FileNotFoundError):
+                return output.read_bytes()
+        raise SchemaError(_complaint(done.stderr.decode("utf-8", "replace"), f"{root}/"))
 
 
 def _google_types() -> Iterator[str]:
