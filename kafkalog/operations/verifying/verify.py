@@ -9,6 +9,7 @@ Mirrors the checks of `LogLoader`, `LogSegment.recover` and `DumpLogSegments --i
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -292,12 +293,8 @@ def partitions_to_verify(
 
 def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
     """The findings about log dirs themselves; log dirs of one broker are checked together, as it loads them."""
-    listings = {root: Listing.or_empty(root) for root in opened.paths}
-    roots = [
-        root
-        for root, listing in listings.items()
-        if listing.names and not is_partition_directory(root, [*listing.entries.values()])
-    ]
+    listings = {root: listing for root in opened.paths if (listing := Listing.or_empty(root)).names}
+    roots = [one for one in listings if not is_partition_directory(one, [*listings[one].entries.values()])]
     brokers: dict[object, list[Place]] = {}
     for root in roots:
         brokers.setdefault(opened.broker_of(root) or root, []).append(root)
@@ -307,5 +304,6 @@ def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
             # any directory may lie next to a copy of partitions
             if kf.META_PROPERTIES in listings[group[0]].entries or problem.reason is not Reason.UNKNOWN_FILE:
                 found.setdefault(problem.path, problem.to_finding())
-    rest = [one for root in roots if kf.META_PROPERTIES in listings[root].entries for one in check_root(root)]
+    formatted = filter(lambda root: kf.META_PROPERTIES in listings[root].entries, roots)
+    rest = itertools.chain.from_iterable(map(check_root, formatted))
     return [*found.values(), *(one for one in [*opened.findings, *rest] if one.path not in found)]
