@@ -20,7 +20,7 @@ import kafkalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
-N_KILLS = int(os.environ.get("KAFKALOG_NIGHTS", "20"))
+N_KILLS = int(os.environ.get("KAFKALOG_NIGHTS", "4"))
 SERVER = """
 import logging, threading
 from moto.server import ThreadedMotoServer
