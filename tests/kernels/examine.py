@@ -44,9 +44,9 @@ MUTANTS = {
         "payloads.h", "fill", "n > stop - to - 5", "n > stop - to",
         "tests/kernels/test_bounds.py::test_no_lz4_match_reaches_into_the_last_five_bytes",
     ),
-    "headers before a batch take no room": Mutant(
+    "headers need no room": Mutant(
         "batch_walk.h", "record_windows fill",
-        "size / 2 <= columns->header_capacity - columns->n_headers", "size / 2 <= columns->header_capacity",
+        "\n        && size / 2 <= columns->header_capacity - columns->n_headers;", ";",
         "tests/kernels/test_bounds.py::test_many_headers_after_batches_without_any_find_room",
     ),
     "a header value has no bound": Mutant(
@@ -175,7 +175,10 @@ def _write_seeds(corpus: Path) -> None:
             payload = data[start + 61 : stop] if magic == 2 else data[start:stop]
             target = 2 if codec else 0 if magic == 2 else 1
             choices = (
-                bytes([0x20 * (number % 2), 140]) + int(count).to_bytes(2, "big") + b"\xff\xff\0" + bytes([number % 3])
+                bytes([0x20 * (number % 2), 140])
+                + max(int(count), 0).to_bytes(2, "big")
+                + b"\xff\xff\0"
+                + bytes([number % 3])
             )
             (corpus / f"{path.parent.name}-{number}").write_bytes(bytes([target]) + choices + payload)
 

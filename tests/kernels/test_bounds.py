@@ -57,12 +57,13 @@ def test_no_lz4_match_reaches_into_the_last_five_bytes(n_literals, result):
 def test_many_headers_after_batches_without_any_find_room():
     batches = [builder.batch_v2([builder.record_v2(0, value=b"v" * 400)], base_offset=n) for n in range(40)]
     headers = [(b"", None)] * 20_000
-    batches.append(builder.batch_v2([builder.record_v2(0, headers=headers)], base_offset=40))
-    batches.append(builder.batch_v2([builder.record_v2(0, headers=[(b"a", b"1")])], base_offset=41))
+    # all as large, so that the room for one would do for each if those before took none
+    batches += [builder.batch_v2([builder.record_v2(0, headers=headers)], base_offset=40 + n) for n in range(4)]
+    batches.append(builder.batch_v2([builder.record_v2(0, headers=[(b"a", b"1")])], base_offset=44))
     for _ in range(3):
         decoded = codec.decode(b"".join(batches))
-        assert decoded.headers.to_pylist() == [[]] * 40 + [headers, [(b"a", b"1")]]
-        assert decoded.value.to_pylist() == [b"v" * 400] * 40 + [None, None]
+        assert decoded.headers.to_pylist() == [[]] * 40 + [headers] * 4 + [[(b"a", b"1")]]
+        assert decoded.value.to_pylist() == [b"v" * 400] * 40 + [None] * 5
 
 
 @pytest.mark.parametrize("size", [3, 1000, 2**30])
