@@ -28,10 +28,9 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs
+from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import findings_of, parent_of, place_of
 from kafkalog.text import counted
 
@@ -332,8 +331,7 @@ class Partition(ReadMethods):
     @cached_property
     def topic_id(self) -> str | None:
         """The topic id in `partition.metadata`; None if there is none."""
-        properties = read_properties(self.path / kf.PARTITION_METADATA)
-        return None if properties is None else properties.get("topic_id")
+        return read_topic_id(self.path)
 
     def is_compacted(self, end: int, segments: Sequence[Density] | None = None) -> bool | None:
         """Whether the log cleaner explains that no segment holds the offsets before `end`; None if unknown.
