@@ -61,8 +61,8 @@ def choose(
 
     Only topics with a `delete` policy lose records by it, and no tiered ones. Internal topics are left alone, except by
     their own settings. No segment goes that holds offsets from the high watermark on. `free` never takes the last
-    segment, nor any of a topic whose settings are unknown. By the other rules such a topic is an UnsafePathError,
-    unless it is `named` and the limits are given.
+    segment, nor any of a topic that is compacted (also with ``compact,delete``), or whose settings are unknown. By the
+    other rules a topic with unknown settings is an UnsafePathError, unless it is `named` and the limits are given.
     """
     found: dict[LoadPlan, int] = dict.fromkeys(cut.plans, 0)
     candidates: list[tuple[LoadPlan, list[int]]] = []
@@ -105,7 +105,9 @@ class _LeftAlone:
         why = known.why_unknown("cleanup.policy", "remote.storage.enable")
         is_own = options.retention and not why and known.origins["cleanup.policy"] == OF_TOPIC
         is_internal = topic in kf.INTERNAL_TOPICS and not is_own
-        if is_internal or "delete" not in known.config.cleanup_policy:
+        # what a key's last record is, no setting lets `free` delete
+        keeps_keys = known.config.is_compacted and options.free is not None
+        if is_internal or keeps_keys or "delete" not in known.config.cleanup_policy:
             self._compacted.add(topic)
         elif known.is_tiered:
             self._tiered.add(topic)

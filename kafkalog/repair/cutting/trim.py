@@ -60,6 +60,7 @@ def trim(
         Delete the segments that a broker would delete with these settings; -1 for no limit.
     free : int, optional
         Delete segments until this many bytes are free, of all partitions those with the oldest records first.
+        Never takes from compacted topics, tiered ones, or topics whose settings are unknown.
     retention : bool
         Delete the segments that a broker would delete with the topics' own settings.
     config : path-like, optional

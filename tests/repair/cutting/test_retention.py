@@ -274,3 +274,17 @@ def test_only_some_topics_are_trimmed(tmp_path):
     assert content(tmp_path / "out" / f"t{DAY}-0") == content(log_dir / f"t{DAY}-0")
     with pytest.raises(ValueError, match="no topic"):
         kafkalog.trim(log_dir, topics="nobody", retention_ms=1, dry_run=True)
+
+
+def test_free_leaves_the_last_records_of_keys(tmp_path):
+    now, root = 2 * 10**12, tmp_path / "data"
+    root.mkdir()
+    for name, age in (("both", 5), ("plain", 1)):
+        stamped(root, name, [now - age * DAY] * 3, now, True)
+    write_metadata(root, ["both", "plain"], {(TOPIC, "both"): {"cleanup.policy": "compact,delete"}})
+    write_meta_properties(root)
+    freed = kafkalog.trim(root, free=10**9, dry_run=True)
+    assert {row.topic_partition.topic for row in freed.partitions if row.count("deleted")} == {"plain"}
+    # a broker deletes of it, too, and so do its own limits
+    aged = kafkalog.trim(root, retention_ms=DAY * 2, now=now, dry_run=True)
+    assert {row.topic_partition.topic for row in aged.partitions if row.count("deleted")} == {"both"}
