@@ -1,7 +1,7 @@
 """Finds the batches of deleted segments in the image of a disk, and joins them to partitions.
 
     `images`     bytes of a disk to the headers of intact batches, resumable
-    `fragments`  headers to fragments: batches of one file that lie behind each other
+    `fragments`  headers to fragments: batches of one file without a gap between them
     `joining`    fragments to chains of one partition, with the evidence for each join
     `undelete`   chains to partitions on disk, and the report
 

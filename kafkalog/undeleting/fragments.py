@@ -31,7 +31,7 @@ class Sequence(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Fragment:
-    """Batches of one file that lie behind each other; without `image`, a segment that is not in an image."""
+    """Batches of one file without a gap between them; without `image`, a segment that is not in an image."""
 
     first_row: int
     stop_row: int

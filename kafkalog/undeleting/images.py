@@ -62,7 +62,7 @@ class Journal:
         if self._file.read(len(head)) != head:
             self._file.close()
             raise UnsafePathError(
-                Reason.NOT_KAFKA, "is no journal of a search of these images: remove it to search anew", path=path
+                Reason.NOT_KAFKA, "is no journal of a search of these images: remove it to search again", path=path
             )
 
     def resume_at(self, image: int) -> int:

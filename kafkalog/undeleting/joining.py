@@ -33,11 +33,11 @@ class Join(NamedTuple):
     certainty: Certainty
     why: str
     cut: int = 0
-    """Of a batch that is divided between both: its bytes behind the first; the others lie before the second."""
+    """Of a batch that is divided between both: its bytes after the first; the others lie before the second."""
 
 
 class Divided(NamedTuple):
-    """A batch that begins behind a fragment, and does not end there."""
+    """A batch that begins where a fragment ends, and does not end there."""
 
     size: int
     last_offset: int
@@ -57,7 +57,7 @@ class Chain:
 class Joiner:
     """Finds the joins: at most one on each side of a fragment.
 
-    `divided` returns the batch that begins behind a fragment, `cut_of` how many of its bytes are there, if the others
+    `divided` returns the batch that begins where a fragment ends, `cut_of` how many of its bytes are there, if the others
     are before another fragment and its checksum is correct; else None.
     """
 
@@ -73,7 +73,7 @@ class Joiner:
         for number in self._open:
             self._heads[fragments[number].first_offset].append(number)
         self.n_ambiguous = 0
-        """Fragments that several others may follow, or that fit behind several."""
+        """Fragments that several others may follow, or that may follow several."""
 
     def joins(self) -> list[Join]:
         """All joins."""

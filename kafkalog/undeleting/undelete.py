@@ -157,9 +157,9 @@ def undelete(
 
     Notes
     -----
-    A batch has its length, checksum, offsets, leader epoch, producer and times, but no topic. Batches behind each other
-    are a fragment. A fragment goes on in another one if offsets, epochs and the sequences of producers do, and if no
-    other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one partition has,
+    A batch has its length, checksum, offsets, leader epoch, producer and times, but no topic. Batches without a gap
+    between them are a fragment. A fragment continues in another one if offsets, epochs and the sequences of producers
+    do, and if no other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one partition has,
     prove it; *likely* if times or places agree; otherwise the fragment stays *alone*, under a name such as
     ``unknown-0001-0``. Partitions of live log dirs that have the same batches, or that go on from them, give their
     names. Nothing that is not certain is in ``certain``.
@@ -263,7 +263,7 @@ class _FoundBatches:
                 )
 
     def chains(self) -> Iterator[Chain]:
-        """Chains with something to write; what says so by its keys is of an internal topic."""
+        """Chains with something to write. Keys show a partition of an internal topic."""
         for chain in chains_of(self.fragments, self.joins):
             some = [self.fragments[number] for number in chain.fragments if self.fragments[number].image >= 0]
             if not some or all(one.is_checkpoint for one in some):
@@ -314,7 +314,7 @@ class _FoundBatches:
         return Divided(header.size_in_bytes, header.offset + header.last_offset_delta)
 
     def _cut(self, tail: Fragment, head: Fragment, divided: Divided) -> int | None:
-        """Bytes of the batch behind `tail`, if the others end before `head` and its checksum is correct."""
+        """Bytes of the batch after `tail`, if the others end before `head` and its checksum is correct."""
         block = self._blocks[tail.image]
         if tail.image != head.image or (tail.end + divided.size - head.start) % block:
             return None
@@ -489,13 +489,13 @@ class _ChainWriter:
         return n_batches, n_bytes, end
 
     def _windows(self, piece: _CopiedRows) -> Iterator[Window]:
-        """The batches of a piece, some at a time; what has changed since the search is left out, and reported."""
+        """The batches of a piece, some at a time. Batches that changed after the search are left out, and reported."""
         if piece.parts:
             spans = [(0, 0)]
         else:
             ends = np.cumsum(piece.rows["size"], dtype=np.int64)
-            behind = piece.rows["position"][1:] != piece.rows["position"][:-1] + piece.rows["size"][:-1]
-            breaks = np.flatnonzero(behind | (np.diff(ends // _COPY_BYTES) > 0)) + 1
+            is_apart = piece.rows["position"][1:] != piece.rows["position"][:-1] + piece.rows["size"][:-1]
+            breaks = np.flatnonzero(is_apart | (np.diff(ends // _COPY_BYTES) > 0)) + 1
             edges = [0, *breaks.tolist(), piece.rows.size]
             spans = [*itertools.pairwise(edges)]
         for first, stop in spans:

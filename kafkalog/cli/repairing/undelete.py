@@ -27,7 +27,7 @@ topic or a formatted disk. First stop all writing to the disk, and copy it: each
   DIR/certain    partitions whose parts checksums or sequences of producers prove to belong together
   DIR/likely     the same by next offsets and times; nothing contradicts it
   DIR/alone      fragments that nothing joins
-  DIR/undelete.json, undelete.html    the report: what was found where, and why it was joined
+  DIR/undelete.json, undelete.html    the report: what was found where, and the reason for each join
 
 Each of the three is a log dir for all commands, and a source for 'kafkalog boot'. Batches have no topic: --log-dir
 names what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are
