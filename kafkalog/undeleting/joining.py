@@ -57,8 +57,8 @@ class Chain:
 class Joiner:
     """Finds the joins: at most one on each side of a fragment.
 
-    `divided` returns the batch that begins where a fragment ends, `cut_of` how many of its bytes are there, if the others
-    are before another fragment and its checksum is correct; else None.
+    `divided` returns the batch that begins where a fragment ends. `cut_of` returns how many of its bytes are there, if
+    the others are before another fragment and its checksum is correct; else None.
     """
 
     def __init__(

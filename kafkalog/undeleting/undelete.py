@@ -159,8 +159,8 @@ def undelete(
     -----
     A batch has its length, checksum, offsets, leader epoch, producer and times, but no topic. Batches without a gap
     between them are a fragment. A fragment continues in another one if offsets, epochs and the sequences of producers
-    do, and if no other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one partition has,
-    prove it; *likely* if times or places agree; otherwise the fragment stays *alone*, under a name such as
+    do, and if no other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one
+    partition has, prove it, and *likely* if times agree. Otherwise the fragment stays *alone*, under a name such as
     ``unknown-0001-0``. Partitions of live log dirs that have the same batches, or that go on from them, give their
     names. Nothing that is not certain is in ``certain``.
 
