@@ -28,7 +28,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import read_checkpointed_offset, read_leader_epochs, read_topic_id
+from kafkalog.state.checkpoints import claimed_topic_id, read_checkpointed_offset, read_leader_epochs
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.location import findings_of, parent_of, place_of
@@ -331,7 +331,7 @@ class Partition(ReadMethods):
     @cached_property
     def topic_id(self) -> str | None:
         """The topic id in `partition.metadata`; None if there is none."""
-        return read_topic_id(self.path)
+        return claimed_topic_id(self.path)
 
     def is_compacted(self, end: int, segments: Sequence[Density] | None = None) -> bool | None:
         """Whether the log cleaner explains that no segment holds the offsets before `end`; None if unknown.

@@ -180,6 +180,17 @@ def read_topic_id(directory: Pathish) -> str | None:
         raise _bad(path, 2, str(error)) from error
 
 
+def claimed_topic_id(directory: Pathish) -> str | None:
+    """Read the text that stands for the topic id in `partition.metadata`, valid or not; None if there is none.
+
+    Raises SidecarError if the file is not UTF-8 text.
+    """
+    path = place_of(directory) / kf.PARTITION_METADATA
+    data = read_if_there(path, max_bytes=MAX_CHECKPOINT_BYTES)
+    pairs = (line.partition(":") for line in (() if data is None else checkpoint_lines(path, data)))
+    return next((value.strip() for name, _, value in pairs if name.strip() == "topic_id"), None)
+
+
 def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
     """Encode the content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
     lines = [" ".join(map(str, entry)) for entry in entries]
