@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -46,6 +46,7 @@ VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
 _SEGMENT_BYTES: Final = 2**30
 _MOST_DIVIDED: Final = 2**24  # bytes of a batch whose division between two places is looked for
+_LARGEST: Final = 2**25  # bytes of a batch, unless limits say more: random bytes look like the start of large ones
 _NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
@@ -139,6 +140,7 @@ def undelete(
     progress : callable
         ``progress(n_bytes)`` is called with the number of bytes searched since the last call.
     limits : Limits
+        By default, batches of up to 32 MiB are found.
 
     Returns
     -------
@@ -175,6 +177,8 @@ def undelete(
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
+    if limits == DEFAULT_LIMITS:
+        limits = replace(limits, max_batch_bytes=_LARGEST)
     paths, log_dirs = _several(images), _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")
