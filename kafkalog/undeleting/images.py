@@ -59,11 +59,14 @@ class Journal:
                 self._file.write(head)
                 self._file.flush()
         self._file.seek(0)
-        if self._file.read(len(head)) != head:
+        found = self._file.read(len(head))
+        if found != head:
             self._file.close()
-            raise UnsafePathError(
-                Reason.NOT_KAFKA, "is no journal of a search of these images: remove it to search again", path=path
-            )
+            # it may be anything, even an image
+            detail = "is no journal of undelete: name a new file"
+            if found.startswith(_MAGIC):
+                detail = "is the journal of a search of other images: remove it to search again, or name a new file"
+            raise UnsafePathError(Reason.NOT_KAFKA, detail, path=path)
 
     def resume_at(self, image: int) -> int:
         """Where the search of an image goes on; cuts what came after the last mark of the newest image."""

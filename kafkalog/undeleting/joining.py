@@ -2,8 +2,9 @@
 
 A fragment goes on where the next offset begins, in the same or a later leader epoch, with the next sequence of each
 producer. Several partitions may agree in all of that. So a join counts only if no other fragment fits on either side,
-and it is certain only if a batch that is divided between both has a correct checksum, or if a producer's sequence
-differs from its offset: producers that began with the log have the same sequences in each of their partitions.
+and it is certain only if a batch that is divided between both has a correct checksum. Sequences make it likely: a
+producer that began with the log has the same ones in each of its partitions, and one that writes as many records to two
+partitions, or to two topics, has the same ones there if both logs were equally long before.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Joiner:
         for producer, last in tail.last_producers.items():
             first = head.first_producers.get(producer)
             if first is not None and first.epoch == last.epoch and first.sequence != first.offset % _SEQUENCES:
-                return Join(number, other, "certain", f"the sequences of producer {producer} go on")
+                return Join(number, other, "likely", f"the sequences of producer {producer} go on")
         if head.first_marker in tail.last_producers:
             return Join(
                 number, other, "likely", f"the next offset, and the end of producer {head.first_marker}'s transaction"

@@ -151,7 +151,7 @@ def undelete(
     ReadError
         An image or a log dir cannot be read.
     UnsafePathError
-        `output` lies in a log dir; or `journal` is that of other images.
+        `output` or `journal` lies in a log dir, or is an image; or `journal` is that of other images.
     OutputExistsError
         `output` exists.
     WriteError
@@ -161,8 +161,8 @@ def undelete(
     -----
     A batch has its length, checksum, offsets, leader epoch, producer and times, but no topic. Batches without a gap
     between them are a fragment. A fragment continues in another one if offsets, epochs and the sequences of producers
-    do, and if no other one fits. It is *certain* if the checksum of a batch between them, or sequences that only one
-    partition has, prove it, and *likely* if times agree. Otherwise the fragment stays *alone*, under a name such as
+    do, and if no other one fits. It is *certain* if the checksum of a batch between them proves it, and *likely* if the
+    sequences of a producer or times agree. Otherwise the fragment stays *alone*, under a name such as
     ``unknown-0001-0``. Partitions of live log dirs that have the same batches, or that go on from them, give their
     names. Nothing that is not certain is in ``certain``.
 
@@ -186,6 +186,8 @@ def undelete(
     if target is not None and not dry_run:
         check_free(target)
         check_outside(target, [*paths, *log_dirs], is_new=True)
+    if journal is not None:
+        check_outside(journal, [*paths, *log_dirs])
     with contextlib.ExitStack() as stack:
         sources = [stack.enter_context(open_image(path)) for path in paths]
         staged = None if dry_run else stack.enter_context(staged_directory(target or Path()))

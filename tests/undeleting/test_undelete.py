@@ -130,7 +130,7 @@ def retention(tmp_path):
     """A log dir whose first segments were deleted, and an image with these."""
     rng = random.Random(7)
     root = tmp_path / "log_dir"
-    # its second producer has other sequences than offsets, so that they prove something
+    # its producer has other sequences than offsets
     write_partition(root / "orders-0", rng, start=40, producer=(5, 0))
     write_partition(root / "orders-1", rng, start=0, n_segments=2)
     live = Path(shutil.copytree(root, tmp_path / "live"))
@@ -145,9 +145,11 @@ def test_live_segments_name_what_leads_to_them(tmp_path, retention):
     image, live, gone = retention
     report = kafkalog.undelete(image, tmp_path / "out", log_dir=live)
     assert [row["name"] for row in report.to_dict()["partitions"]] == ["orders-0"]
-    written = sorted((tmp_path / "out" / "certain" / "orders-0").glob("*.log"))
+    # producers may have the same sequences in two partitions
+    assert [row["certainty"] for row in report.to_dict()["partitions"]] == ["likely"]
+    written = sorted((tmp_path / "out" / "likely" / "orders-0").glob("*.log"))
     assert b"".join(one.read_bytes() for one in written) == b"".join(one.read_bytes() for one in gone)
-    assert kafkalog.verify(tmp_path / "out" / "certain").ok
+    assert kafkalog.verify(tmp_path / "out" / "likely").ok
     assert report.summary["n_live_batches"] + report.summary["n_deleted_batches"] == report.summary["n_batches"]
     # all of it, on request
     everything = kafkalog.undelete(image, log_dir=live, all=True, dry_run=True)
@@ -218,12 +220,48 @@ def test_what_is_refused(tmp_path, retention):
 
 def test_the_command_ends_with_1_unless_all_is_certain(tmp_path, retention, capsys):
     image, live, _ = retention
-    assert main(["undelete", str(image), "--log-dir", str(live), "-o", str(tmp_path / "out")]) == 0
+    root = tmp_path / "log_dir"
+    assert main(["undelete", str(image), "--log-dir", str(root), "-o", str(tmp_path / "out")]) == 0  # all is live
+    capsys.readouterr()
+    assert main(["undelete", str(image), "--log-dir", str(live), "--dry-run"]) == 1
     assert "orders-0" in capsys.readouterr().out
     assert main(["undelete", str(image), "--dry-run", "--json"]) == 1
     output = capsys.readouterr()
     assert not json.loads(output.out)["ok"]
     assert "unproven" in output.err
+
+
+def test_equal_traffic_of_two_partitions_is_never_certain(tmp_path):
+    rng = random.Random(11)
+    (tmp_path / "logs").mkdir()
+    for name in ("orders-0", "orders-1"):
+        # the second producer has other sequences than offsets, and the same in both
+        for producer, counts in ((101, [50]), (202, [30, 30])):
+            with kafkalog.PartitionWriter(tmp_path / "logs" / name, producer=(producer, 0)) as writer:
+                for n in counts:
+                    times = pa.array([1_700_000_000_000 + i for i in range(n)], pa.timestamp("ms", "UTC"))
+                    writer.append(pa.table({"value": [rng.randbytes(300) for _ in range(n)], "timestamp": times}))
+                    writer.roll()
+    head = sorted((tmp_path / "logs" / "orders-0").glob("*.log"))[:2]
+    tail = sorted((tmp_path / "logs" / "orders-1").glob("*.log"))[2:]
+    make_image(tmp_path / "image", [*head, *tail], rng, most_extents=1)
+    report = kafkalog.undelete(tmp_path / "image", dry_run=True)
+    assert all(row["certainty"] != "certain" for row in report.to_dict()["partitions"])
+
+
+def test_a_journal_is_never_written_into_a_source(tmp_path, retention):
+    image, live, _ = retention
+    before = image.read_bytes()
+    for journal in (live / "journal", image):
+        with pytest.raises(UnsafePathError):
+            kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
+    other = tmp_path / "other"
+    other.write_bytes(b"something else")
+    with pytest.raises(UnsafePathError, match="new file"):
+        kafkalog.undelete(image, journal=other, dry_run=True)
+    assert image.read_bytes() == before
+    assert other.read_bytes() == b"something else"
+    assert not (live / "journal").exists()
 
 
 @pytest.mark.skipif(

@@ -24,8 +24,8 @@ COMMAND: Final = Command(
 Find the batches of deleted segments in images of disks, and write them as partitions: after rm, retention, a deleted
 topic or a formatted disk. First stop all writing to the disk, and copy it: each write may take a batch away.
 
-  DIR/certain    partitions whose parts checksums or sequences of producers prove to belong together
-  DIR/likely     the same by next offsets and times; nothing contradicts it
+  DIR/certain    partitions whose parts checksums or live segments prove to belong together
+  DIR/likely     the same by next offsets and sequences or times; nothing contradicts it
   DIR/alone      fragments that nothing joins
   DIR/undelete.json, undelete.html    the report: what was found where, and the reason for each join
 
