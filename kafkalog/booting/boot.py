@@ -78,7 +78,7 @@ from kafkalog.text import counted
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
-_NODE: Final = re.compile(r"(?:(\d+)@)?(?:([^:@]+)(?::(\d+))(?::(\d+))?)?")
+_NODE: Final = re.compile(r"(?:(\d+)@)?(?:([^:@,\s]+)(?::(\d+))(?::(\d+))?)?")
 _TAKEN_OVER: Final = ("keep", "as-was")
 """Values of `groups` that take `__consumer_offsets` over."""
 
@@ -240,6 +240,8 @@ def _node(text: str, node_id: int, port: int, *, has_folder: bool) -> Node:
     if match is None:
         raise ValueError(f"a node is HOST:PORT or ID@HOST:PORT:CONTROLLER_PORT, not {text!r}")
     node_id, port = int(match[1] or node_id), int(match[3] or port)
+    if node_id >= 2**31:
+        raise ValueError(f"a node's id is a number below {2**31}, not as in {text!r}")
     controller = int(match[4] or port + 1)
     if not (0 < port < 2**16 and 0 < controller < 2**16):
         raise ValueError(f"a port is a number below 65536, not as in {text!r}")

@@ -290,13 +290,16 @@ class PlannedCopies:
         """The first copy that is not as the one that leads, and how it differs."""
         leader = self.plan.leader
         for copy, replica in zip(self.copies, self.plan.replicas, strict=True):
-            if replica.losses:
+            if replica.losses and replica is not leader:
                 return copy, f"it is damaged ({replica.losses[0]})"
-            n = min(replica.rows.size, leader.rows.size)
-            differs = np.flatnonzero(replica.rows["crc"][:n] != leader.rows["crc"][:n])
+            # each replica deletes old segments at its own time
+            first = max((int(one.rows["first_offset"][0]) for one in (replica, leader) if one.rows.size), default=0)
+            rows, others = (one.rows[one.rows["first_offset"] >= first] for one in (replica, leader))
+            n = min(rows.size, others.size)
+            differs = np.flatnonzero(rows["crc"][:n] != others["crc"][:n])
             if differs.size:
-                return copy, f"the batches differ from offset {int(replica.rows['first_offset'][differs[0]])} on"
-            if replica.rows.size != leader.rows.size:
+                return copy, f"the batches differ from offset {int(rows['first_offset'][differs[0]])} on"
+            if rows.size != others.size:
                 return copy, f"it ends at offset {replica.end_offset}, the other at {leader.end_offset}"
         return None
 

@@ -182,6 +182,8 @@ class ListedTopic:
         if not (isinstance(row, dict) and isinstance(row.get("topic"), str) and isinstance(row.get("configs"), dict)):
             raise ValueError('not an object with "topic" (a name) and "configs" (an object)')
         settings = {name: setting_text(name, value) for name, value in row["configs"].items()}
+        for name in {RETENTION, TOPIC_ID} & {*settings}:
+            raise ValueError(f"{name} is no setting of brokers: use --set {row['topic']}:{name}=... (settings)")
         topic_id = None if row.get("topic_id") is None else parse_topic_id(row["topic_id"])
         return cls(row["topic"], settings, integer("partitions", row.get("partitions", 0), 0), topic_id)
 

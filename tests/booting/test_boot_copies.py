@@ -143,3 +143,26 @@ def test_neither_the_order_of_disks_nor_a_salvage_before_changes_what_is_served(
     assert again == first
     if not losses:
         assert losses_again == []
+
+
+@pytest.mark.parametrize("nodes", ["3", "1@a:9092:9093,2@b:9092:9093,3@c:9092:9093"])
+def test_the_command_makes_several_nodes(tmp_path, nodes):
+    sources = disks(tmp_path, {7}, (), ())
+    assert main(["boot", *map(str, sources), "-o", str(tmp_path / "out"), "-q", "--nodes", nodes]) == 0
+    copies = [output_of(tmp_path / "out" / f"node-{number}" / "data" / "t-0") for number in (1, 2, 3)]
+    assert copies[0] == copies[1] == copies[2]
+
+
+@pytest.mark.parametrize("node", ["3000000000@h:1", "a b:9092", "h\n:9092", "a,b:9092"])
+def test_a_node_that_no_broker_takes_is_refused(tmp_path, node):
+    sources = disks(tmp_path, (), (), ())
+    with pytest.raises(ValueError, match="node"):
+        kafkalog.boot(sources, tmp_path / "out", nodes=[node])
+
+
+def test_strict_takes_copies_that_begin_at_other_offsets(tmp_path):
+    sources = disks(tmp_path, (), (), ())
+    first, *_ = sorted((sources[1] / "t-0").glob("*.log"))
+    for path in first.parent.glob(f"{first.stem}.*"):
+        path.unlink()
+    assert main(["boot", *map(str, sources), "--dry-run", "-q", "--strict"]) == 0

@@ -170,13 +170,12 @@ def _pair(option: str, text: str) -> tuple[str, str]:
 
 def _nodes(args: argparse.Namespace) -> int | list[str]:
     """The nodes: a number, or the place of each."""
-    texts = [*(args.listeners or ())]
-    if args.nodes is None or not args.nodes.isdecimal():
-        texts += [] if args.nodes is None else args.nodes.split(",")
-        return texts or 1
-    if texts and len(texts) != int(args.nodes):
-        raise UsageError(f"--nodes is {args.nodes}, and --listeners has {counted(len(texts), 'node')}")
-    return texts or int(args.nodes)
+    texts, given = [*(args.listeners or ())], args.nodes or []
+    if len(given) != 1 or not given[0].isdecimal():
+        return [*texts, *given] or 1
+    if texts and len(texts) != int(given[0]):
+        raise UsageError(f"--nodes is {given[0]}, and --listeners has {counted(len(texts), 'node')}")
+    return texts or int(given[0])
 
 
 def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:
