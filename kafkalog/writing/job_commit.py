@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Reason, SidecarError, UnsafePathError, WriteError
+from kafkalog.errors import FileChangedError, ReadError, Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
-from kafkalog.storage.files import read_file, size_if_there
+from kafkalog.storage.files import read_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
@@ -201,7 +201,14 @@ def recover(area: StagingArea) -> list[str]:
 
 def has_begun(job: Path) -> bool:
     """Whether a job's commit has begun: then it is finished, since readers may have seen a part of it."""
-    return size_if_there(job / INTENT_FILE) is not None
+    try:
+        os.stat(job / INTENT_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        # not known is not "no": the files of a commit that has begun must not be removed
+        raise ReadError.of(error, job / INTENT_FILE) from error
+    return True
 
 
 @dataclass(slots=True)

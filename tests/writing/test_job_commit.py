@@ -1,5 +1,6 @@
 """Results of tasks come into a log dir all at once, whichever process dies."""
 
+import errno
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from writing import columns_of, draw
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter, TopicPartition
 from kafkalog import format as kf
-from kafkalog.errors import TruncatedTailError, WriteError
+from kafkalog.errors import ReadError, TruncatedTailError, WriteError
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.storage.broker_lock import hold_locks
@@ -276,3 +277,16 @@ def test_a_broker_keeps_jobs_out(log_dir):
         broker.communicate(b"\n")
     with hold_locks([log_dir]):
         assert commit(area, job, staged)
+
+
+def test_a_commit_whose_intent_cannot_be_read_has_not_failed_to_begin(tmp_path, monkeypatch):
+    (tmp_path / job_commit.INTENT_FILE).write_text("{}")
+    assert job_commit.has_begun(tmp_path)
+    assert not job_commit.has_begun(tmp_path / "none")
+
+    def stat(path, *options, **more):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(ReadError):
+        job_commit.has_begun(tmp_path)

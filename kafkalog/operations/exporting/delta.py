@@ -147,7 +147,7 @@ class ResumedDelta(ResumedTable):
         known = None if self._table is None else pa.schema(self._table.schema().to_arrow())
         made = TableRows(rows.schema, "delta", known, with_date="date" in rows.keys)
         changed = self._changed()
-        is_new = self._table is None
+        was_free = self._table is None and not os.path.lexists(self._target)
         first_version = 0 if self._table is None else self._table.version() + 1
         is_done = False
         try:
@@ -179,7 +179,8 @@ class ResumedDelta(ResumedTable):
                 is_done = True
                 table.update_incremental()
         finally:
-            if is_new and not is_done and os.path.isdir(self._target):
+            # a table that another process has made meanwhile is not ours to remove
+            if was_free and self._table is not None and not is_done and os.path.isdir(self._target):
                 shutil.rmtree(self._target, ignore_errors=True)
         self._sync([one.path for one in added], first_version)
         return parts

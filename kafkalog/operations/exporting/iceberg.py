@@ -85,10 +85,11 @@ class ResumedIceberg(ResumedTable):
 
         known = None if self._table is None else self._table.schema().as_arrow()
         made = TableRows(rows.schema, "iceberg", known)
-        is_done = False
+        is_made = is_done = False
         try:
             with writing_table(self.where, CommitFailedException):
                 table = self._table or self._create(made.schema, rows.keys)
+                is_made = self._table is None
                 # a retry would commit on top of what another run added, and double its records
                 transaction = self._begun(_without_retries(table), made.schema)
             parts = spread(IcebergWriter(transaction.table_metadata, table.io, made))
@@ -100,7 +101,8 @@ class ResumedIceberg(ResumedTable):
                 transaction.commit_transaction()
                 is_done = True
         finally:
-            if self._table is None and not is_done:
+            # a table that another process has made meanwhile is not ours to drop
+            if is_made and not is_done:
                 with contextlib.suppress(Exception):
                     self._catalog.drop_table(self._identifier)
         return parts

@@ -22,7 +22,9 @@ from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask
 from kafkalog.scanning.scan import Scan
 from kafkalog.spark import runner
+from kafkalog.storage.listing import files_below
 from kafkalog.storage.staging import StagedDirectory
+from kafkalog.storage.uploads import RemoteDirectory
 from kafkalog.text import counted
 
 SCHEMA: Final = pa.schema(
@@ -108,7 +110,14 @@ class _Cluster:
         bare = scan.of_task(None)
         staged = writer.directory if isinstance(writer, DirectoryWriter) else None
         if not isinstance(writer, DirectoryWriter) or not isinstance(staged, StagedDirectory):
-            self.parts = self._run(partial(_write, writer, bare))
+            try:
+                self.parts = self._run(partial(_write, writer, bare))
+            except BaseException:
+                if isinstance(writer, DirectoryWriter) and isinstance(staged, RemoteDirectory):
+                    # what ended tasks wrote, whose names were not returned
+                    names = files_below(staged.target.fresh())
+                    staged.adopt(name for name in names if name.rpartition("/")[2].startswith(f"{writer.name}-"))
+                raise
             return self.parts
         with runner.job_directory(staged.target.parent, staged.target.name) as job:
             done = self._run(partial(_export, job, replace(writer, directory=None), bare))

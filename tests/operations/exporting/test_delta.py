@@ -13,6 +13,7 @@ from kafkalog.cli.app import main
 from kafkalog.interchange import record_writers
 from kafkalog.operations.exporting import delta
 from kafkalog.operations.exporting.delta import PROPERTY
+from kafkalog.operations.exporting.export import Exporter
 
 deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
 
@@ -183,3 +184,17 @@ def test_rows_of_any_width_and_length_end_files_in_time(root, lake, monkeypatch)
     lake.run(root, batch_size=3)
     assert lake.offsets() == [*range(20)]
     assert len(lake.files()) > 3
+
+
+def test_of_two_first_exports_the_one_that_fails_leaves_the_table_of_the_other(root, tmp_path):
+    first, second = (delta_exporter(root, tmp_path / "table") for _ in range(2))
+    first.run()
+    before = sorted(path.relative_to(tmp_path) for path in (tmp_path / "table").rglob("*"))
+    with pytest.raises(kafkalog.errors.KafkalogError):
+        second.run()
+    assert sorted(path.relative_to(tmp_path) for path in (tmp_path / "table").rglob("*")) == before
+
+
+def delta_exporter(root, table):
+    """An export that has seen no table yet."""
+    return Exporter(root, table, format="delta", resume=True)
