@@ -298,6 +298,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if not below:
                 raise no_kafka_files(root)
             at = self.paths.index(root)
+            known = {real_path(path) for path in self.paths}
+            below = [one for one in below if real_path(one) not in known]
             self.paths[at : at + 1] = below
             for one in below:
                 self._add_directory(one)

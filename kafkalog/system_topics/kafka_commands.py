@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from math import isfinite
 from typing import Any, Final, Protocol
 
 from kafkalog.format import INTERNAL_TOPICS
@@ -226,7 +227,8 @@ def _quotas(metadata: Tables, left: Leftovers) -> Iterator[str]:
         limits = {row["key"]: row["value"] for row in rows}
         whose = entity_text(entity)
         is_plain = all(kind in _ENTITIES and name != "" and "\0" not in (name or "") for kind, name in entity.items())
-        for key in [key for key in limits if key not in _QUOTAS or not is_plain]:
+        # ConfigCommand reads no inf and nan of Python
+        for key in [key for key, limit in limits.items() if key not in _QUOTAS or not is_plain or not isfinite(limit)]:
             left.append(f"quota {key}={limits.pop(key)} of {whose}: kafka-configs.sh has no such quota or entity")
         if limits:
             named = " ".join(f"--entity-type {_ENTITIES[kind]} {_entity_option(name)}" for kind, name in entity.items())

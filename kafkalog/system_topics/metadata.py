@@ -18,7 +18,7 @@ from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
 from kafkalog.html import MOST_ROWS, PublicNames, table
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.parsing import Time, name_matcher
+from kafkalog.parsing import Time, name_matcher, optional_integer
 from kafkalog.protocol.releases import METADATA_VERSION, level_name, next_level
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -289,7 +289,7 @@ class Metadata(PublicNames):
         -----
         The script ends with what Kafka's tools cannot express, as comments.
         """
-        return "\n".join(commands(self, replication_factor)) + "\n"
+        return "\n".join(commands(self, optional_integer("replication_factor", replication_factor, 1))) + "\n"
 
     def to_strimzi(self, *, cluster: str = "my-cluster", replication_factor: int | None = None) -> str:
         """Return `KafkaTopic` and `KafkaUser` manifests in YAML, for Strimzi's operators.
@@ -305,7 +305,8 @@ class Metadata(PublicNames):
         -----
         The manifests end with what they cannot express, as comments.
         """
-        return "\n".join(manifests(self, cluster, replication_factor)) + "\n"
+        replicas = optional_integer("replication_factor", replication_factor, 1)
+        return "\n".join(manifests(self, cluster, replicas)) + "\n"
 
     def _assigned(self) -> list[tuple[str, dict[int, AssignedPartition]]]:
         return [(name, self._image.partitions(name)) for name in sorted(self._image.topic_ids) if self._wanted(name)]

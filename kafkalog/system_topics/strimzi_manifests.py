@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -174,9 +175,9 @@ def _add_acls(metadata: Tables, users: dict[str, _User], left: Leftovers) -> Non
 def _add_quotas(metadata: Tables, users: dict[str, _User], left: Leftovers) -> None:
     for row in metadata.quotas:
         user, key, value = row["entity"].get("user"), row["key"], row["value"]
-        is_whole = value == int(value) or key == "controller_mutation_rate"
+        is_whole = math.isfinite(value) and (value.is_integer() or key == "controller_mutation_rate")
         if user and len(row["entity"]) == 1 and key in _RATES and is_whole and value >= 0:
-            limit = int(value) if value == int(value) else value
+            limit = int(value) if value.is_integer() else value
             users.setdefault(user, _User()).quotas[_RATES[key]] = limit
         else:
             whose = entity_text(row["entity"])

@@ -60,3 +60,10 @@ def test_a_directory_without_log_dirs_is_refused(tmp_path):
     for call in (kafkalog.open, kafkalog.preflight):
         with fails_with("not_kafka"):
             call(tmp_path)
+
+
+def test_a_mount_point_and_a_log_dir_in_it_are_one(tmp_path):
+    kafkalog.sample(tmp_path / "mount" / "kafka")
+    both = kafkalog.open([tmp_path / "mount", tmp_path / "mount" / "kafka"])
+    assert not both.findings
+    assert len(both) == len(kafkalog.open(tmp_path / "mount"))

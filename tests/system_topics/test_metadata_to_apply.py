@@ -161,3 +161,9 @@ def test_values_of_properties_keep_their_blanks(tmp_path):
     values = {"a": " first", "b": "last ", "c": "ü\n\\", "d": ""}
     (tmp_path / "p").write_text(encode_properties(values))
     assert read_settings(tmp_path / "p") == values
+
+
+@pytest.mark.parametrize("form", ["commands", "strimzi"])
+@pytest.mark.parametrize("wrong", [["--replication-factor", "0"], ["--replication-factor", "-3"], ["--json"]])
+def test_what_cannot_be_applied_is_a_wrong_use(form, wrong, capsys):
+    assert main(["metadata", str(unpacked("k44")), "--as", form, *wrong]) == 2

@@ -102,14 +102,16 @@ def _check_form(args: argparse.Namespace) -> None:
         raise UsageError("--replication-factor goes with --as commands or --as strimzi")
     if args.cluster is not None and args.form != "strimzi":
         raise UsageError("--cluster goes with --as strimzi")
+    if is_applied and args.json:
+        raise UsageError("--json prints tables, and --as commands or strimzi text for other tools: name one of them")
     if is_applied and (args.show or args.history):
         raise UsageError("--show and --history print tables; --as commands and --as strimzi all that can be applied")
 
 
 def _to_apply(found: Metadata, args: argparse.Namespace) -> str:
-    if args.form == "commands":
-        return found.to_commands(replication_factor=args.replication_factor)
     with usage_errors():
+        if args.form == "commands":
+            return found.to_commands(replication_factor=args.replication_factor)
         return found.to_strimzi(cluster=args.cluster or "my-cluster", replication_factor=args.replication_factor)
 
 
