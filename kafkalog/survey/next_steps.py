@@ -45,11 +45,12 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(found)
 
 
-def boot_step(log_dirs: Iterable[str]) -> NextStep:
-    """Serve what is intact on damaged log dirs from a new directory."""
+def boot_step(log_dirs: Iterable[str], release: str | None = None) -> NextStep:
+    """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts."""
     paths = list(log_dirs)
     why = (
         "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
         " add the log dirs of the others: what one lost comes from them"
     )
-    return NextStep(("kafkalog", "boot", *paths, "-o", f"{paths[0].rstrip('/')}-booted"), why)
+    target = () if release is None else ("--for", release)
+    return NextStep(("kafkalog", "boot", *paths, *target, "-o", f"{paths[0].rstrip('/')}-booted"), why)

@@ -102,3 +102,8 @@ def test_features_have_their_next_level_and_the_nodes_that_lack_it(tmp_path):
     kafkalog.boot(LOG_DIR, tmp_path / "out", topics="p-multi", release="3.9")
     (row, *_) = [one for one in kafkalog.metadata(tmp_path / "out" / "data").features if one["level"] == 21]
     assert (row["version"], row["next_level"], row["next_release"]) == ("3.9-IV0", 25, "4.0")
+
+
+def test_the_next_step_is_for_the_same_release():
+    [step] = kafkalog.preflight(unpacked("k44"), release="3.9").next
+    assert step.command[-4:-2] == ("--for", "3.9")

@@ -156,6 +156,7 @@ def preflight(
         problem = voter_problem(roots, cluster.voters, settings.node_id)
         result.problems += [] if problem is None else [problem]
     if release is not None:
+        result.release = release
         result.problems += release_problems(roots, cluster, broker, release, limits)
     if config is not None and settings.doubt:
         detail = f"whether retention deletes segments is not foretold: {settings.doubt}"

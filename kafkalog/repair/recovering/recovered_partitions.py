@@ -91,6 +91,8 @@ class Preflight(PartitionsReport, JsonFields):
     """Files with which the broker does not start, except for the contents of partitions."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage that was found on the way, checkpoints that cannot be read."""
+    release: str | None = None
+    """The release of Kafka that starts; None if none was named."""
 
     @property
     def ok(self) -> bool:
@@ -109,7 +111,7 @@ class Preflight(PartitionsReport, JsonFields):
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails; empty if the broker may start."""
         paths = [one.path for one in self.partitions] or [os.path.dirname(one.path) for one in self.problems]
-        return [] if self.ok or not paths else [boot_step(log_dirs_of(paths))]
+        return [] if self.ok or not paths else [boot_step(log_dirs_of(paths), self.release)]
 
     @property
     def n_bytes_read(self) -> int:
