@@ -331,6 +331,10 @@ topic = kafkalog.scan(..., topics="orders")
 lag groups consumer_groups committed offsets = kafkalog.groups(path)
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
+isnull isna is_na null_mask nulls mask tombstones = is_null()
+sizes nbytes itemsize length lens str_len value_lengths = lengths
+concat append extend vstack hstack = concatenate([...])
+view astype to_int frombuffer as_array = as_dtype(">i8")
 to_html save_html render = write("report.html")
 """
 )

@@ -19,7 +19,16 @@ from kafkalog import format as kf
 from kafkalog._kernels.record_windows import KINDS
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import may_lack_timestamps
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked, zeros
+from kafkalog.records.columns import (
+    BinaryColumn,
+    HeadersColumn,
+    RecordColumns,
+    ViewColumn,
+    as_views,
+    is_masked,
+    lacks_timestamp,
+    zeros,
+)
 from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
@@ -223,7 +232,7 @@ def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | Non
 def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> pa.Array:
     present = None
     if may_lack_timestamps(types):
-        present = (types != -1) | (stamps != kf.NO_TIMESTAMP)
+        present = ~lacks_timestamp(stamps, types)
     return _fixed(stamps, TIMESTAMP, present)
 
 

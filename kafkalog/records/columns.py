@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 import kafkalog._kernels.columns as kernels
+from kafkalog import format as kf
 from kafkalog._kernels.fill import view_strings
+from kafkalog._kernels.filters import OPERATIONS, match_bytes
 from kafkalog.html import PublicNames
 from kafkalog.read_methods import ArrowMethods
 from kafkalog.storage.source import Bytes
@@ -43,6 +45,7 @@ ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 
 _INLINE: Final = 12
 """Bytes of a value that a view has itself."""
+_MOST_INT32: Final = 2**31 - 1
 
 Slice = slice
 """The type, in classes that have a method of this name."""
@@ -94,7 +97,7 @@ def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
 Value = TypeVar("Value")
 
 
-class _RowsOf(ArrowMethods, Generic[Value]):
+class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
     """A column that takes rows as a one-dimensional NumPy array does."""
 
     __slots__ = ()
@@ -146,8 +149,45 @@ class _RowsOf(ArrowMethods, Generic[Value]):
         return objects
 
 
+class _Strings(_RowsOf[bytes | None]):
+    """A column of byte strings, in one form or another."""
+
+    __slots__ = ()
+
+    validity: npt.NDArray[np.bool_] | None
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """int64[n]: bytes of each value; 0 for null."""
+        raise NotImplementedError
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """bool[n]: True for null, such as the value of a tombstone."""
+        return np.zeros(len(self), np.bool_) if self.validity is None else ~self.validity
+
+    @property
+    def null_count(self) -> int:
+        """Number of null values."""
+        return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+
+    def _equal_to(self, value: bytes) -> npt.NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> Any:
+        """bool[n]: which values are these bytes. Null is not."""
+        if isinstance(other, str):
+            raise TypeError(f"the values are bytes: compare with {other.encode()!r}")
+        return self._equal_to(other) if isinstance(other, bytes) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else ~equal
+
+    __hash__ = object.__hash__  # columns are compared with bytes, not with each other
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class BinaryColumn(_RowsOf[bytes | None]):
+class BinaryColumn(_Strings):
     """A column of byte strings, stored as offsets and bytes like Arrow's large_binary."""
 
     offsets: npt.NDArray[np.int64]
@@ -190,10 +230,7 @@ class BinaryColumn(_RowsOf[bytes | None]):
         [1, 2]
         """
         wanted = np.dtype(dtype)
-        sizes = np.diff(self.offsets)
-        odd = sizes != wanted.itemsize
-        if self.validity is not None:
-            odd |= ~self.validity
+        odd = (np.diff(self.offsets) != wanted.itemsize) | self.is_null()
         if odd.any():
             row = int(odd.argmax())
             value = self[row]
@@ -205,9 +242,19 @@ class BinaryColumn(_RowsOf[bytes | None]):
         return f"BinaryColumn({counted(len(self), 'value')}, {counted(self.data.size, 'byte')}, {self.null_count} null)"
 
     @property
-    def null_count(self) -> int:
-        """Number of null values."""
-        return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+    def lengths(self) -> npt.NDArray[np.int64]:
+        sizes = np.diff(self.offsets)
+        return sizes if self.validity is None else np.where(self.validity, sizes, 0)
+
+    def _equal_to(self, value: bytes) -> npt.NDArray[np.bool_]:
+        n = len(self)
+        if n > 1 and self.offsets[-1] > _MOST_INT32:  # the kernel takes positions of 32 bits
+            return np.concatenate([self.slice(0, n // 2) == value, self.slice(n // 2, n) == value])
+        mask = np.ones(n, np.uint8) if self.validity is None else self.validity.astype(np.uint8)
+        data, start = np.ascontiguousarray(self.data), self.offsets[:-1].astype(np.int32)
+        sizes, needle = np.diff(self.offsets).astype(np.int32), np.frombuffer(value, np.uint8)
+        match_bytes(data, start, sizes, OPERATIONS["=="], needle, mask)
+        return mask.view(np.bool_)
 
     def to_pylist(self) -> list[bytes | None]:
         """The values as `bytes` and None."""
@@ -254,7 +301,7 @@ class BinaryColumn(_RowsOf[bytes | None]):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ViewColumn(_RowsOf[bytes | None]):
+class ViewColumn(_Strings):
     """A column of byte strings as views into buffers, like Arrow's binary_view."""
 
     views: Bytes
@@ -282,8 +329,12 @@ class ViewColumn(_RowsOf[bytes | None]):
         return [self[row] for row in range(len(self))]
 
     @property
-    def null_count(self) -> int:
-        return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+    def lengths(self) -> npt.NDArray[np.int64]:
+        sizes = np.ascontiguousarray(self.views).view(np.int32)[::4].astype(np.int64)
+        return sizes if self.validity is None else np.where(self.validity, sizes, 0)
+
+    def _equal_to(self, value: bytes) -> npt.NDArray[np.bool_]:
+        return np.fromiter((item == value for item in self.to_pylist()), np.bool_, len(self))
 
     def slice(self, start: int, stop: int) -> ViewColumn:
         """Return rows `start` to `stop`; shares the memory."""
@@ -344,6 +395,14 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         """`n` records without headers."""
         empty = BinaryColumn(zeros(1), np.empty(0, np.uint8))
         return cls(zeros(n + 1), empty, empty)
+
+    @classmethod
+    def of(cls, records: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> HeadersColumn:
+        """Make a column of the headers of records, as `to_pylist` returns them."""
+        offsets = np.zeros(len(records) + 1, np.int64)
+        np.cumsum([len(headers) for headers in records], out=offsets[1:])
+        keys, values = ([pair[at] for headers in records for pair in headers] for at in (0, 1))
+        return cls(offsets, BinaryColumn.of(cast(Any, keys)), BinaryColumn.of(values))
 
     def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
         """One list of (key, value) pairs per record."""
@@ -412,9 +471,17 @@ def zeros(n: int) -> npt.NDArray[np.int64]:
     return _zeros[:n]
 
 
+_NO_TYPE: Final = np.array(kf.TimestampType.NO_TIMESTAMP_TYPE, np.int8)
+
 _zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
 Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
+
+
+def lacks_timestamp(timestamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """bool[n]: records without a timestamp; one of -1 in a format that has timestamps is a timestamp."""
+    lacking: npt.NDArray[np.bool_] = (timestamps == kf.NO_TIMESTAMP) & (types == kf.TimestampType.NO_TIMESTAMP_TYPE)
+    return lacking
 
 
 def is_masked(column: object) -> bool:
@@ -457,7 +524,7 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
             start, stop, step = name.indices(self.n_records)
             return self.slice(start, stop) if step == 1 else self.take(name)
         if isinstance(name, (int, np.integer)):
-            raise TypeError(f"records[{name}:{name + 1}] is one record; records['offset'] is a column")
+            raise TypeError(f"records[{name}:{name + 1 or ''}] is one record; records['offset'] is a column")
         return self.take(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -468,6 +535,21 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
                 f"no column {name!r} here; there are {', '.join(self._columns)}"
                 + (f" (ask for it with columns=[..., {name!r}])" if name in ALL_COLUMNS else "")
             ) from None
+
+    def datetimes(self) -> npt.NDArray[np.datetime64]:
+        """datetime64[ms][n]: the timestamps, NaT for a record without one. A copy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kafkalog import RecordColumns
+        >>> RecordColumns(2, {"timestamp": np.array([-1, 0])}).datetimes().tolist()
+        [None, datetime.datetime(1970, 1, 1, 0, 0)]
+        """
+        timestamps: npt.NDArray[np.int64] = self.timestamp
+        times = timestamps.astype("datetime64[ms]")
+        times[lacks_timestamp(timestamps, self.get("timestamp_type", _NO_TYPE))] = np.datetime64("NaT")  # type: ignore[arg-type]
+        return times
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

@@ -57,7 +57,6 @@ def binary(values):
 
 def columns_of(rows):
     """Records as columns."""
-    headers = [header for row in rows for header in row[4]]
     return RecordColumns(
         len(rows),
         {
@@ -65,11 +64,7 @@ def columns_of(rows):
             "timestamp": np.array([row[1] for row in rows], np.int64),
             "key": binary([row[2] for row in rows]),
             "value": binary([row[3] for row in rows]),
-            "headers": HeadersColumn(
-                np.cumsum([0, *(len(row[4]) for row in rows)], dtype=np.int64),
-                binary([name for name, _ in headers]),
-                binary([value for _, value in headers]),
-            ),
+            "headers": HeadersColumn.of([row[4] for row in rows]),
         },
     )
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-import kafkalog._kernels.filters as kernels
 from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
 
 ACTIONS: Final = ("null", "hash")
@@ -71,7 +70,7 @@ class Redaction:
                 changed[target] = _without_headers(column, rows)
             elif target.startswith(_HEADER):
                 name = target.removeprefix(_HEADER).encode()
-                mask = np.repeat(rows, np.diff(column.offsets)) & _equal_to(column.key, name)
+                mask = np.repeat(rows, np.diff(column.offsets)) & (column.key == name)
                 changed["headers"] = HeadersColumn(column.offsets, column.key, self._change(column.value, mask, action))
             else:
                 changed[target] = self._change(column, rows, action)
@@ -125,14 +124,6 @@ def _filtered(column: BinaryColumn, kept: Mask) -> BinaryColumn:
     size = np.diff(column.offsets)
     data = column.data[: column.offsets[-1]][np.repeat(kept, size)]
     return BinaryColumn(_offsets(size[kept]), data, None if column.validity is None else column.validity[kept])
-
-
-def _equal_to(column: BinaryColumn, text: bytes) -> Mask:
-    size = np.diff(column.offsets).astype(np.int32)
-    mask = np.ones(len(column), np.uint8)
-    start, needle = column.offsets[:-1].astype(np.int32), np.frombuffer(text, np.uint8)
-    kernels.match_bytes(column.data, start, size, kernels.OPERATIONS["=="], needle, mask)
-    return mask.view(np.bool_)
 
 
 def _offsets(size: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

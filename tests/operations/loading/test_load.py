@@ -543,9 +543,7 @@ def any_names(tmp_path):
     """A log dir whose header names are any bytes, as clients other than Java's send them; and its headers."""
     (tmp_path / "from").mkdir()
     headers = [[(name, b"v")] * (row // 6 % 3) for row in range(40) for name in NAMES[row % 6 :][:1]]
-    flat = [pair for one in headers for pair in one]
-    places = np.cumsum([0, *map(len, headers)], dtype=np.int64)
-    column = HeadersColumn(places, *(BinaryColumn.of([pair[part] for pair in flat]) for part in (0, 1)))
+    column = HeadersColumn.of(headers)
     records_of = RecordColumns(len(headers), {"value": BinaryColumn.of([b"x"] * 40), "headers": column})
     with fails_with("header_key_utf8"), kafkalog.PartitionWriter(tmp_path / "from/t-0") as writer:
         writer.append(records_of)
