@@ -102,7 +102,7 @@ def parse_time(
             value, f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)"
         )
     if getattr(getattr(value, "dtype", None), "kind", "") == "M":
-        return _of_datetime64(name, value)
+        return int(datetime64_milliseconds(name, value))
     if isinstance(value, str):
         if end_ms is not None and is_to_end(value):
             return _parse_text(name, value.strip()[3:] or "now", end_ms())
@@ -118,12 +118,12 @@ def parse_time(
         ) from None
 
 
-def _of_datetime64(name: str, value: Any) -> int:
-    """Milliseconds of a `numpy.datetime64`, rounded up to a whole one."""
+def datetime64_milliseconds(name: str, value: Any, *, is_rounded_up: bool = True) -> Any:
+    """int64 milliseconds of a `numpy.datetime64` or an array of them, which are times in UTC."""
     whole = value.astype("datetime64[ms]")
-    if whole != whole:
+    if (whole != whole).any():
         raise ValueError(f"{name} is NaT, which is no time")
-    return int(whole.astype("int64")) + bool(whole < value)
+    return whole.astype("int64") + (whole < value) if is_rounded_up else whole.astype("int64")
 
 
 def is_to_end(value: object) -> bool:

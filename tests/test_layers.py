@@ -70,7 +70,7 @@ LAZY_ARROW = {
     ("html", "Result.to_arrow"),
     ("html", "arrow_types"),
     ("records.batch_table", "BatchTable.to_arrow"),
-    ("indexes.view", "IndexEntries.to_arrow"),
+    ("state.entries", "WrittenWhole.to_arrow"),
 }
 
 # libraries that only one package or module may touch, and libraries that no module may import when it is imported

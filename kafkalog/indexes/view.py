@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,9 @@ from kafkalog._kernels.buffer_pool import populate
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
-from kafkalog.state.entries import WrittenWhole, entries_of, integers
+from kafkalog.state.entries import WrittenWhole, entries_of, integers, times
 from kafkalog.storage.files import open_source
 from kafkalog.storage.source import Bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 
 class IndexEntries(WrittenWhole, PublicNames):
@@ -55,12 +51,14 @@ class IndexEntries(WrittenWhole, PublicNames):
     def __init__(
         self,
         data: Bytes | npt.NDArray[np.void] | bytes | bytearray | memoryview,
-        base_offset: int,
+        base_offset: int | None = None,
         *,
         path: str | None = None,
         size_in_bytes: int | None = None,
     ) -> None:
         data = self._bytes_of(data)
+        if base_offset is None:
+            raise TypeError(f"{type(self).__name__} needs base_offset, that of its segment")
         entry = self.dtype.itemsize
         whole = data[: data.size // entry * entry]
         size = data.size if size_in_bytes is None else size_in_bytes
@@ -154,9 +152,6 @@ class IndexEntries(WrittenWhole, PublicNames):
     def __getitem__(self, item: Any) -> Any:
         return self.entries[item]
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.entries, dtype, copy=copy)
-
     def __repr__(self) -> str:
         padding = f", {self.padding_bytes} bytes of padding" if self.padding_bytes else ""
         return f"{type(self).__name__}({len(self)} entries{padding}, base_offset={self.base_offset})"
@@ -179,23 +174,9 @@ class IndexEntries(WrittenWhole, PublicNames):
         )
         return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The entries as contiguous native columns, offsets absolute."""
-        raise NotImplementedError
-
     def to_numpy(self) -> npt.NDArray[np.void]:
         """The entries as a structured array in the machine's byte order, which numba takes; offsets as in the file."""
         return self.entries.astype(self.dtype.newbyteorder("="))
-
-    def to_arrow(self) -> pa.Table:
-        """A `pyarrow.Table` of `columns`."""
-        import pyarrow as pa
-
-        return pa.table(self.columns())
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A `pandas.DataFrame` of `columns`."""
-        return self.to_arrow().to_pandas()
 
 
 class OffsetEntries(IndexEntries):
@@ -255,9 +236,11 @@ class TimeEntries(IndexEntries):
     def lookup(self, timestamps: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """int64[m]: offset of the largest entry at or below each timestamp, the base offset for none.
 
+        Timestamps are milliseconds or datetime64 in UTC.
         Entries are not checked and may be wrong (`TimeIndex.lookup`). `Segment.find_timestamps` is always right.
         """
-        return self._offsets(timestamps)
+        # a time between two milliseconds is above the entry of the first
+        return self._offsets(times(timestamps, is_rounded_up=False))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {"timestamp": self.timestamp, "offset": self.offset}

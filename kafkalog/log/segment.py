@@ -35,7 +35,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.state.entries import integers
+from kafkalog.state.entries import integers, times
 from kafkalog.storage.files import open_source, size_if_there, size_of
 from kafkalog.storage.location import Place, place_of, store_of
 from kafkalog.storage.removals import DirectoryIdentity
@@ -481,8 +481,8 @@ class Segment(ReadMethods):
 
         Parameters
         ----------
-        timestamps : array-like of int64[m]
-            Milliseconds, in any order.
+        timestamps : array-like of int64[m] or datetime64[m]
+            Milliseconds, or times in UTC, in any order.
 
         Returns
         -------
@@ -501,7 +501,7 @@ class Segment(ReadMethods):
         partition, and takes its log start offset into account.
         Source: FileRecords.searchForTimestamp, Kafka 4.3.
         """
-        queries = integers(timestamps)
+        queries = times(timestamps)
         result = np.full(queries.shape, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
         if not queries.size:
             return result

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog.parsing import datetime64_milliseconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 
 class WrittenWhole:
-    """An index or a snapshot that can be written as a new file."""
+    """An index or a snapshot: an array of entries that can be written as a new file."""
 
     __slots__ = ()
+
+    entries: npt.NDArray[np.void]
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The entries as contiguous native columns, offsets absolute."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table` of `columns`."""
+        import pyarrow as pa
+
+        return pa.table(self.columns())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A `pandas.DataFrame` of `columns`."""
+        return self.to_arrow().to_pandas()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.entries, dtype, copy=copy)
 
     def tobytes(self) -> bytes:
         """The content of the file."""
@@ -31,11 +56,19 @@ class WrittenWhole:
 
 
 def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Queries as an int64 array. Raises TypeError for floats, and for dates, whose unit is not known."""
+    """Queries as an int64 array. Raises TypeError for floats and dates."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"whole numbers are expected (times in milliseconds), not {array.dtype}")
     return array.astype(np.int64, copy=False)
+
+
+def times(values: npt.ArrayLike, *, is_rounded_up: bool = True) -> npt.NDArray[np.int64]:
+    """Queries as an int64 array of milliseconds; like `integers`, and datetime64 is a time in UTC."""
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = np.asarray(datetime64_milliseconds("timestamp", array, is_rounded_up=is_rounded_up))
+    return integers(array)
 
 
 def entries_of(

@@ -81,6 +81,9 @@ def test_queries_keep_their_shape_and_may_be_no_arrays():
     entries = np.array([(50, 4), (60, 9)], kf.TIME_INDEX_DTYPE)
     times = TimeIndex(np.frombuffer(entries.tobytes(), np.uint8), BASE)
     assert times.lookup([49, 50, 59, 60]).tolist() == [1000, 1004, 1004, 1009]
+    assert times.lookup(np.array([59_999, 60_000], "M8[us]")).tolist() == [1004, 1009]
+    with pytest.raises(ValueError, match="timestamp is NaT"):
+        times.lookup(np.datetime64("NaT"))
     with pytest.raises(ValueError):
         look_up(np.zeros(2, np.int64), np.zeros(2, np.int64), True, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
@@ -125,6 +128,10 @@ def test_an_index_of_any_array_of_its_entries_is_the_same(kind, data):
 def test_what_is_no_index_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"not str; OffsetIndex\.open reads a file"):
         OffsetIndex("00000000000000001000.index", BASE)
+    with pytest.raises(TypeError, match=r"not PosixPath; OffsetIndex\.open reads a file"):
+        OffsetIndex(tmp_path / "00000000000000001000.index")
+    with pytest.raises(TypeError, match="OffsetIndex needs base_offset, that of its segment"):
+        OffsetIndex(b"")
     with pytest.raises(TypeError, match="not int64"):
         OffsetIndex(np.zeros(4, np.int64), BASE)
     with pytest.raises(TypeError, match="are offset, position, not offset"):

@@ -181,7 +181,8 @@ def test_a_snapshot_of_columns_is_written_and_opened(tmp_path, log_dir):
         copy.tofile(tmp_path / f"{path.parent.name}-{path.name}")
         assert (tmp_path / f"{path.parent.name}-{path.name}").read_bytes() == path.read_bytes() == copy.tobytes()
         assert snapshot.to_numpy().dtype.isnative
-        assert snapshot.to_numpy().tolist() == snapshot.entries.tolist()
+        assert snapshot.to_numpy().tolist() == np.asarray(snapshot).tolist() == snapshot.entries.tolist()
+        assert snapshot.to_pandas().to_dict("list") == {name: c.tolist() for name, c in snapshot.columns().items()}
         n += len(snapshot)
     assert n > 0
     assert len(ProducerSnapshot.empty()) == 0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import datetime64_milliseconds, parse_milliseconds
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
@@ -65,22 +65,21 @@ def parse_timestamps(timestamps: Any, end_ms: Callable[[], int] | None = None) -
     if isinstance(timestamps, (str, datetime)):
         return np.array(_parse(timestamps, end_ms), np.int64)
     values = np.asarray(timestamps)
+    if values.dtype.kind == "M":
+        values = np.asarray(datetime64_milliseconds("timestamp", values))
     if values.dtype.kind in "iu":
         if values.size and (values.min() < 0 or values.max() > _MOST):
             _parse(int(values.min() if values.min() < 0 else values.max()))
         return values.astype(np.int64)
     if not isinstance(timestamps, np.ndarray) and not hasattr(timestamps, "__array__"):
         values = np.array(timestamps, object)  # in a mixed list NumPy would convert the numbers to strings
-    given = [values] if values.dtype.kind == "M" else values.ravel().tolist()
-    numbers = [_parse(value, end_ms) for value in given]
+    numbers = [_parse(value, end_ms) for value in values.ravel().tolist()]
     return np.array(numbers, np.int64).reshape(values.shape)
 
 
 def _parse(value: Any, end_ms: Callable[[], int] | None = None) -> int:
     if isinstance(value, str) and value in NAMED_TIMESTAMPS:
         return NAMED_TIMESTAMPS[value]
-    if isinstance(value, (np.ndarray, np.datetime64)):
-        raise ValueError("a numpy datetime64 has no zone; give milliseconds since 1970 in UTC, or aware datetimes")
     names = ", ".join(NAMED_TIMESTAMPS)
     try:
         number = parse_milliseconds("timestamp", value, end_ms=end_ms)

@@ -269,6 +269,9 @@ MS = 1_700_000_000_000
         (np.array([7], ">i8"), [7]),
         (pd.Series([MOMENT, MOMENT]), [MS, MS]),
         (np.array(["earliest", MOMENT], object), [-2, MS]),
+        (np.datetime64(MS, "ms"), MS),
+        (np.array([[MS * 10**6, MS * 10**6 + 1]], "M8[ns]"), [[MS, MS + 1]]),
+        (pd.DatetimeIndex([MOMENT, MOMENT]), [MS, MS]),
     ],
 )
 def test_milliseconds_names_and_moments_are_questions(given, expected):
@@ -284,8 +287,9 @@ def test_milliseconds_names_and_moments_are_questions(given, expected):
         (datetime(2023, 11, 14), "naive"),
         ([1, datetime(2023, 11, 14)], "naive"),
         (pd.Timestamp("2023-11-14"), "naive"),
-        (np.datetime64("2023-11-14"), "no zone"),
-        (np.array(["2023-11-14"], "M8[ms]"), "no zone"),
+        (np.datetime64("NaT"), "NaT"),
+        (np.array(["2023-11-14", "NaT"], "M8[ms]"), "NaT"),
+        (np.datetime64("1969-11-14"), "milliseconds from 0"),
         (-1, "milliseconds from 0"),
         ([5, -3], "milliseconds from 0"),
         (2**63, "milliseconds from 0"),
