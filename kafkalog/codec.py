@@ -7,7 +7,7 @@ those of files are: wrong ones raise a `KafkalogError` with the position.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypedDict, Unpack
 
@@ -133,7 +133,7 @@ def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTabl
 
 
 def encode(
-    columns: RecordColumns,
+    columns: RecordColumns | Mapping[str, Any],
     *,
     compression: str | Compression | None = None,
     compression_level: int | None = None,
@@ -144,7 +144,7 @@ def encode(
 
     Parameters
     ----------
-    columns : RecordColumns
+    columns : RecordColumns or dict of lists and arrays
         Any of offset, timestamp, key, value and headers; others are ignored. Without offsets, these are 0, 1, 2 ...,
         as in a produce request.
     compression : {"none", "gzip", "snappy", "lz4", "zstd"}, optional
@@ -166,14 +166,14 @@ def encode(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from kafkalog import RecordColumns, codec
-    >>> from kafkalog.records.columns import BinaryColumn
-    >>> records = RecordColumns(2, {"timestamp": np.array([5, 6]), "value": BinaryColumn.of([b"a", None])})
-    >>> codec.decode(codec.encode(records, compression="lz4")).value.to_pylist()
+    >>> from kafkalog import codec
+    >>> data = codec.encode({"timestamp": [5, 6], "value": [b"a", None]}, compression="lz4")
+    >>> codec.decode(data).value.to_pylist()
     [b'a', None]
     """
     spec = BatchSpec(compression=Compression.parse(compression, level=compression_level), **header)
+    if not isinstance(columns, RecordColumns):
+        columns = _records_of(columns)
     n = columns.n_records
     if not n:
         return b""
@@ -184,8 +184,17 @@ def encode(
     return encode_bytes(records, boundaries, spec).tobytes()
 
 
+def _records_of(columns: Any) -> RecordColumns:
+    if not isinstance(columns, Mapping):
+        raise TypeError(
+            f"records are kafkalog.RecordColumns or a dict of columns, not {type(columns).__name__};"
+            " kafkalog.write_table takes tables"
+        )
+    return RecordColumns(len(next(iter(columns.values()), ())), columns)
+
+
 def crc32c(buffer: Any) -> int:
-    """Return the CRC-32C of a buffer, as in batches of format v2 from their attributes on.
+    """Return the CRC-32C of a buffer or an array, as in batches of format v2 from their attributes on.
 
     Examples
     --------
@@ -193,6 +202,8 @@ def crc32c(buffer: Any) -> int:
     >>> hex(codec.crc32c(b"123456789"))
     '0xe3069283'
     """
+    if isinstance(buffer, np.ndarray):  # of any dtype, and not contiguous
+        buffer = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
     return int(checksum_crc32c(memoryview(buffer).cast("B")))
 
 

@@ -70,6 +70,24 @@ def test_offsets_of_a_produce_request_begin_at_zero():
     assert codec.encode(records[:0]) == b""
 
 
+def test_records_are_lists_too():
+    lists = {"timestamp": [5, 6], "key": [b"k", None], "value": [None, b""], "headers": [[(b"a", None)], []]}
+    data = codec.encode(lists, compression="zstd")
+    assert as_lists(codec.decode(data, columns=[*lists])) == lists
+    assert codec.encode({}) == b""
+    with pytest.raises(ValueError, match="column 'value' has 1 rows, not 2"):
+        codec.encode({"key": [b"a", b"b"], "value": [b"a"]})
+    with pytest.raises(TypeError, match=r"a dict of columns, not list; kafkalog\.write_table takes tables"):
+        codec.encode([(b"a", b"b")])
+
+
+@pytest.mark.parametrize("dtype", ["u1", ">i8", "f4", "M8[ms]", "S3", "?"])
+def test_a_checksum_of_an_array_is_that_of_its_bytes(dtype):
+    numbers = np.arange(12).astype(dtype).reshape(3, 4)
+    for array in (numbers, numbers[::2], numbers.T, numbers[:0]):
+        assert codec.crc32c(array) == codec.crc32c(array.tobytes())
+
+
 def test_a_partial_batch_at_the_end_is_left_out():
     batches = [codec.encode(columns_of([(n, 5, None, b"v" * 40, [])])) for n in range(3)]
     data = b"".join(batches)

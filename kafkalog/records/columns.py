@@ -495,11 +495,13 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
     `HeadersColumn`. Columns are also attributes. It contains only the columns that were requested.
     ``records[10:20]``, ``records[mask]`` and ``records[numbers]`` are records again; a slice shares the memory.
+    ``records[["key", "value"]]`` has these columns alone.
 
     Notes
     -----
     `timestamp` is in milliseconds; -1 if a record has none. `timestamp_type` is -1 for format v0, which has no
-    timestamps. ``is_known=True`` skips the check that all columns have `n_records` rows.
+    timestamps. A list becomes a column. ``is_known=True`` skips this and the check that all columns have `n_records`
+    rows.
     """
 
     __slots__ = ("_columns", "n_records")
@@ -507,7 +509,8 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     def __init__(self, n_records: int, columns: Mapping[str, Column], *, is_known: bool = False) -> None:
         self.n_records = n_records
         self._columns = dict(columns)
-        for name, column in () if is_known else self._columns.items():
+        for name, given in () if is_known else columns.items():
+            column = self._columns[name] = _column_of(name, given)
             if len(column) != n_records:
                 raise ValueError(f"column {name!r} has {len(column)} rows, not {n_records}")
 
@@ -515,9 +518,11 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     def __getitem__(self, name: str) -> Column: ...
 
     @overload
-    def __getitem__(self, name: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> RecordColumns: ...
+    def __getitem__(
+        self, name: Slice | Sequence[int] | Sequence[bool] | list[str] | npt.NDArray[Any]
+    ) -> RecordColumns: ...
 
-    def __getitem__(self, name: str | Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> Any:
+    def __getitem__(self, name: str | Slice | Sequence[int] | Sequence[bool] | list[str] | npt.NDArray[Any]) -> Any:
         if isinstance(name, str):
             return self._columns[name]
         if isinstance(name, slice):
@@ -525,6 +530,8 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
             return self.slice(start, stop) if step == 1 else self.take(name)
         if isinstance(name, (int, np.integer)):
             raise TypeError(f"records[{name}:{name + 1 or ''}] is one record; records['offset'] is a column")
+        if isinstance(name, list) and name and isinstance(name[0], str):
+            return RecordColumns(self.n_records, {one: self._columns[one] for one in cast(list[str], name)})
         return self.take(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -629,6 +636,15 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     def empty(cls, columns: Sequence[str]) -> RecordColumns:
         """Return columns of zero records."""
         return cls(0, {name: _empty_column(name) for name in columns})
+
+
+def _column_of(name: str, values: Any) -> Column:
+    """A column of a list, and anything else as it is."""
+    if not isinstance(values, (list, tuple)):
+        return cast(Column, values)
+    if name in BINARY_COLUMNS:
+        return BinaryColumn.of(values)
+    return HeadersColumn.of(values) if name == HEADERS else np.array(values, FIXED_COLUMNS.get(name))
 
 
 def _empty_column(name: str) -> Column:

@@ -190,6 +190,14 @@ def test_one_record_is_asked_for_by_a_slice():
         columns[0]
 
 
+def test_some_columns_are_records_too():
+    columns = columns_of([(0, b"a", []), (1, None, [(b"k", b"v")])])
+    assert [*columns[["value", "offset"]]] == ["value", "offset"]
+    assert columns[["value"]][1:].value.to_pylist() == [None]
+    with pytest.raises(KeyError):
+        columns[["key"]]
+
+
 def test_words_of_other_libraries_lead_to_methods_of_columns():
     columns = columns_of([(0, b"a", [])])
     for name, meant in {"isnull": "is_null", "nbytes": "lengths", "view": "as_dtype", "concat": "concatenate"}.items():
