@@ -1,6 +1,8 @@
 """Columns of records take rows as NumPy arrays do, and agree with lists of Python."""
 
+import gc
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -143,6 +145,31 @@ def test_zeros_at_the_end_of_values_stay(log_dir):
     assert np.asarray(records.key).tolist() == records.key.to_pylist()
     assert records[-3:].key.to_pylist() == records.key.to_pylist()[-3:]
     assert records[records.offset % 2 == 0].offset.tolist() == [n for n in records.offset.tolist() if n % 2 == 0]
+
+
+def test_one_large_value_does_not_make_all_values_large():
+    column = BinaryColumn.of([b"small"] * 200_000 + [bytes(2**20)])  # 186 GiB as NumPy's bytes of one size
+    for values in (column, as_views(column)):
+        array = np.asarray(values)
+        assert (array.dtype, array.nbytes, len(array[-1])) == (object, 8 * len(column), 2**20)
+
+
+@pytest.mark.parametrize("binary_type", [None, pa.binary_view()])
+def test_arrays_outlive_the_files_and_the_records(log_dir, tmp_path, binary_type):
+    copy = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    expected = kafkalog.read_numpy(log_dir / "p-multi-0").value.to_pylist()
+    records = kafkalog.read_numpy(copy, binary_type=binary_type)
+    slices, array = records.value[10:20], records.offset[10:20]
+    data = slices.data if binary_type is None else slices.buffers[0]
+    at = data.tobytes()
+    shutil.rmtree(copy)
+    del records
+    gc.collect()
+    for _ in range(3):  # what was freed is used again
+        kafkalog.read_numpy(log_dir, binary_type=binary_type)
+    assert slices.to_pylist() == expected[10:20]
+    assert array.tolist() == list(range(10, 20))
+    assert data.tobytes() == at
 
 
 def test_records_become_the_table_of_the_same_scan(log_dir):
