@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -212,17 +213,55 @@ def _parameters(label: str, function: Any) -> tuple[str, ...]:
 _compiling = threading.Lock()
 
 
-def _constants(function: Callable[..., Any]) -> tuple[object, ...]:
+def _constants(function: Callable[..., Any], *callers: object) -> tuple[object, ...]:
     """The values outside of a function that numba compiles into it: when one has changed, it is compiled again."""
-    code, values = function.__code__, function.__globals__
-    named = {name: values[name] for name in code.co_names if name in values}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+    return tuple((name, type(value), _identity(value, *callers)) for name, value in _outside(function).items())
+
+
+def _outside(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a function names outside of itself, in comprehensions and in modules, too."""
+    names = dict.fromkeys(name for code in _codes(function.__code__) for name in code.co_names)
+    named = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         named[name] = cell.cell_contents
-    return tuple((name, type(value), _identity(value)) for name, value in named.items())
+    modules = [(name, vars(value)) for name, value in named.items() if isinstance(value, ModuleType)]
+    return named | {f"{name}.{part}": values[part] for name, values in modules for part in names if part in values}
 
 
-def _identity(value: Any) -> object:
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
+
+
+def _is_compiled(value: Any) -> bool:
+    return inspect.isfunction(getattr(value, "py_func", None))
+
+
+def _compiled_anew(function: Callable[..., Any], *callers: object) -> Callable[..., Any]:
+    """The function with compiled helpers that have the values of now: numba keeps those of a helper's first call."""
+    import numba
+
+    def anew(value: Any) -> Any:
+        if not _is_compiled(value) or value in callers:
+            return value
+        return numba.jit(**value.targetoptions)(_compiled_anew(value.py_func, *callers, value))
+
+    helpers = {name: anew(value) for name, value in _outside(function).items() if _is_compiled(value)}
+    if not helpers:
+        return function
+    cells = tuple(CellType(anew(cell.cell_contents)) for cell in function.__closure__ or ())
+    scope = function.__globals__ | helpers
+    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _identity(value: Any, *callers: object) -> object:
     """Equal for values that compile to the same."""
+    if _is_compiled(value):
+        return value if value in callers else (value, _constants(value.py_func, *callers, value))
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).digest()
     try:
@@ -251,7 +290,7 @@ def _compile(
     # one at a time: `wrapping_integers` changes a global of numba
     with _compiling, wrapping_integers():
         teach_numba()
-        compiled = numba.njit(function, boundscheck=True, error_model="python", nogil=True)
+        compiled = numba.njit(_compiled_anew(function), boundscheck=True, error_model="python", nogil=True)
         byte_array = types.Array(types.uint8, 1, "C", readonly=True)
         try:
             result = _result_type(compiled, names, byte_array)

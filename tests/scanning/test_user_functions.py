@@ -439,3 +439,49 @@ def test_a_changed_global_array_or_closure_counts(topic, monkeypatch):
     assert (offsets(below), offsets(listed), offsets(after)) == ([0, 1, 2, 3, 4], [0, 7], [0, 1])
     monkeypatch.setitem(globals(), "_LIMIT", 3)
     assert offsets(below) == [0, 1, 2]
+
+
+@numba.njit
+def _below_limit(offset):
+    return offset < _LIMIT
+
+
+@numba.njit
+def _countdown(offset, n):
+    return offset < _LIMIT if n == 0 else _countdown(offset, n - 1)
+
+
+def test_a_changed_global_counts_where_helpers_comprehensions_and_modules_use_it(topic, monkeypatch):
+    import guard as settings
+
+    monkeypatch.setattr(settings, "LIMIT", 3, raising=False)
+    in_closure = _below_limit
+
+    def helped(offset):
+        return _below_limit(offset)
+
+    def closed(offset):
+        return in_closure(offset)
+
+    def listed(offset):
+        return len([n for n in range(_LIMIT) if n == offset]) > 0
+
+    def of_module(offset):
+        return offset < settings.LIMIT
+
+    functions = (helped, closed, listed, of_module)
+
+    def offsets():
+        return [kafkalog.read_numpy(topic, columns=["offset"], where=one).offset.tolist() for one in functions]
+
+    assert offsets() == [[0, 1, 2]] * 4
+    monkeypatch.setitem(globals(), "_LIMIT", 5)
+    monkeypatch.setattr(settings, "LIMIT", 5)
+    assert offsets() == [[0, 1, 2, 3, 4]] * 4
+
+
+def test_a_helper_may_call_itself(topic):
+    def counted(offset):
+        return _countdown(offset, 2)
+
+    assert kafkalog.read_numpy(topic, columns=["offset"], where=counted).offset.tolist() == [0, 1, 2]
