@@ -331,6 +331,8 @@ topic = kafkalog.scan(..., topics="orders")
 lag groups consumer_groups committed offsets = kafkalog.groups(path)
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
+to_records as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
+time times datetime timestamps to_datetime = datetimes()
 isnull isna is_na null_mask nulls mask tombstones = is_null()
 sizes nbytes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])

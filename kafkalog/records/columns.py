@@ -538,10 +538,15 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         try:
             return object.__getattribute__(self, "_columns")[name]
         except KeyError:
-            raise AttributeError(
-                f"no column {name!r} here; there are {', '.join(self._columns)}"
-                + (f" (ask for it with columns=[..., {name!r}])" if name in ALL_COLUMNS else "")
-            ) from None
+            message = f"no column {name!r} here; there are {', '.join(self._columns)}"
+            if name in ALL_COLUMNS:
+                message += f" (ask for it with columns=[..., {name!r}])"
+            elif not name.startswith("_"):
+                from kafkalog.words import unknown_attribute
+
+                meant = unknown_attribute(self, name)
+                message += f"; {meant}" if meant else ""
+            raise AttributeError(message) from None
 
     def datetimes(self) -> npt.NDArray[np.datetime64]:
         """datetime64[ms][n]: the timestamps, NaT for a record without one. A copy.

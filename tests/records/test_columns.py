@@ -230,6 +230,9 @@ def test_words_of_other_libraries_lead_to_methods_of_columns():
     for name, meant in {"isnull": "is_null", "nbytes": "lengths", "view": "as_dtype", "concat": "concatenate"}.items():
         with pytest.raises(AttributeError, match=meant):
             getattr(columns["value"], name)
+    for name, meant in {"datetime": r"use datetimes\(\)", "concat": "use concatenate", "df": r"to_pandas\(\)"}.items():
+        with pytest.raises(AttributeError, match=f"no column '{name}' here; .*{meant}"):
+            getattr(columns, name)
 
 
 def test_a_time_of_minus_one_is_none():
