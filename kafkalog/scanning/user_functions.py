@@ -248,14 +248,26 @@ def _compiled_anew(function: Callable[..., Any], *callers: object) -> Callable[.
             return value
         return numba.jit(**value.targetoptions)(_compiled_anew(value.py_func, *callers, value))
 
-    helpers = {name: anew(value) for name, value in _outside(function).items() if _is_compiled(value)}
+    code, outside, helpers = function.__code__, _outside(function), dict[str, Any]()
+    for name, value in outside.items():
+        module, _, part = name.rpartition(".")
+        if _is_compiled(value) and module:
+            vars(helpers.setdefault(module, _copy(outside[module])))[part] = anew(value)
+        elif _is_compiled(value):
+            helpers[name] = anew(value)
     if not helpers:
         return function
-    cells = tuple(CellType(anew(cell.cell_contents)) for cell in function.__closure__ or ())
-    scope = function.__globals__ | helpers
-    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+    closure = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    cells = tuple(CellType(helpers.get(name, cell.cell_contents)) for name, cell in closure)
+    made = FunctionType(code, function.__globals__ | helpers, function.__name__, function.__defaults__, cells)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _copy(module: ModuleType) -> ModuleType:
+    copy = ModuleType(module.__name__)
+    vars(copy).update(vars(module))
+    return copy
 
 
 def _identity(value: Any, *callers: object) -> object:

@@ -455,6 +455,7 @@ def test_a_changed_global_counts_where_helpers_comprehensions_and_modules_use_it
     import guard as settings
 
     monkeypatch.setattr(settings, "LIMIT", 3, raising=False)
+    monkeypatch.setattr(settings, "is_below", _below_limit, raising=False)
     in_closure = _below_limit
 
     def helped(offset):
@@ -469,15 +470,18 @@ def test_a_changed_global_counts_where_helpers_comprehensions_and_modules_use_it
     def of_module(offset):
         return offset < settings.LIMIT
 
-    functions = (helped, closed, listed, of_module)
+    def helped_by_module(offset):
+        return settings.is_below(offset)
+
+    functions = (helped, closed, listed, of_module, helped_by_module)
 
     def offsets():
         return [kafkalog.read_numpy(topic, columns=["offset"], where=one).offset.tolist() for one in functions]
 
-    assert offsets() == [[0, 1, 2]] * 4
+    assert offsets() == [[0, 1, 2]] * len(functions)
     monkeypatch.setitem(globals(), "_LIMIT", 5)
     monkeypatch.setattr(settings, "LIMIT", 5)
-    assert offsets() == [[0, 1, 2, 3, 4]] * 4
+    assert offsets() == [[0, 1, 2, 3, 4]] * len(functions)
 
 
 def test_a_helper_may_call_itself(topic):
