@@ -17,6 +17,7 @@ from kafkalog import format as kf
 
 _CHUNK: Final = 2**18  # rows at a time
 _MOST_PRODUCERS: Final = 256  # of a fragment that are remembered
+_UNCHECKED: Final = 17  # bytes up to the checksum: offset, size, leader epoch, magic
 _SEQUENCES: Final = 2**31  # after the largest sequence comes 0
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: no two offsets give one product
 
@@ -141,11 +142,25 @@ def find_fragments(rows: npt.NDArray[np.void], blocks: Iterable[int], live: Live
             part = chunk[first:end]
             if not part["size"][0]:
                 continue
+            if not _has_sure_offset(part, int(block_of[part["image"][0]])):
+                part, first = part[1:], first + 1
+            if not part.size:
+                continue
             fragment = _fragment(part, begin + first, begin + end)
             is_live, fragment.names = live.names_of(part)
             fragment.n_live = int(is_live.sum())
             yield fragment
         begin = stop
+
+
+def _has_sure_offset(rows: npt.NDArray[np.void], block: int) -> bool:
+    """Whether the offset of the first batch is its own: no checksum covers it, and another block may have its bytes.
+
+    The next batch confirms it.
+    """
+    if rows["position"][0] % block <= block - _UNCHECKED:
+        return True
+    return rows.size > 1 and bool(rows["first_offset"][1] == rows["last_offset"][0] + 1)
 
 
 def _starts(rows: npt.NDArray[np.void], block_of: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from spark.test_cluster import spark_home
 
 import kafkalog
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(3600)]
 
 N_KILLS = int(os.environ.get("KAFKALOG_NIGHTS", "4"))
 SERVER = """
