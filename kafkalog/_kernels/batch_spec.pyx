@@ -219,8 +219,9 @@ cdef class Heads:
         cdef Py_ssize_t i
         cdef uint64_t at = <uint64_t>first
         for i in range(self.n):
-            self.rows[i].base_sequence = <int32_t>(at & 0x7FFFFFFF)
-            at += <uint64_t>wrap_sub(self.rows[i].last_offset, self.rows[i].base_offset) + 1
+            at &= 0x7FFFFFFF
+            self.rows[i].base_sequence = <int32_t>at
+            at += (<uint64_t>wrap_sub(self.rows[i].last_offset, self.rows[i].base_offset) & 0x7FFFFFFF) + 1
 
     cdef void write(self, Py_ssize_t row, uint8_t* p, int64_t size) noexcept nogil:
         """Write the header in front of its records; `size` includes both."""

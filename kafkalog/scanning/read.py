@@ -58,7 +58,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         (``kafkalog[numba]``). Keys and values are read-only `uint8` arrays (empty if null); `kafkalog.functions` has
         helpers to parse them. It is called for records that pass the filters. A record on which it raises is left out,
         with one warning and one finding per segment. Integers wrap at 64 bits, and array indexes are checked.
-    extract : mapping of str to (dtype, callable), optional
+    extract : mapping of str to tuple, optional
         Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``. A
         value is null (masked in NumPy) if the function returns None. With a warning and a finding, it is also null if
         the function raises or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2,
