@@ -60,7 +60,7 @@ class Report(TablesResult):
             "created": self.created,
             "ok": self.ok,
             "summary": self.summary,
-            **{name: [*table.objects()] for name, table in self.tables.items()},
+            **self.rows_of_tables(),
             "n_more": {name: table.n_more for name, table in self.tables.items() if table.n_more},
         }
 

@@ -62,8 +62,7 @@ class Space(TablesResult):
 
     def as_dict(self) -> dict[str, Any]:
         """The sums and all rows, for JSON."""
-        tables = {name: [*table.objects()] for name, table in self.tables.items()}
-        return {"version": VERSION, "paths": self.paths, "summary": self.summary, **tables}
+        return {"version": VERSION, "paths": self.paths, "summary": self.summary, **self.rows_of_tables()}
 
     def __repr__(self) -> str:
         n_partitions = counted(len(self.tables["partitions"].rows), "partition")

@@ -82,6 +82,10 @@ class TablesResult(PublicNames):
         """Return the key figures and all rows, for JSON."""
         raise NotImplementedError
 
+    def rows_of_tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of all tables, by table, for JSON."""
+        return {name: [*table.objects()] for name, table in self.tables.items()}
+
     def to_arrow(self, table: str = "partitions") -> pa.Table:
         """Return a table as a `pyarrow.Table`; `tables` has the names."""
         import pyarrow as pa

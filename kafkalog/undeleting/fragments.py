@@ -6,9 +6,10 @@ may begin: there the next offset, the leader epoch and the sequences of producer
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,11 @@ from kafkalog import format as kf
 _CHUNK: Final = 2**18  # rows at a time
 _MOST_PRODUCERS: Final = 256  # of a fragment that are remembered
 _UNCHECKED: Final = 17  # bytes up to the checksum: offset, size, leader epoch, magic
-_SEQUENCES: Final = 2**31  # after the largest sequence comes 0
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: no two offsets give one product
 
 
 class Sequence(NamedTuple):
-    """Where a producer begins or ends in a fragment."""
+    """A sequence of a producer, and the offset that has it."""
 
     epoch: int
     sequence: int
@@ -54,8 +54,8 @@ class Fragment:
     first_marker: int = -1
     """The producer whose transaction its first batch ends."""
     first_producers: dict[int, Sequence] = field(default_factory=dict)
-    last_producers: dict[int, Sequence] = field(default_factory=dict)
-    """By producer id, the first and the last sequence."""
+    next_producers: dict[int, Sequence] = field(default_factory=dict)
+    """By producer id, the first sequence here, and the one that comes next."""
     names: frozenset[str] = frozenset()
     """Partitions with live batches that are in this fragment, too: it is of one of them."""
     n_live: int = 0
@@ -97,7 +97,7 @@ class LiveBatches:
             before.last_offset, before.last_epoch = fragment.last_offset, fragment.last_epoch
             before.last_timestamp, before.last_attributes = fragment.last_timestamp, fragment.last_attributes
             before.stop_row += fragment.n_batches
-            before.last_producers |= fragment.last_producers
+            before.next_producers |= fragment.next_producers
             return
         self.segments.append(fragment)
 
@@ -179,12 +179,19 @@ def _starts(rows: npt.NDArray[np.void], block_of: npt.NDArray[np.int64]) -> npt.
     goes_on = after["first_offset"] == before["last_offset"] + 1
     is_same = (after["producer_id"] == before["producer_id"]) & (after["producer_epoch"] == before["producer_epoch"])
     has_sequences = (before["base_sequence"] >= 0) & (after["base_sequence"] >= 0)
-    following = (
-        before["base_sequence"].astype(np.int64) + before["last_offset"] - before["first_offset"] + 1
-    ) % _SEQUENCES
-    contradicts = is_same & has_sequences & (after["base_sequence"] != following)
+    contradicts = is_same & has_sequences & (after["base_sequence"] != _next_sequence(before))
     is_new[1:] = ~is_chain | (is_block & (~goes_on | contradicts))
     return is_new
+
+
+def _next_sequence(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """int64[n]: the sequence after each batch; after the largest one comes 0.
+
+    Source: DefaultRecordBatch.incrementSequence, Kafka 4.3.
+    """
+    n_offsets = rows["last_offset"] - rows["first_offset"] + 1
+    following: npt.NDArray[np.int64] = (rows["base_sequence"] + n_offsets) & 0x7FFFFFFF
+    return following
 
 
 def _fragment(rows: npt.NDArray[np.void], first_row: int, stop_row: int) -> Fragment:
@@ -201,16 +208,16 @@ def _fragment(rows: npt.NDArray[np.void], first_row: int, stop_row: int) -> Frag
     idempotent = rows[(rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0)]
     ids, at_first = np.unique(idempotent["producer_id"], return_index=True)
     _, at_last = np.unique(idempotent["producer_id"][::-1], return_index=True)
-    for number in range(min(ids.size, _MOST_PRODUCERS)):
-        begin, end = idempotent[at_first[number]], idempotent[idempotent.size - 1 - at_last[number]]
-        result.first_producers[int(ids[number])] = Sequence(
-            int(begin["producer_epoch"]), int(begin["base_sequence"]), int(begin["first_offset"])
-        )
-        n = int(end["last_offset"] - end["first_offset"])
-        result.last_producers[int(ids[number])] = Sequence(
-            int(end["producer_epoch"]), (int(end["base_sequence"]) + n) % _SEQUENCES, int(end["last_offset"])
-        )
+    ids = ids[:_MOST_PRODUCERS].tolist()
+    begin, end = idempotent[at_first[: len(ids)]], idempotent[::-1][at_last[: len(ids)]]
+    result.first_producers = _sequences(ids, begin["producer_epoch"], begin["base_sequence"], begin["first_offset"])
+    result.next_producers = _sequences(ids, end["producer_epoch"], _next_sequence(end), end["last_offset"] + 1)
     return result
+
+
+def _sequences(ids: list[int], *columns: npt.NDArray[Any]) -> dict[int, Sequence]:
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return dict(zip(ids, itertools.starmap(Sequence, rows), strict=True))
 
 
 def mark_copies(fragments: list[Fragment], rows: npt.NDArray[np.void]) -> None:

@@ -19,7 +19,6 @@ from kafkalog.undeleting.fragments import Fragment
 
 Certainty = Literal["certain", "likely", "alone"]
 LEVELS: Final[tuple[Certainty, ...]] = ("certain", "likely", "alone")
-_SEQUENCES: Final = 2**31
 _LATEST_MS: Final = 5000  # a log goes on so much later, or after so many times the mean pause before
 _PAUSES: Final = 50
 _EARLIEST_MS: Final = 1000
@@ -115,30 +114,30 @@ class Joiner:
             return False
         if tail.names and head.names and not tail.names & head.names:
             return False
-        for producer, last in tail.last_producers.items():
+        for producer, following in tail.next_producers.items():
             first = head.first_producers.get(producer)
             if first is None:
                 continue
-            goes_on = first.sequence == (last.sequence + 1) % _SEQUENCES
-            if first.epoch < last.epoch or (is_next and first.epoch == last.epoch and not goes_on):
+            is_same_epoch = first.epoch == following.epoch
+            if first.epoch < following.epoch or (is_next and is_same_epoch and first.sequence != following.sequence):
                 return False
         return True
 
     def _judge(self, number: int, other: int) -> Join | None:
         tail, head = self._fragments[number], self._fragments[other]
-        for producer, last in tail.last_producers.items():
+        for producer, following in tail.next_producers.items():
             first = head.first_producers.get(producer)
-            if first is not None and first.epoch == last.epoch and first.sequence != first.offset % _SEQUENCES:
+            # a producer that began with the log has its offsets as sequences in each partition
+            if first is not None and first.epoch == following.epoch and first.sequence != first.offset & 0x7FFFFFFF:
                 return Join(number, other, "likely", f"the sequences of producer {producer} go on")
-        if head.first_marker in tail.last_producers:
+        if head.first_marker in tail.next_producers:
             return Join(
                 number, other, "likely", f"the next offset, and the end of producer {head.first_marker}'s transaction"
             )
         if (tail.last_attributes ^ head.first_attributes) & _SAME_WRITER:
             return None
-        if bool(tail.last_producers) != bool(head.first_producers) or not (
-            not tail.last_producers or tail.last_producers.keys() & head.first_producers.keys()
-        ):
+        either = tail.next_producers.keys() | head.first_producers.keys()
+        if either and not tail.next_producers.keys() & head.first_producers.keys():
             return None
         if tail.last_timestamp >= 0 and head.first_timestamp >= 0:
             pause = head.first_timestamp - tail.last_timestamp

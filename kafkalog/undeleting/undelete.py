@@ -39,6 +39,7 @@ from kafkalog.text import counted
 from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
 from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Divided, Join, Joiner, chains_of
+from kafkalog.writing.batch_builder import now_ms
 from kafkalog.writing.partition_writer import PartitionWriter
 
 REPORT_NAME: Final = "undelete.json"
@@ -55,7 +56,7 @@ TABLES: Final = """
 partitions: Partitions. Each was written, or would be.
   name, certainty, start_offset number, end_offset number, n_batches number, n_bytes bytes, n_fragments number, why, \
 output
-fragments: Fragments. Batches that lie behind each other in an image.
+fragments: Fragments. Batches of an image without a gap between them.
   name, certainty, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number, \
 first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
 contradictions: Contradictions. Batches that were left out of a partition, since it has others at their offsets.
@@ -87,14 +88,14 @@ class Undeleted(TablesResult):
             "is_written": self.is_written,
             "ok": self.ok,
             "summary": self.summary,
-            **{name: [*table.objects()] for name, table in self.tables.items()},
+            **self.rows_of_tables(),
             "findings": [one.as_dict() for one in self.findings.rows],
         }
 
     def to_html(self) -> str:
         """Return one page that needs no network."""
         figures = [(name.removeprefix("n_").replace("_", " "), f"{n:,}") for name, n in self.summary.items()]
-        return "".join(page("kafkalog undelete", 0, figures, self.tables.values(), is_ok=self.ok))
+        return "".join(page("kafkalog undelete", now_ms(), figures, self.tables.values(), is_ok=self.ok))
 
     def __repr__(self) -> str:
         n = counted(len(self.tables["partitions"].rows), "partition")
