@@ -228,7 +228,10 @@ def _of_tables(command: str) -> dict[str, list[str]]:
     definitions, more = {
         "report": (contents.TABLES, ["paths [text]", "created int", "ok bool", "n_more {int}"]),
         "space": (space.TABLES, ["paths [text]"]),
-        "undelete": (undelete.TABLES, ["images [text]", "ok bool", "is_written bool", "findings [finding]"]),
+        "undelete": (
+            undelete.TABLES,
+            ["images [text]", "ok bool", "is_written bool", "findings [finding]"],
+        ),
     }[command]
     tables = tables_of(definitions)
     found = {command: ["version int", "summary {any}", *more]}

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Limits, Reason
@@ -50,7 +50,7 @@ class Target:
     @property
     def levels(self) -> dict[str, int]:
         """Levels of all features."""
-        return {"metadata.version": self.metadata_version, **self.features}
+        return {METADATA_VERSION: self.metadata_version, **self.features}
 
     def setting_problem(self, name: str, value: str) -> str:
         """Return why a broker of this release does not start with a topic's setting; "" if it does.
@@ -138,10 +138,10 @@ def _setting_problems(roots: Sequence[Path], cluster: ClusterMetadata, release: 
 def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limits: Limits) -> Iterator[StartProblem]:
     told: set[str] = set()
     for path, offset, value in loaded_values(root, cluster.start_offset, limits=limits):
-        why = _unknown(release, kf.METADATA_TOPIC, None, value)
-        if why and why not in told:
-            told.add(why)
-            detail = f"{kf.METADATA_DIRECTORY}: offset {offset}: {why}: {_WAY_BACK}, or {_BOOT.format(release)}"
+        unknown = _unknown(release, kf.METADATA_TOPIC, None, value)
+        if unknown is not None and unknown.why not in told:
+            told.add(unknown.why)
+            detail = f"{kf.METADATA_DIRECTORY}: offset {offset}: {unknown.why}: {_WAY_BACK}, or {_BOOT.format(release)}"
             yield StartProblem(Reason.INTERNAL_RECORD, str(path), detail)
 
 
@@ -150,28 +150,36 @@ def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -
     for topic in sorted({*_COORDINATED} & {*log_dir.topics}):
         told: set[tuple[int, str]] = set()
         for record in read_records(log_dir, topic, AsOf(), lambda finding: None):
-            why = "" if record.is_control else _unknown(release, topic, record.key, record.value)
-            if not why or (record.partition, why) in told:
+            unknown = None if record.is_control else _unknown(release, topic, record.key, record.value)
+            if unknown is None or (record.partition, unknown.why) in told:
                 continue
-            told.add((record.partition, why))
+            told.add((record.partition, unknown.why))
             where = kf.TopicPartition(topic, record.partition)
             # a coordinator passes over types that it does not know, and ends at a version
-            is_skipped = "record type" in why and "versions" not in why
-            effect: Effect = "loses metadata" if is_skipped else "no coordinator"
-            told_what = "its coordinator passes over such records" if is_skipped else _GROUPS_FILE
-            detail = f"{where}: offset {record.offset}: {why}: {told_what}"
+            effect: Effect = "loses metadata" if unknown.is_type else "no coordinator"
+            told_what = "its coordinator passes over such records" if unknown.is_type else _GROUPS_FILE
+            detail = f"{where}: offset {record.offset}: {unknown.why}: {told_what}"
             yield StartProblem(Reason.INTERNAL_RECORD, str(log_dir.path_of(where).path), detail, effect=effect)
 
 
-def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -> str:
-    """Why a release does not know a record; empty if it does."""
+class _Unknown(NamedTuple):
+    """Why a release does not know a record."""
+
+    why: str
+    is_type: bool = False
+    """Whether it knows no version of this type."""
+
+
+def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -> _Unknown | None:
+    """Why a release does not know a record; None if it does."""
     known: Mapping[str, str] = releases()[release]["records"][topic]
     try:
         number, version = type_and_version(topic, key, value)
     except MessageError as error:
-        return str(error)
-    if str(number) not in known:
-        return f"Kafka {release} knows no record type {number}"
-    if version is not None and version not in Versions.parse(known[str(number)]):
-        return f"Kafka {release} knows versions {known[str(number)]} of record type {number}, and this is {version}"
-    return ""
+        return _Unknown(str(error))
+    versions = known.get(str(number))
+    if versions is None:
+        return _Unknown(f"Kafka {release} knows no record type {number}", is_type=True)
+    if version is not None and version not in Versions.parse(versions):
+        return _Unknown(f"Kafka {release} knows versions {versions} of record type {number}, and this is {version}")
+    return None

@@ -91,8 +91,8 @@ class Leftovers(list[str]):
 
 def front(metadata: Tables, how: Sequence[str]) -> list[str]:
     """Comments about the origin of a file, and how to use it."""
-    lines = [f"# From {visible(metadata.path, _LONG)}, up to offset {metadata.end_offset}, "]
-    lines[0] += iso_seconds(metadata.timestamp)
+    origin = f"From {visible(metadata.path, _LONG)}, up to offset {metadata.end_offset}"
+    lines = [f"# {origin}, {iso_seconds(metadata.timestamp)}"]
     if not metadata.is_complete:
         lines.append("# INCOMPLETE: records are missing from this metadata log.")
     return [*lines, *(f"# {one}" for one in how)]
@@ -227,9 +227,9 @@ def _quotas(metadata: Tables, left: Leftovers) -> Iterator[str]:
         limits = {row["key"]: row["value"] for row in rows}
         whose = entity_text(entity)
         is_plain = all(kind in _ENTITIES and name != "" and "\0" not in (name or "") for kind, name in entity.items())
-        # ConfigCommand reads no inf and nan of Python
         for key in [key for key, limit in limits.items() if key not in _QUOTAS or not is_plain or not isfinite(limit)]:
-            left.append(f"quota {key}={limits.pop(key)} of {whose}: kafka-configs.sh has no such quota or entity")
+            why = "has no such quota or entity" if isfinite(limits[key]) else "takes finite numbers"
+            left.append(f"quota {key}={limits.pop(key)} of {whose}: kafka-configs.sh {why}")
         if limits:
             named = " ".join(f"--entity-type {_ENTITIES[kind]} {_entity_option(name)}" for kind, name in entity.items())
             values = ",".join(f"{key}={value!r}" for key, value in limits.items())
