@@ -230,7 +230,7 @@ def _of_tables(command: str) -> dict[str, list[str]]:
         "space": (space.TABLES, ["paths [text]"]),
         "undelete": (
             undelete.TABLES,
-            ["images [text]", "ok bool", "is_written bool", "findings [finding]"],
+            ["images [text]", "ok bool", "is_written bool", "findings [finding]", "next [next_step]"],
         ),
     }[command]
     tables = tables_of(definitions)

@@ -35,6 +35,7 @@ from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.text import counted
 from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
@@ -69,6 +70,8 @@ class Undeleted(TablesResult):
     """What was brought back."""
 
     images: list[str]
+    log_dirs: list[str]
+    """What is left of the broker."""
     is_written: bool
     summary: dict[str, int]
     """Counts of batches: deleted ones, live ones, copies, those of metadata snapshots."""
@@ -80,6 +83,13 @@ class Undeleted(TablesResult):
         """Whether all was read, and all deleted batches are in partitions that are certain."""
         return not self.findings.n_damage
 
+    @property
+    def next(self) -> list[NextStep]:
+        """How a broker serves what was brought back, with what is left; nothing for fragments that are alone."""
+        outputs = (os.path.dirname(row[-1]) for row in self.tables["partitions"].rows if row[1] != "alone")
+        written = [*dict.fromkeys(outputs)] if self.is_written else []
+        return [boot_step(log_dirs_of([*self.log_dirs, *written]))] if written else []
+
     def as_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
         return {
@@ -90,6 +100,7 @@ class Undeleted(TablesResult):
             "summary": self.summary,
             **self.rows_of_tables(),
             "findings": [one.as_dict() for one in self.findings.rows],
+            "next": [step.as_dict() for step in self.next],
         }
 
     def to_html(self) -> str:
@@ -204,7 +215,7 @@ def undelete(
         search = _FoundBatches(sources, rows_file.rows(), live, limits, takes_live=all)
         search.report_unreadable(findings)
         writer = _ChainWriter(search, staged, target, Undeleted(
-            [str(path) for path in paths], not dry_run, search.summary, tables_of(TABLES), findings
+            [*map(str, paths)], [*map(str, log_dirs)], not dry_run, search.summary, tables_of(TABLES), findings
         ))  # fmt: skip
         writer.write_all(log_dirs)
         return writer.report

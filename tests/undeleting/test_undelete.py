@@ -151,6 +151,13 @@ def test_live_segments_name_what_leads_to_them(tmp_path, retention):
     assert b"".join(one.read_bytes() for one in written) == b"".join(one.read_bytes() for one in gone)
     assert kafkalog.verify(tmp_path / "out" / "likely").ok
     assert report.summary["n_live_batches"] + report.summary["n_deleted_batches"] == report.summary["n_batches"]
+    # the next step serves all of it
+    [step] = report.next
+    assert main([*step.command[1:-2], "-o", str(tmp_path / "booted"), "-q"]) == 0
+    served, before = (
+        kafkalog.read_table(root, topics="orders") for root in (tmp_path / "booted" / "data", tmp_path / "log_dir")
+    )
+    assert served.num_rows == before.num_rows
     # all of it, on request
     everything = kafkalog.undelete(image, log_dir=live, all=True, dry_run=True)
     assert sum(row["n_batches"] for row in everything.to_dict()["partitions"]) == report.summary["n_batches"]

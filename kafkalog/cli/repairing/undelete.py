@@ -54,6 +54,7 @@ output (one is required):
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Search, write, and print the report."""
+    from kafkalog.errors import Reason
     from kafkalog.storage.files import size_of
     from kafkalog.undeleting.undelete import undelete
 
@@ -61,8 +62,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         report = undelete(args.paths, **chosen(args, undelete), progress=console.progress.advance)
     console.progress.close()
-    console.all_findings(report.findings)
+    # the table has what is not proven, with the reason
+    in_table = [one for one in report.findings.rows if one.reason is Reason.UNPROVEN and not console.is_json]
+    console.count_findings(in_table)
+    console.findings(one for one in report.findings.rows if one not in in_table)
+    console.unkept_findings(report.findings.n_more)
     console.show([report], _lines(report))
+    for step in report.next:
+        console.note(f"next: {step} ({step.why})")
 
 
 def _lines(report: Undeleted) -> Iterator[str]:
