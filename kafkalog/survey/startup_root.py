@@ -122,12 +122,20 @@ def _has_metadata(root: Place) -> bool:
 
 def is_kraft(root: Place) -> bool:
     """Whether a log dir is that of a broker without ZooKeeper."""
-    if has_metadata_log(root):
-        return True
+    return has_metadata_log(root) or _properties_version(root) == "1"
+
+
+def is_zookeeper(root: Place) -> bool:
+    """Whether a log dir is that of a broker with ZooKeeper. A copy without `meta.properties` may be of either."""
+    return not has_metadata_log(root) and _properties_version(root) == "0"
+
+
+def _properties_version(root: Place) -> str | None:
+    """The version in `meta.properties`; None without a readable one."""
     try:
-        return (read_properties(root / kf.META_PROPERTIES) or {}).get("version") == "1"
+        return (read_properties(root / kf.META_PROPERTIES) or {}).get("version")
     except KafkalogError:
-        return False
+        return None
 
 
 def _is_second_disk(roots: Sequence[Place]) -> bool:

@@ -26,7 +26,7 @@ from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import loaded_values
 from kafkalog.state.log_config import LogConfig
 from kafkalog.survey.startup_config import BrokerConfig
-from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft
+from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft, is_zookeeper
 from kafkalog.system_topics.reading import AsOf, read_records
 
 DEFAULT_RELEASE: Final = "4.3"
@@ -108,7 +108,7 @@ def _zookeeper_problems(
     way = f"Kafka {release} has no ZooKeeper: migrate with 3.9 first, or {_BOOT.format(release)}"
     if config.path and not config.roles:
         yield StartProblem(Reason.META_PROPERTIES, config.path, f"process.roles is not set. {way}")
-    if cluster is None and not any(map(is_kraft, roots)):
+    if cluster is None and any(map(is_zookeeper, roots)) and not any(map(is_kraft, roots)):
         detail = f"the log dir of a broker with ZooKeeper: it has no metadata log. {way}"
         yield StartProblem(Reason.META_PROPERTIES, str(roots[0]), detail)
 

@@ -107,3 +107,8 @@ def test_features_have_their_next_level_and_the_nodes_that_lack_it(tmp_path):
 def test_the_next_step_is_for_the_same_release():
     [step] = kafkalog.preflight(unpacked("k44"), release="3.9").next
     assert step.command[-4:-2] == ("--for", "3.9")
+
+
+def test_partitions_without_meta_properties_may_be_of_any_broker(tmp_path):
+    shutil.copytree(LOG_DIR / "p-multi-0", tmp_path / "p-multi-0")
+    assert not kafkalog.preflight(tmp_path, release="4.0").problems
