@@ -118,7 +118,18 @@ class _CopiedRows(NamedTuple):
 
     fragment: Fragment
     rows: npt.NDArray[np.void]
+    end_offset: int
     parts: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def n_batches(self) -> int:
+        """Batches of the search."""
+        return self.rows.size or 1
+
+    @property
+    def n_bytes(self) -> int:
+        """Their bytes."""
+        return sum(end - start for start, end in self.parts) or int(self.rows["size"].sum(dtype=np.int64))
 
 
 def undelete(
@@ -301,7 +312,7 @@ class _FoundBatches:
             if fragment.n_live and not self._takes_live:
                 rows = rows[~self._live.names_of(rows)[0]]
             if rows.size:
-                yield _CopiedRows(fragment, rows)
+                yield _CopiedRows(fragment, rows, int(rows["last_offset"][-1]) + 1)
             if number in cuts:
                 yield self._divided_piece(fragment, cuts[number])
 
@@ -339,7 +350,7 @@ class _FoundBatches:
         for cut in range(block - tail.end % block, divided.size, block):
             start = head.start - (divided.size - cut)
             if start >= 0 and start % block == 0:
-                piece = _CopiedRows(tail, self.rows[:0], ((tail.end, tail.end + cut), (start, head.start)))
+                piece = _CopiedRows(tail, self.rows[:0], 0, ((tail.end, tail.end + cut), (start, head.start)))
                 if tail.end + cut <= self.sources[tail.image].size and self.window(piece, 0, 1) is not None:
                     return cut
         return None
@@ -349,7 +360,7 @@ class _FoundBatches:
         assert divided is not None
         head = self.fragments[join.after]
         parts = (tail.end, tail.end + join.cut), (head.start - (divided.size - join.cut), head.start)
-        return _CopiedRows(tail, self.rows[:0], parts)
+        return _CopiedRows(tail, self.rows[:0], divided.last_offset + 1, parts)
 
     def _internal_name(self, fragment: Fragment) -> str | None:
         rows = self.rows[fragment.first_row : fragment.stop_row]
@@ -357,7 +368,7 @@ class _FoundBatches:
         names = set()
         n = 0
         for row in some.tolist():
-            window = self.window(_CopiedRows(fragment, rows), row, row + 1)
+            window = self.window(_CopiedRows(fragment, rows, 0), row, row + 1)
             if window is None:
                 return None
             try:
@@ -470,10 +481,12 @@ class _ChainWriter:
     def _write_pieces(self, certainty: Certainty, name: str, pieces: list[_CopiedRows], chains: list[Chain]) -> None:
         fragments = [piece.fragment for piece in pieces if not piece.parts]
         start = int(pieces[0].rows["first_offset"][0]) if pieces[0].rows.size else pieces[0].fragment.last_offset + 1
-        with contextlib.ExitStack() as stack:
-            directory = None if self._staged is None else self._staged.path / certainty / name
-            log = stack.enter_context(_opened_log(directory, start)) if directory is not None else None
-            n_batches, n_bytes, end = self._append(pieces, log, start)
+        if self._staged is None:
+            n_batches, n_bytes = sum(piece.n_batches for piece in pieces), sum(piece.n_bytes for piece in pieces)
+            end = pieces[-1].end_offset
+        else:
+            with _opened_log(self._staged.path / certainty / name, start) as log:
+                n_batches, n_bytes, end = self._append(pieces, log, start)
         place = "" if self._target is None else str(self._target / certainty / name)
         if certainty != "certain":
             detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
@@ -491,16 +504,15 @@ class _ChainWriter:
                 one.first_offset, one.last_offset, one.n_batches, *times, one.first_epoch, one.last_epoch,
             ))  # fmt: skip
 
-    def _append(self, pieces: Iterable[_CopiedRows], log: PartitionWriter | None, end: int) -> tuple[int, int, int]:
-        """Append batches, or only count them; returns their number and bytes, and the end offset."""
+    def _append(self, pieces: Iterable[_CopiedRows], log: PartitionWriter, end: int) -> tuple[int, int, int]:
+        """Append batches; returns their number and bytes, and the end offset."""
         n_batches = n_bytes = rolled = 0
         for window in (window for piece in pieces for window in self._windows(piece)):
             first = window.batches.first_offset
-            if log is not None:
-                if n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
-                    log.roll(first)
-                    rolled = n_bytes
-                log.append_batches(window)
+            if n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
+                log.roll(first)
+                rolled = n_bytes
+            log.append_batches(window)
             n_batches += len(window.batches)
             n_bytes += window.data.size
             end = window.batches.end_offset
