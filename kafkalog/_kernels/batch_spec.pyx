@@ -83,7 +83,10 @@ CONTRADICTIONS = {
 
 
 cdef class Heads:
-    """Header fields of v2 batches, a row per batch: filled field by field, then from the records. Default: -1."""
+    """Header fields of v2 batches, a row per batch: filled field by field, then from the records.
+
+    Until then, epochs, sequences, producers, the delete horizon and the largest timestamp are -1, and all else is 0.
+    """
 
     def __cinit__(self, Py_ssize_t n):
         cdef Py_ssize_t i

@@ -7,7 +7,7 @@ module does not encode anything: see `kafkalog.records.encode`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -139,13 +139,15 @@ _BEFORE_RECORDS: Final = (
     *("delete_horizon_ms", "base_offset", "last_offset", "timestamp_type", "leader_epoch", "producer_id"),
     *("producer_epoch", "is_transactional", "is_control"),
 )
+_DEFAULTS: Final = {field.name: field.default for field in fields(BatchSpec)}
+"""With these, a field is not filled: it has them from the beginning, or takes its number from the records."""
 _BITS: Final = {"leader_epoch": 32, "base_sequence": 32, "producer_epoch": 16, "timestamp_type": 8}
 _NAMES: Final = {number: name for name, number in CONTRADICTIONS.items()}
 
 
 def _fill(heads: Heads, name: str, value: Any, n: int) -> None:
     """Write one number, or one per batch, to a header field."""
-    if value is None or value is False or (type(value) is int and value == -1):
+    if value is _DEFAULTS[name]:
         return
     bits = _BITS.get(name, 64)
     if not isinstance(value, int):

@@ -13,7 +13,7 @@ from encoding import (
 )
 from reading import read
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnwritableError
 from kafkalog.format import Codec
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.codecs import Compression
@@ -86,6 +86,16 @@ def test_what_does_not_fit_together_is_a_value_error(spec, boundaries, problem):
 def test_a_spec_that_kafkas_builder_refuses_is_refused(spec, problem):
     with pytest.raises(ValueError, match=problem):
         BatchSpec(**spec)
+
+
+@pytest.mark.parametrize("spec", [{"max_timestamp": -1}, {"timestamp_type": 1, "log_append_time": -1}])
+def test_a_largest_timestamp_of_minus_one_is_written(spec):
+    assert encode_batches(TWO, np.array([0, 2]), BatchSpec(**spec)).batches.max_timestamp.tolist() == [-1]
+
+
+def test_a_base_offset_of_minus_one_is_refused():
+    with pytest.raises(UnwritableError, match="offset -1 is negative"):
+        encode_batches(TWO, np.array([0, 2]), BatchSpec(base_offset=-1))
 
 
 def test_one_batch_and_its_spec_as_numbers_is_the_same_as_arrays():
