@@ -100,10 +100,9 @@ def heads_of(spec: BatchSpec, offset: Int64s, timestamp: Int64s, boundaries: Int
 
     Raises ValueError or UnwritableError if boundaries and offsets contradict each other.
     """
-    n = boundaries.size - 1
-    heads = Heads(n)
+    heads = Heads(boundaries.size - 1)
     for name in _BEFORE_RECORDS:
-        _fill(heads, name, getattr(spec, name), n)
+        _fill(heads, name, getattr(spec, name))
     has_base, has_last = spec.base_offset is not None, spec.last_offset is not None
     contradiction, batch = heads.begin(boundaries, offset, timestamp, has_base, has_last)
     if contradiction:
@@ -113,14 +112,13 @@ def heads_of(spec: BatchSpec, offset: Int64s, timestamp: Int64s, boundaries: Int
 
 def complete_heads(heads: Heads, spec: BatchSpec, offset: Int64s, boundaries: Int64s) -> list[Compression]:
     """Check and complete the header fields of measured batches. Returns one compression for all, or one per batch."""
-    n = len(heads)
     contradiction, batch = heads.check(boundaries, offset)
     if contradiction:
         _refuse(contradiction, batch, heads, boundaries, offset)
-    _fill(heads, "log_append_time" if spec.max_timestamp is None else "max_timestamp", spec.newest, n)
+    _fill(heads, "log_append_time" if spec.max_timestamp is None else "max_timestamp", spec.newest)
     sequence = _scalar(spec.base_sequence)
     if sequence is None or sequence < 0:
-        _fill(heads, "base_sequence", spec.base_sequence, n)
+        _fill(heads, "base_sequence", spec.base_sequence)
     elif sequence > 2**31 - 1:
         raise ValueError(f"base_sequence {sequence} has more than 31 bits")
     else:
@@ -129,8 +127,8 @@ def complete_heads(heads: Heads, spec: BatchSpec, offset: Int64s, boundaries: In
         heads.fill(FIELDS["codec"], int(spec.compression.codec))
         return [spec.compression]
     compressions = list(spec.compression)
-    if len(compressions) != n:
-        raise ValueError(f"compression has {len(compressions)} values for {n} batches")
+    if len(compressions) != len(heads):
+        raise ValueError(f"compression has {len(compressions)} values for {len(heads)} batches")
     heads.fill(FIELDS["codec"], np.array([one.codec for one in compressions], np.int64))
     return compressions
 
@@ -145,7 +143,7 @@ _BITS: Final = {"leader_epoch": 32, "base_sequence": 32, "producer_epoch": 16, "
 _NAMES: Final = {number: name for name, number in CONTRADICTIONS.items()}
 
 
-def _fill(heads: Heads, name: str, value: Any, n: int) -> None:
+def _fill(heads: Heads, name: str, value: Any) -> None:
     """Write one number, or one per batch, to a header field."""
     if value is _DEFAULTS[name]:
         return
@@ -154,8 +152,8 @@ def _fill(heads: Heads, name: str, value: Any, n: int) -> None:
         array = np.asarray(value)
         if array.dtype.kind not in "iub":
             raise TypeError(f"{name} is an integer or an array of integers, not {value!r}")
-        if array.ndim and array.shape != (n,):
-            raise ValueError(f"{name} has {array.size} values for {n} batches")
+        if array.ndim and array.shape != (len(heads),):
+            raise ValueError(f"{name} has {array.size} values for {len(heads)} batches")
         if not array.size:
             return
         least, most = int(array.min()), int(array.max())
