@@ -418,7 +418,7 @@ class _SegmentPass:
             self._position = segment.first_position
             with source:
                 counts.n_bytes += source.size
-                stream = self._begin(number, segment, listed, source, previous)
+                stream = self._begin(segment, listed, source, previous)
                 for window in stream.windows(self._position):
                     run, whole = window.run, window.batches
                     if run is not None:
@@ -447,9 +447,7 @@ class _SegmentPass:
             # records in damage at the end of the segment are already reported as lost
             self._reached = None if reached is None else max(reached, self._lost_to)
 
-    def _begin(
-        self, number: int, segment: Segment, listed: Segment, source: ByteSource, previous: int
-    ) -> SegmentStream:
+    def _begin(self, segment: Segment, listed: Segment, source: ByteSource, previous: int) -> SegmentStream:
         """The stream of a segment from the first position that may be wanted."""
         position, options = self._position, self._options
         if self._start is not None:

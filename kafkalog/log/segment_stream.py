@@ -149,7 +149,7 @@ class SegmentStream:
         self.stopped = False
         self._last_position = follows
         self._before: int | None = None
-        self._witnesses = segment.witnesses
+        self._witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         self._start = 0
         self._follows, self._goes_on = follows, goes_on
         self._gone_back_at = self._after_copy = -1
@@ -157,7 +157,6 @@ class SegmentStream:
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
         segment, source = self.segment, self.source
-        self._witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         segment.findings = []
         self._start = start if segment.part is None else max(start, segment.part.start)
         if source.fetches_ranges and self._reads_all and self._first_window_bytes is None:
