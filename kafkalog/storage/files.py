@@ -44,8 +44,7 @@ def open_source(
             raise removed from None
         raise
     # after it was opened: it may be replaced at any time
-    directory = os.path.dirname(os.path.abspath(path))
-    if identity is not None and was_replaced(directory, identity):
+    if identity is not None and was_replaced(directory := os.path.dirname(os.path.abspath(path)), identity):
         source.close()
         raise removed_error(directory)
     return source
