@@ -48,23 +48,6 @@ def copy_file(
         _copy(local_path(path), file, size, progress, how)
 
 
-def link_file(path: Path, staged: StagedDirectory, name: str) -> bool:
-    """Make a hard link to a file; returns False where the file system cannot.
-
-    Only for files that nobody writes to any more: both names share the bytes.
-    """
-    target = staged.path / name
-    with writing(staged.target / name):
-        target.parent.mkdir(exist_ok=True)
-        try:
-            os.link(path, target)
-        except OSError as error:
-            if error.errno not in _CANNOT_LINK:
-                raise
-            return False
-    return True
-
-
 def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object], how: How = "auto") -> None:
     with open_source(path, memory_map=False) as source:
         end = source.size if size is None else min(size, source.size)
