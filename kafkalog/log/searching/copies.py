@@ -19,7 +19,7 @@ from kafkalog.records.batch_table import Window
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
-MOST_EARLIER: Final = 4
+_MOST_EARLIER: Final = 4
 """Earlier segments in which the originals of copied batches are looked for."""
 _MOST_SEARCHES: Final = 64
 _EPOCH: Final = slice(12, 16)  # no checksum covers the leader epoch of a v2 batch
@@ -57,7 +57,7 @@ class Originals:
     @cached_property
     def segments(self) -> list[CopiedSegment]:
         """The segments that are searched; listed when the first copy is found."""
-        return [*self._segment.earlier(MOST_EARLIER), self._segment]
+        return [*self._segment.earlier(_MOST_EARLIER), self._segment]
 
     def of(self, copy: Window, neighbour: int | None = None) -> Original | None:
         """The batch that has the bytes of a window with one batch: an earlier one, or the one at `neighbour`.
