@@ -522,25 +522,28 @@ class Scan(ArrowStream):
         >>> len(parts), sum(part.count_rows() for part in parts)
         (..., 303)
         """
-        query = self._query
-        is_in_memory = isinstance(query.target, Segment) and query.target.is_in_memory
         planned = self.tasks(target_bytes)
-        if isinstance(query.target, PartitionRanges) or is_in_memory:
-            return [self]
-        return [self.of_task(task) for task in planned.tasks]
+        return [self] if self._divisible is None else [self.of_task(task) for task in planned.tasks]
+
+    @property
+    def _divisible(self) -> Opened | None:
+        """What is divided into tasks; None for a part of a plan, and for bytes in memory."""
+        target = self._query.target
+        if isinstance(target, PartitionRanges) or (isinstance(target, Segment) and target.is_in_memory):
+            return None
+        return target
 
     def tasks(self, target_bytes: int = TASK_BYTES) -> Plan:
-        """Divide the scan as `plan` does; `of_task` returns the scan of a task."""
+        """Divide the scan as `plan` does; `of_task` returns the scan of a task. One that is not divided has none."""
         integer("target_bytes", target_bytes, 1)
         query = self._query
         if query.limit is not None or self._limit is not None:
             raise ValueError("a scan with a limit cannot be divided: each part depends on the earlier ones")
-        if isinstance(query.target, PartitionRanges) or (
-            isinstance(query.target, Segment) and query.target.is_in_memory
-        ):
+        target = self._divisible
+        if target is None:
             return Plan([])
         planned = plan(
-            query.target,
+            target,
             topics=query.topics,
             partitions=query.partitions,
             start_offset=query.start_offset,
