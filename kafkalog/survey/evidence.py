@@ -87,7 +87,7 @@ class SegmentContents:
     """What a segment contains, as a walk over its batches found it."""
 
     path: str
-    """Place of the `.log`."""
+    """Path of the `.log`."""
     base_offset: int
     last_offset: int
     """If there is no batch, `last_offset` is `base_offset - 1`."""
