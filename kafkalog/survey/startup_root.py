@@ -30,7 +30,7 @@ from kafkalog.state.checkpoints import (
 )
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
-from kafkalog.state.properties import read_properties, read_settings
+from kafkalog.state.properties import MAX_PROPERTIES_BYTES, parse_properties, read_properties
 from kafkalog.storage.files import read_file
 from kafkalog.storage.location import Place, exists
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
@@ -233,11 +233,11 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             continue
         try:
-            properties = read_settings(path)
-            has_bad_escape = _BAD_ESCAPE.search(read_file(path, max_bytes=MAX_CHECKPOINT_BYTES)) is not None
+            data = read_file(path, max_bytes=MAX_PROPERTIES_BYTES)
         except KafkalogError as error:
             yield StartProblem(error.reason, str(path), error.detail)
             continue
+        properties, has_bad_escape = parse_properties(data), _BAD_ESCAPE.search(data) is not None
         problem = "a \\u without four hexadecimal digits" if has_bad_escape else meta_properties_problem(properties)
         if problem:
             yield StartProblem(Reason.META_PROPERTIES, str(path), problem)
