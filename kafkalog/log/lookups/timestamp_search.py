@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.parsing import datetime64_milliseconds, parse_milliseconds
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
+from kafkalog.state.entries import times
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -66,7 +67,7 @@ def parse_timestamps(timestamps: Any, end_ms: Callable[[], int] | None = None) -
         return np.array(_parse(timestamps, end_ms), np.int64)
     values = np.asarray(timestamps)
     if values.dtype.kind == "M":
-        values = np.asarray(datetime64_milliseconds("timestamp", values))
+        values = times(values)
     if values.dtype.kind in "iu":
         if values.size and (values.min() < 0 or values.max() > _MOST):
             _parse(int(values.min() if values.min() < 0 else values.max()))
