@@ -18,7 +18,7 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
+from kafkalog.storage.copying import Backup, NoBackup, copy_file
 from kafkalog.storage.files import read_file
 from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.moves import Move, staged_additions
@@ -193,7 +193,7 @@ class Copied(PartitionOutput):
     def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Copy a file, or its first bytes, under a name."""
         self._replace(name)
-        self._copy(source, name, size)
+        copy_file(source, self._staged, self._prefix + name, size=size)
 
     def remove(self, name: str) -> None:
         """Leave a file out."""
@@ -208,7 +208,7 @@ class Copied(PartitionOutput):
     def commit(self) -> None:
         """Copy the other files."""
         for name in self._left:
-            self._copy(self._directory / name, name, None)
+            copy_file(self._directory / name, self._staged, self._prefix + name)
         self._left.clear()
 
     def abandon(self) -> None:
@@ -219,9 +219,6 @@ class Copied(PartitionOutput):
         if name in self._left:
             del self._left[name]
             self._replaced.add(name)
-
-    def _copy(self, source: Place, name: str, size: int | None, how: How = "auto") -> None:
-        copy_file(source, self._staged, self._prefix + name, size=size, how=how)
 
 
 class InPlaceOutput(PartitionOutput):

@@ -10,15 +10,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal
+from typing import Final
 
-from kafkalog.errors import OutputExistsError, Reason, WriteError
+from kafkalog.errors import OutputExistsError, Reason
 from kafkalog.storage.atomic import StrPath, fsync_directory, make_directories, resolve, writing
 from kafkalog.storage.files import open_source
 from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
 
-How = Literal["auto", "reflink", "copy"]
 _WINDOW_BYTES: Final = 2**23
 _CANNOT_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
 
@@ -33,30 +32,24 @@ def copy_file(
     name: str,
     *,
     size: int | None = None,
-    how: How = "auto",
     like: Path | None = None,
     progress: Callable[[int], object] = _ignore,
 ) -> None:
     """Copy a file, or its first `size` bytes, with its modification time; `name` is the relative path of the copy.
 
-    The copy gets the owner and the mode of `like`, see `take_owner`.
-
-    "reflink" shares the blocks of the file, copy on write, as Btrfs, XFS and others can, and raises WriteError if the
-    file system cannot. "auto" does so where it can. FileChangedError if somebody wrote to the file meanwhile.
+    The copy gets the owner and the mode of `like`, see `take_owner`. It shares the blocks of the file, copy on write,
+    where the file system can, as Btrfs, XFS and others. FileChangedError if somebody wrote to the file meanwhile.
     """
     with staged.create(name, like) as file:
-        _copy(local_path(path), file, size, progress, how)
+        _copy(local_path(path), file, size, progress)
 
 
-def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object], how: How = "auto") -> None:
+def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object]) -> None:
     with open_source(path, memory_map=False) as source:
         end = source.size if size is None else min(size, source.size)
-        is_cloned = end > 0 and how != "copy" and file.clone(path, end)
+        is_cloned = end > 0 and file.clone(path, end)
         if is_cloned:
             progress(end)
-        elif how == "reflink" and end:
-            detail = "the file system cannot share blocks between these files: use auto or copy (--copy)"
-            raise WriteError(Reason.WRITE_FAILED, detail, path=path)
         for start in range(0, 0 if is_cloned else end, _WINDOW_BYTES):
             stop = min(start + _WINDOW_BYTES, end)
             window = source.window(start, stop)
