@@ -37,6 +37,7 @@ class SourceRoot:
     is_log_dir: bool = False
     """Whether the caller named the log dir, not only partitions in it."""
     findings: list[Finding] = field(default_factory=list)
+    _offsets: dict[str, dict[kf.TopicPartition, int]] = field(default_factory=dict)
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -57,14 +58,14 @@ class SourceRoot:
         return int(text) if text.isdecimal() else None
 
     def offsets(self, name: str) -> dict[kf.TopicPartition, int]:
-        """Read one of its offset checkpoints; empty if there is none, or if it cannot be read."""
-        try:
-            return read_offset_checkpoint(self.path / name) or {}
-        except KafkalogError as error:
-            finding = error.to_finding(damage=False)
-            if finding not in self.findings:
-                self.findings.append(finding)
-            return {}
+        """One of its offset checkpoints, which is read once; empty if there is none, or if it cannot be read."""
+        if name not in self._offsets:
+            self._offsets[name] = {}
+            try:
+                self._offsets[name] = read_offset_checkpoint(self.path / name) or {}
+            except KafkalogError as error:
+                self.findings.append(error.to_finding(damage=False))
+        return self._offsets[name]
 
 
 @dataclass(eq=False)

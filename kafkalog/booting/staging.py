@@ -84,7 +84,7 @@ def stage(
     """
     # what a broker would lose of a damaged partition is no finding of what is served
     report = RecoveryReport(findings=Findings(findings.limit))
-    offsets = {copy.root.path: RootOffsets.read(copy.root.path) for copy, *_ in wanted}
+    offsets = {root: RootOffsets.read(root) for root in {copy.root.path for copy, *_ in wanted}}
     by_path = {copy.path: (copy, node_id, prefix, topic_id) for copy, node_id, prefix, topic_id in wanted}
     plans = [
         LoadPlan(copy.path, offsets[copy.root.path], ignores_recovery_point=True, limits=limits) for copy, *_ in wanted

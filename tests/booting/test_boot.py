@@ -489,6 +489,21 @@ def test_small_segments_are_fine_before_4_0(tmp_path):
     }
 
 
+@pytest.mark.parametrize("module", ["booting.sources", "survey.startup_load"])
+def test_checkpoints_are_read_once_and_not_once_for_each_partition(tmp_path, monkeypatch, module):
+    source = make(tmp_path / "source", partitions=4)
+    read = []
+
+    def counted(path):
+        read.append(path.name)
+        return read_offset_checkpoint(path)
+
+    monkeypatch.setattr(f"kafkalog.{module}.read_offset_checkpoint", counted)
+    assert len(kafkalog.boot(source, tmp_path / "out", dry_run=True).partitions) == 4
+    assert "log-start-offset-checkpoint" in read
+    assert len(read) == len(set(read))
+
+
 def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path):
     source = make(tmp_path / "log")
     (tmp_path / "out" / "old").mkdir(parents=True)
