@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -329,7 +330,7 @@ def _plan(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicO
         raise LimitExceededError(Reason.TOO_MANY_DIRECTORIES, detail)
     plan = TopicPlan(name, topic_id, n_partitions, id_origin, count_origin)
     assigned = {} if evidence.metadata is None else evidence.metadata.partitions(name)
-    n_copies = max((sum(one.key == copy.key for one in copies) for copy in copies), default=1)
+    n_copies = max(Counter(copy.key for copy in copies).values(), default=1)
     plan.replication_factor = max([len(one.replicas) for one in assigned.values()], default=n_copies)
     _set_all(plan, copies, evidence, options)
     _find_missing(plan, copies, evidence, options)
