@@ -30,7 +30,7 @@ from kafkalog.records.batch_table import Window
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
-from kafkalog.repair.rescue.plan import LogPlan, rank
+from kafkalog.repair.rescue.plan import LogPlan
 from kafkalog.repair.rescue.replica import Replica, read_replica
 from kafkalog.repair.rescue.writing import PlanWriter
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
@@ -271,14 +271,13 @@ class PlannedCopies:
     @property
     def leader(self) -> Copy:
         """The copy that leads."""
-        return self.copies[self.plan.replicas.index(self.plan.leader)]
+        return self.copies[self.plan.order[0]]
 
     def as_they_are(self, node_of: Mapping[Path, int]) -> dict[int, Copy]:
         """The copies that nodes can have as they are: one with the whole log where the leader is, or a follower."""
         found: dict[int, Copy] = {}
         first = node_of[self.leader.path]
-        order = sorted(range(len(self.copies)), key=lambda number: rank(self.plan.replicas[number]), reverse=True)
-        for number in order:
+        for number in self.plan.order:
             copy, replica = self.copies[number], self.plan.replicas[number]
             node_id = node_of[copy.path]
             fits = self.plan.is_whole(replica) if node_id == first else self.plan.follows(number)

@@ -51,11 +51,6 @@ def rank(replica: Replica) -> tuple[int, int, bool, int, int, bytes]:
     return replica.last_epoch, replica.end_offset, is_tail_kept, n_offsets, -replica.n_bytes_lost, content
 
 
-def leader_of(replicas: list[Replica]) -> int:
-    """Number of the replica that leads; of equal ones, the first."""
-    return max(range(len(replicas)), key=lambda n: (rank(replicas[n]), -n))
-
-
 class Comparison(NamedTuple):
     """How a replica relates to the leader."""
 
@@ -209,23 +204,25 @@ class RescuePlan(JsonFields):
 class LogPlan:
     """The log of a partition out of its copies.
 
-    `rows` (ROW_DTYPE[n]) has its batches in order, `replicas` the copies, of which `leader` leads, and `comparisons`
-    how each other copy relates to it, by number. `boundaries` are the base offsets of the segments, each with the
-    number of its first row. `holes` is what no copy has. `findings` name these, and what the copies disagree about.
+    `rows` (ROW_DTYPE[n]) has its batches in order, `replicas` the copies, and `order` their numbers, from the one that
+    leads. `leader` is that copy, and `comparisons` how each other relates to it, by number. `boundaries` are the base
+    offsets of the segments, each with the number of its first row. `holes` is what no copy has. `findings` name these,
+    and what the copies disagree about.
     """
 
     def __init__(self, replicas: list[Replica]) -> None:
         self.replicas = replicas
-        number = leader_of(replicas)
-        self.leader = replicas[number]
+        # of equal ones, the first leads
+        self.order = sorted(range(len(replicas)), key=lambda n: rank(replicas[n]), reverse=True)
+        first, *others = self.order
+        self.leader = replicas[first]
         self.findings: list[Finding] = []
         self.holes: list[Lost] = []
         self.comparisons: dict[int, Comparison] = {}
         log = _Log(self.leader)
-        for other in sorted(range(len(replicas)), key=lambda n: rank(replicas[n]), reverse=True):
-            if other != number:
-                self.comparisons[other] = log.add(replicas[other])
-                self._compare(other)
+        for other in others:
+            self.comparisons[other] = log.add(replicas[other])
+            self._compare(other)
         self._log = log
         self.rows = rows = log.rows
         self.boundaries = self._segments(rows)
