@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kafkalog.repair.rescue.plan import Comparison, LogPlan, RescuePlan
-from kafkalog.repair.rescue.replica import Replica
+from kafkalog.repair.rescue.replica import Replica, runs
 from kafkalog.repair.salvaging.salvaged_partitions import CopyReport
 from kafkalog.text import counted
 
@@ -165,8 +165,7 @@ def _ranges(plan: LogPlan) -> list[MergedRange]:
     is_gap = np.zeros(rows.size, np.bool_)
     for hole in ranges:
         is_gap |= (rows["first_offset"] > hole.start_offset) & (ends[:-1] < (hole.end_offset or 2**63 - 1))
-    first = np.flatnonzero(is_gap | (np.diff(rows["replica"], prepend=-1) != 0))
-    for begin, stop in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+    for begin, stop in runs(is_gap | (np.diff(rows["replica"], prepend=-1) != 0)):
         run = rows[begin:stop]
         start = int(run["first_offset"][0] if is_gap[begin] else ends[begin])
         source = str(plan.replicas[int(run["replica"][0])].partition.path)

@@ -19,7 +19,7 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.repair.diff import truncate
-from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows
+from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
@@ -287,13 +287,12 @@ class LogPlan:
             self.findings.append(found)
 
     def _pieces(self, rows: Rows, doubt: Doubt | None) -> list[PlanPiece]:
-        file = rows["replica"] * np.int64(2**32) + rows["segment"]
+        file = file_numbers(rows)
         stop = rows["position"] + rows["size_in_bytes"]
         follows = (file[1:] == file[:-1]) & (rows["position"][1:] == stop[:-1])
         follows &= rows["evidence"][1:] == rows["evidence"][:-1]
-        begins = np.flatnonzero(np.append(True, ~follows)[: rows.size])
         found = []
-        for begin, end in zip(begins.tolist(), np.append(begins, rows.size)[1:].tolist(), strict=True):
+        for begin, end in runs(np.append(True, ~follows)[: rows.size]):
             first, last = rows[begin], rows[end - 1]
             partition = self.replicas[int(first["replica"])].partition
             found.append(
@@ -315,8 +314,7 @@ class LogPlan:
         """Base offsets of the output's segments, each with the number of the first row in it."""
         bases = {segment.base_offset for segment in self.leader.partition.segments}
         # where the leader has no segment, those of the others
-        new = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
-        for row in new.tolist():
+        for row, _ in runs(np.diff(file_numbers(rows), prepend=-1) != 0):
             replica = self.replicas[int(rows["replica"][row])]
             base_offset = replica.partition.segments[int(rows["segment"][row])].base_offset
             if not row or base_offset > rows["last_offset"][row - 1]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +49,17 @@ ROW_DTYPE: Final = np.dtype(
 """A batch: its replica and segment, by number, whether bytes were lost directly before it, and what proves that it is
 of the log (a number of `kafkalog.repair.rescue.plan.EVIDENCE`).
 """
+
+
+def file_numbers(rows: Rows) -> npt.NDArray[np.int64]:
+    """A number for the file of each row: its replica and segment."""
+    numbers: npt.NDArray[np.int64] = rows["replica"] * np.int64(2**32) + rows["segment"]
+    return numbers
+
+
+def runs(is_first: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """The runs of rows, by the numbers of their first row and of the row after them; the first row begins one."""
+    return itertools.pairwise([*np.flatnonzero(is_first).tolist(), is_first.size])
 
 
 @dataclass(eq=False, slots=True)

@@ -12,7 +12,7 @@ from kafkalog.errors import FileChangedError, Finding, Limits, Reason
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.rescue.plan import LogPlan
-from kafkalog.repair.rescue.replica import Rows
+from kafkalog.repair.rescue.replica import Rows, file_numbers, runs
 from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 
@@ -56,10 +56,7 @@ class PlanWriter:
 
     def _copy(self, rows: Rows, sink: PartitionSink | None) -> None:
         """Append rows."""
-        if not rows.size:
-            return
-        first = np.flatnonzero(np.diff(rows["replica"] * np.int64(2**32) + rows["segment"], prepend=-1))
-        for begin, end in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
+        for begin, end in runs(np.diff(file_numbers(rows), prepend=-1) != 0):
             run = rows[begin:end]
             replica, number = self._plan.replicas[int(run["replica"][0])], int(run["segment"][0])
             segment = replica.partition.segments[number]
