@@ -97,7 +97,9 @@ def stage(
         inner = PartitionOutput()
         if staged is not None:
             (staged.path / prefix / str(copy.key)).mkdir(parents=True)
-            inner = _PartitionCopy(plan, staged, f"{prefix}{copy.key}/")
+            # only files of a partition
+            names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
+            inner = Copied(plan.path, staged, f"{prefix}{copy.key}/", names)
         outputs[plan.path] = output = _Output(plan, inner, damaged if strict else [])
         output.write(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
         return output
@@ -225,14 +227,6 @@ class _Output(PartitionOutput):
             findings.add(error.to_finding(damage=False))
             old = None
         return found if old is None else [*found, *old["epoch"].tolist()]
-
-
-class _PartitionCopy(Copied):
-    """The copy of a partition: only files of a partition; it shares blocks where the file system can."""
-
-    def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str) -> None:
-        names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
-        super().__init__(plan.path, staged, prefix, names)
 
 
 @dataclass(eq=False)
