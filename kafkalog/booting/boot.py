@@ -206,9 +206,11 @@ def boot(
     ]
     run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_unknown)
-    run.is_strict, run.includes_unknown = strict, include_unknown
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
-    run.survey(found, topics, log_dirs, groups, commits, is_one_cluster=cluster_id is not None)
+    is_one_cluster = cluster_id is not None
+    run.survey(
+        found, topics, log_dirs, groups, commits, is_one_cluster=is_one_cluster, includes_unknown=include_unknown
+    )
     if dry_run:
         run.stage(None, progress)
         return report
@@ -258,7 +260,7 @@ class _Boot:
         self.placed: list[StagedPartition] = []
         self._metadata: ClusterMetadata | None = None
         self._commits: Sequence[Commit] | None = None
-        self.is_strict = self.includes_unknown = self._keeps_expiry = False
+        self._keeps_expiry = False
         self._left_out: list[Copy] = []
         self._wanted: list[tuple[Copy, int]] = []
         self._node_of: dict[Path, int] = {}
@@ -276,6 +278,7 @@ class _Boot:
         commits: Sequence[Commit] | None,
         *,
         is_one_cluster: bool,
+        includes_unknown: bool,
     ) -> None:
         """Find the partitions, choose copies, and plan the topics."""
         report, limits = self._report, self._limits
@@ -286,7 +289,7 @@ class _Boot:
         known = None
         if self._metadata is not None:
             known = KnownTopics.of(self._metadata, str(where), sources.copies)
-            if not self.includes_unknown:
+            if not includes_unknown:
                 report.add_notes(known.leave_out(sources.copies))
             self._left_out, report.metadata_doubt = known.left_out, known.doubt
         patterns = TopicPatterns(topics)
@@ -355,7 +358,7 @@ class _Boot:
                 self._leaders.append(some[0])
                 continue
             planned = self._plan(some)
-            if self.is_strict and (how := planned.difference()) is not None:
+            if self._options.is_strict and (how := planned.difference()) is not None:
                 refused.append((how[0], planned.leader, how[1]))
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
@@ -413,10 +416,13 @@ class _Boot:
         wanted = [
             (one, node_id, f"{self._by_id[node_id].folder}data/", ids[one.key.topic]) for one, node_id in self._wanted
         ]
-        findings = self._report.findings
-        strict = self.is_strict
         self.placed, damaged = stage(
-            wanted, staged, limits=self._limits, findings=findings, strict=strict, progress=progress
+            wanted,
+            staged,
+            limits=self._limits,
+            findings=self._report.findings,
+            strict=self._options.is_strict,
+            progress=progress,
         )
         for one, node_id in self._wanted:
             if one.path in damaged:

@@ -228,7 +228,7 @@ class TopicOptions:
     target: Target
     settings: Settings = field(default_factory=dict)
     is_strict: bool = False
-    """Whether missing partitions are refused."""
+    """Whether missing and damaged partitions are refused, and copies of one that differ."""
     max_partitions: int = DEFAULT_LIMITS.max_directories
     """Of a topic: a wrong number in a name or a file must not make billions."""
     listed: Sequence[ListedTopic] = ()
