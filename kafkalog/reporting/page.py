@@ -33,9 +33,10 @@ _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
 """The column, and its values, that mark a row."""
 
 
-def _bad_of(table: Table) -> tuple[str, list[Any]] | None:
-    bad = _BAD.get(table.name)
-    return bad if bad is not None and bad[0] in table.columns else None
+def _bad_of(table: Table) -> tuple[int, list[Any]] | None:
+    """The number of that column in a table, and the values."""
+    name, values = _BAD.get(table.name, ("", []))
+    return ([*table.columns].index(name), values) if name in table.columns else None
 
 
 def page(
@@ -79,9 +80,7 @@ def page(
     # "<" cannot end the element, nor begin a comment in it
     yield '<script type="application/json" id="data">{'
     for number, table in enumerate(tables):
-        bad = _bad_of(table)
-        mark = None if bad is None else [[*table.columns].index(bad[0]), bad[1]]
-        about = json.dumps({"kinds": [*table.shown.values()], "bad": mark})
+        about = json.dumps({"kinds": [*table.shown.values()], "bad": _bad_of(table)})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
         yield f'{"," if number else ""}"{table.name}":{about[:-1]},"rows":[{body}]}}'
     yield f"}}</script>\n<script>{script}</script>\n</body>\n</html>\n"
@@ -118,9 +117,8 @@ def _section(table: Table, n_rows: int) -> Iterator[str]:
         yield f'<th scope="col"{" class=n" if kind in NUMERIC else ""}>{column_title(name)}</th>'
     yield "</tr></thead><tbody>\n"
     bad = _bad_of(table)
-    place = None if bad is None else [*table.columns].index(bad[0])
     for row in table.rows[:_STATIC_ROWS]:
-        is_bad = bad is not None and place is not None and row[place] in bad[1]
+        is_bad = bad is not None and row[bad[0]] in bad[1]
         yield "<tr class=bad>" if is_bad else "<tr>"
         for text, kind in zip(table.texts(row), kinds, strict=True):
             mark = "n" if kind in NUMERIC else "long" if len(text) > 40 else ""
