@@ -161,13 +161,6 @@ def _quorum_lines(found: QuorumRescue) -> Iterator[str]:
     yield from (f"  {step}" for step in found.next_steps())
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise UsageError(f"{option} takes NAME=VALUE, not {text!r}")
-    return name, value
-
-
 def _nodes(args: argparse.Namespace) -> int | list[str]:
     """The nodes: a number, or the place of each."""
     texts, given = [*(args.listeners or ())], args.nodes or []
@@ -181,9 +174,11 @@ def _nodes(args: argparse.Namespace) -> int | list[str]:
 def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:
     found: dict[str, dict[str, str | None]] = {}
     for text in texts:
-        topic, separator, setting = text.partition(":")
-        if not separator or not topic:
+        topic, colon, setting = text.partition(":")
+        if not colon or not topic:
             raise UsageError(f"--set takes TOPIC:NAME=VALUE, not {text!r}")
-        name, value = _pair("--set", setting)
+        name, sign, value = setting.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--set takes NAME=VALUE, not {setting!r}")
         found.setdefault(topic, {})[name] = value or None
     return found
