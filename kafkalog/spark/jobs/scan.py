@@ -65,9 +65,8 @@ def scan(
     chosen = types.check_columns(reading.get("columns") or types.KAFKA_COLUMNS)
     reading["columns"] = types.record_columns(chosen)
     if reading.get("where") is not None:
-        Where(
-            cast(Any, reading["where"])
-        )  # here, and not in a task: numba is missing, or the function does not compile
+        # here, and not in a task: numba is missing, or the function does not compile
+        Where(cast(Any, reading["where"]))
     limits_of = plan_limits(reading)
     planned = plan(runner.absolute(path), task_bytes=task_bytes, limits=limits, **planning, **limits_of)
     schema = types.arrow_schema(chosen)
