@@ -5,9 +5,11 @@ The driver plans, and commits once: it runs the `Exporter` of the command, whose
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -108,21 +110,18 @@ class _Cluster:
         self._planned = scan.tasks(self._task_bytes)
         # once for all tasks: it has the types of values, which the driver learned
         bare = scan.of_task(None)
-        staged = writer.directory if isinstance(writer, DirectoryWriter) else None
-        if not isinstance(writer, DirectoryWriter) or not isinstance(staged, StagedDirectory):
-            try:
+        if isinstance(writer, DirectoryWriter) and isinstance(writer.directory, StagedDirectory):
+            self.parts = self._moved(writer, writer.directory, bare)
+        else:
+            with _adopting(writer):
                 self.parts = self._run(partial(_write, writer, bare))
-            except BaseException:
-                if isinstance(writer, DirectoryWriter) and isinstance(staged, RemoteDirectory):
-                    # what ended tasks wrote, whose names were not returned
-                    names = files_below(staged.target.fresh())
-                    staged.adopt(name for name in names if name.rpartition("/")[2].startswith(f"{writer.name}-"))
-                raise
-            return self.parts
-        with runner.job_directory(staged.target.parent, staged.target.name) as job:
-            done = self._run(partial(_export, job, replace(writer, directory=None), bare))
-            self.parts = [_publish(staged, number, *task) for number, task in enumerate(done)]
         return self.parts
+
+    def _moved(self, writer: DirectoryWriter, staged: StagedDirectory, scan: Scan) -> list[WrittenPart]:
+        """Write to directories of the tasks, and move the files of those that count."""
+        with runner.job_directory(staged.target.parent, staged.target.name) as job:
+            done = self._run(partial(_export, job, replace(writer, directory=None), scan))
+            return [_publish(staged, number, *task) for number, task in enumerate(done)]
 
     def _run(self, work: Any) -> list[Any]:
         return runner.results(self._spark, runner.pieces_of(self._planned), work, task_bytes=0)
@@ -146,6 +145,18 @@ class _Cluster:
             nothing = dict.fromkeys(("n_records", "size_in_bytes", "n_undecoded", "n_lost_records"), 0)
             rows.append({"files": [], **nothing, "findings": [one.as_dict() for one in more]})
         return rows
+
+
+@contextlib.contextmanager
+def _adopting(writer: PartWriter) -> Iterator[None]:
+    """After an error, let a directory in a store know what ended tasks wrote: their names were not returned."""
+    try:
+        yield
+    except BaseException:
+        if isinstance(writer, DirectoryWriter) and isinstance(writer.directory, RemoteDirectory):
+            names = files_below(writer.directory.target.fresh())
+            writer.directory.adopt(name for name in names if name.rpartition("/")[2].startswith(f"{writer.name}-"))
+        raise
 
 
 def _write(writer: PartWriter, scan: Scan, task: ReadTask) -> WrittenPart:
