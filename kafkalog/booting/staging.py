@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -97,9 +97,7 @@ def stage(
         inner = PartitionOutput()
         if staged is not None:
             (staged.path / prefix / str(copy.key)).mkdir(parents=True)
-            # only files of a partition
-            names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
-            inner = Copied(plan.path, staged, f"{prefix}{copy.key}/", names)
+            inner = Copied(plan.path, staged, f"{prefix}{copy.key}/", _taken(plan.files.names))
         outputs[plan.path] = output = _Output(plan, inner, damaged if strict else [])
         output.write(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
         return output
@@ -123,6 +121,11 @@ def stage(
     paths = {Path(row.path) for row in damaged}
     _add_served(findings, report.findings, paths)
     return found, [*paths]
+
+
+def _taken(names: Iterable[str]) -> list[str]:
+    """The names of a partition's own files, without what else lies in its directory."""
+    return [name for name in names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
 
 
 def _add_served(findings: Findings, recovered: Findings, damaged: set[Path]) -> None:
