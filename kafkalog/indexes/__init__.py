@@ -3,8 +3,7 @@
     `view`               entries as arrays, and searches in them
     `builder`            builds entries from batches
     `index_files`        `OffsetIndex`, `TimeIndex` and `TransactionIndex`
-    `spacing`            the distances between entries, and the interval that they agree with
-    `checks`             checks entries against the batches of a segment
+    `checks`             checks entries against the batches of a segment, and their distances against the interval
     `transaction_check`  checks aborted transactions against the batches of a partition
     `time_hints`         where to begin to read for a time
     `distribution`       percentiles of many numbers in bounded memory

@@ -17,7 +17,7 @@ from writing import TOPIC_ID, columns_of, draw, write
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog.cli import main
-from kafkalog.reporting.outlook import outlook
+from kafkalog.reporting.contents import outlook
 from kafkalog.reporting.space_meter import stored_bytes
 from kafkalog.survey.topics import TopicSettings
 

@@ -22,7 +22,7 @@ from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionInde
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.codecs import Arena, decompress_into
-from kafkalog.repair.salvaging.kept_batches import choose
+from kafkalog.repair.salvaging.plan import choose
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_topic_id
 from kafkalog.state.producers import read_snapshot
 from kafkalog.state.properties import read_properties

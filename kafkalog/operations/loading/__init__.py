@@ -5,7 +5,6 @@
     `avro_files`         Avro's container files
     `merging`            an input of record batches; files by date in the order of offsets
     `loaded_partitions`  the result of a load
-    `retention`          warns of records that a broker would soon delete
     `install`            stages partitions and publishes them, also in the log dir of a stopped broker
 
 This package never changes existing `.log` files.

@@ -41,7 +41,6 @@ from kafkalog.operations.loading.avro_files import AvroFile
 from kafkalog.operations.loading.install import BrokerLogDir, load_target
 from kafkalog.operations.loading.loaded_partitions import LoadedPartition, LoadResult
 from kafkalog.operations.loading.merging import Source, merged_by_offset
-from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
 from kafkalog.parsing import TopicPatterns, one_of
 from kafkalog.records.codecs import Compression
@@ -50,6 +49,7 @@ from kafkalog.state.log_config import LogConfig, default_config
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.location import kind_of
 from kafkalog.storage.output_paths import check_log_dir, refuse_existing
+from kafkalog.survey.retention import retention_note
 from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
 from kafkalog.values.schemas import imports_beside

@@ -1,7 +1,6 @@
 """Salvage: every intact batch of a damaged log, and a report about the rest.
 
-    `kept_batches`         which batches are kept, and their leader epochs, which no checksum covers
-    `plan`                 which bytes of a segment are kept, lost, suspect and padding; kept batches that do not decode
+    `plan`                 which batches of a segment are kept, with which leader epochs, and which bytes are lost
     `salvaged_partitions`  what was kept and lost
     `partition`            writes the batches of a partition, and describes the holes
     `salvage`              the public function

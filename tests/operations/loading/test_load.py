@@ -26,9 +26,9 @@ from refusals import fails_with
 import kafkalog
 from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.operations.loading.retention import retention_note
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
+from kafkalog.survey.retention import retention_note
 from kafkalog.writing.partitioner import murmur2
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])

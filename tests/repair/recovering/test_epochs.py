@@ -13,8 +13,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import ReadError, Reason
 from kafkalog.log.segment import Segment
+from kafkalog.repair.recovering.partition import ReplayCheck
 from kafkalog.repair.recovering.recover import recover
-from kafkalog.repair.recovering.replay_check import ReplayCheck
 
 
 def batch(offset, epoch, n=1, *, is_damaged=False):
