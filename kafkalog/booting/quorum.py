@@ -18,7 +18,7 @@ from kafkalog.booting.metadata_log import control, control_batch
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.copying import Backup
@@ -125,7 +125,7 @@ def rescue_quorum(
     root = root.parent if root.name == kf.METADATA_DIRECTORY else root
     directory = root / kf.METADATA_DIRECTORY
     refuse_if_locked([root])
-    metadata = read_cluster_metadata(root, limits=limits)
+    metadata = cluster_metadata(root, limits=limits)
     properties = read_properties(root / kf.META_PROPERTIES) or {}
     if metadata is None or not properties.get("node.id", "").isdecimal():
         detail = f"no {kf.METADATA_DIRECTORY} with a meta.properties next to it: name the survivor's metadata.log.dir"

@@ -21,7 +21,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.listing import Listing
@@ -276,7 +276,7 @@ class Sources:
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         best: tuple[ClusterMetadata | None, Path | None] = None, None
         for path in [*others, *(root.path for root in self._all_roots)]:
-            found = read_cluster_metadata(path, with_credentials=True, limits=limits)
+            found = cluster_metadata(path, with_credentials=True, limits=limits)
             is_wanted = found is not None and found.end_offset > 0
             if is_wanted and (best[0] is None or found.end_offset > best[0].end_offset):  # type: ignore[union-attr]
                 best = found, path

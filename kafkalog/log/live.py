@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -43,11 +43,17 @@ def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_
 
 def repeated(read: Callable[[], Found], is_final: Callable[[Found], bool], n_attempts: float) -> Found:
     """The result of the first attempt that is final, or of the last one; there is a pause after each other one."""
-    found = read()
-    while not is_final(found) and (n_attempts := n_attempts - 1) > 0:
-        time.sleep(PAUSE_SECONDS)
-        found = read()
+    for found in polled(read):
+        if is_final(found) or (n_attempts := n_attempts - 1) <= 0:
+            break
     return found
+
+
+def polled(read: Callable[[], Found], seconds: float = PAUSE_SECONDS) -> Iterator[Found]:
+    """Yield the result of a read again and again, without end, with a pause after each."""
+    while True:
+        yield read()
+        time.sleep(seconds)
 
 
 def settle(segment: Segment, error: KafkalogError) -> Fate:

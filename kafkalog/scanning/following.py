@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
 from kafkalog import format as kf
+from kafkalog.log import live
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.open import open as open_path
@@ -48,8 +48,7 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]
         limits=query.limits,
     )
     seen: dict[kf.TopicPartition, int] = {}
-    while True:
-        ends = tail.ends()
+    for ends in live.polled(tail.ends, pause):
         for key in tail.take_replaced():
             seen.pop(key, None)
         for key, end in ends.items():
@@ -65,4 +64,3 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Unpack[ScanOptions]
             new: dict[str, Any] = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
             yield Scan(opened, **{**new, "start_offset": starts, "end_offset": {key: ends[key] for key in starts}})
             seen |= {key: max(seen[key], ends[key]) for key in starts}
-        time.sleep(pause)

@@ -70,7 +70,9 @@ def read_cluster_metadata(
     return metadata
 
 
-def cluster_metadata(root: Place, *, limits: Limits = DEFAULT_LIMITS) -> ClusterMetadata | None:
+def cluster_metadata(
+    root: Place, *, with_credentials: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> ClusterMetadata | None:
     """The metadata of a log dir; None if it has none. They are read again only if a file changed: do not change them.
 
     Several commands and checks ask for each partition of a log dir.
@@ -79,14 +81,17 @@ def cluster_metadata(root: Place, *, limits: Limits = DEFAULT_LIMITS) -> Cluster
         listing = Listing(root / kf.METADATA_DIRECTORY)
         stamps = [(name, listing.status(name)) for name in listing.names]
     except OSError:
-        return read_cluster_metadata(root, limits=limits)  # a broker removes a segment, or there is no such directory
+        # a broker removes a segment, or there is no such directory
+        return read_cluster_metadata(root, with_credentials=with_credentials, limits=limits)
     versions = [(name, status.st_size, status.st_mtime_ns) for name, status in stamps]
-    return _read_once(root, root.absolute(), limits, *versions)
+    return _read_once(root, root.absolute(), with_credentials, limits, *versions)
 
 
-@functools.lru_cache(maxsize=4)
-def _read_once(root: Place, _absolute: Place, limits: Limits, *_versions: object) -> ClusterMetadata | None:
-    return read_cluster_metadata(root, limits=limits)
+@functools.lru_cache(maxsize=8)
+def _read_once(
+    root: Place, _absolute: Place, with_credentials: bool, limits: Limits, *_versions: object
+) -> ClusterMetadata | None:
+    return read_cluster_metadata(root, with_credentials=with_credentials, limits=limits)
 
 
 def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _End, limits: Limits) -> None:

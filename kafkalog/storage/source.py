@@ -162,6 +162,13 @@ class BufferSource(ByteSource):
         return self._data[start:stop]
 
 
+def _back_off(n_before: int) -> float:
+    """Pause, twice as long as the time before; returns how long."""
+    pause: float = _FIRST_PAUSE_SECONDS * 2**n_before
+    time.sleep(pause)
+    return pause
+
+
 class FileSource(ByteSource):
     """A file, read with `pread`; windows reuse memory.
 
@@ -178,7 +185,7 @@ class FileSource(ByteSource):
         self.size = status.st_size
         # sparse, as `setLength` leaves it; Windows does not tell
         self.is_preallocated = getattr(status, "st_blocks", status.st_size) * _BLOCK < status.st_size
-        self._waited_at, self._pause, self._patience = -1, 0.0, _PATIENCE_SECONDS
+        self._waited_at, self._n_waits, self._patience = -1, 0, _PATIENCE_SECONDS
         self._lock = threading.Lock()
         self._closed = False
         self._ends_in_zeros = not self.is_preallocated and self._zeros_at_end()
@@ -203,7 +210,7 @@ class FileSource(ByteSource):
     def _grows(self) -> bool:
         """Whether bytes are just being appended: the system sets the time before it writes, and the size after it."""
         for attempt in range(_APPEND_ATTEMPTS):
-            time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
+            _back_off(attempt)
             if os.fstat(self._descriptor).st_size > self.size:
                 return True
         return False
@@ -258,10 +265,9 @@ class FileSource(ByteSource):
         if self._patience <= 0 or not self.is_being_written():
             return False
         # Writing a page takes microseconds, but the writer may be descheduled between two pages: back off
-        self._pause = 2 * self._pause if position == self._waited_at else _FIRST_PAUSE_SECONDS
+        self._n_waits = self._n_waits + 1 if position == self._waited_at else 0
         self._waited_at = position
-        self._patience -= self._pause
-        time.sleep(self._pause)
+        self._patience -= _back_off(self._n_waits)
         return True
 
     def follow_cut(self, position: int) -> bool:

@@ -224,6 +224,14 @@ def test_the_metadata_of_a_log_dir_are_read_again_only_after_a_change(tmp_path):
     assert cluster_metadata(tmp_path) is None
 
 
+def test_metadata_with_credentials_are_kept_apart_from_those_without(tmp_path):
+    root = log_dir(tmp_path / "data", {0: noops(0, 2)})
+    plain, whole = cluster_metadata(root), cluster_metadata(root, with_credentials=True)
+    assert whole is not plain
+    assert cluster_metadata(root) is plain
+    assert cluster_metadata(root, with_credentials=True) is whole
+
+
 def test_findings_about_metadata_have_the_path_as_it_was_given(tmp_path, monkeypatch):
     root = log_dir(tmp_path / "data", {5: noops(5, 6)})
     assert {Path(finding.path).is_absolute() for finding in cluster_metadata(root).findings} == {True}

@@ -46,7 +46,7 @@ from kafkalog.state.checkpoints import (
     read_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
@@ -224,7 +224,7 @@ class BrokerLogDir:
         self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
         self._given = None if topic_id is None else parse_topic_id(topic_id)
         self._metadata_dir = root if metadata_log_dir is None else Path(metadata_log_dir)
-        self.cluster = read_cluster_metadata(self._metadata_dir, limits=limits)
+        self.cluster = cluster_metadata(self._metadata_dir, limits=limits)
         self._checked: dict[str, str | None] = {}
         self._locks = contextlib.ExitStack()
 
