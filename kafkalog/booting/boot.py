@@ -34,6 +34,7 @@ from kafkalog.booting.sources import Copy, SourceRoot, Sources
 from kafkalog.booting.staging import (
     PlannedCopies,
     StagedPartition,
+    damage_error,
     highest_producer_id,
     looks_compacted,
     offsets_past_retention,
@@ -352,13 +353,16 @@ class _Boot:
         for node, of_broker in zip(self._nodes, self._by_broker(copies), strict=False):
             self._node_of |= {one.path: node.node_id for one in of_broker}
         refused: list[tuple[Copy, Copy, str]] = []
+        damaged: list[Finding] = []
         for key, some in copies.items():
             if len(some) == 1:
                 self._wanted.append((some[0], self._node_of[some[0].path]))
                 self._leaders.append(some[0])
                 continue
             planned = self._plan(some)
-            if self._options.is_strict and (how := planned.difference()) is not None:
+            if self._options.is_strict and (damage := planned.damage) is not None:
+                damaged.append(damage)
+            elif self._options.is_strict and (how := planned.difference()) is not None:
                 refused.append((how[0], planned.leader, how[1]))
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
@@ -373,6 +377,8 @@ class _Boot:
                 if (taken := kept.get(self._node_of[one.path], one)) is not one:
                     detail = f"left out: {taken.path} is a better or equal copy of the same partition"
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
+        if damaged:
+            raise damage_error(damaged[0], len(damaged))
         if refused:
             raise _differ(refused)
 

@@ -12,7 +12,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.targets import TARGETS
-from kafkalog.text import counted
+from kafkalog.text import counted, first_names
 
 
 @dataclass(slots=True)
@@ -87,8 +87,37 @@ class BootReport(HtmlReport):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is lost."""
+        """Whether nothing is lost; see `doubts` for what is unknown or guessed."""
         return not self.findings.n_damage
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is unknown or guessed: a sentence each."""
+        found = [f"the metadata log lacks the last changes ({self.metadata_doubt})"] if self.metadata_doubt else []
+        topics = [topic for topic in self.topics if not topic.is_internal]
+        unset = [topic.name for topic in topics if self.metadata is None and not topic.is_set]
+        if unset:
+            how = "no metadata log survives: name a copy or a file (--metadata), or settings (--set)"
+            found.append(f"the settings of {counted(len(unset), 'topic')} are unknown ({first_names(unset)}); {how}")
+        guessed = [
+            f"{name} of {topic.name}"
+            for topic in topics
+            for name, origin in topic.origins.items()
+            if origin.startswith("guessed")
+        ]
+        return [*found, f"guessed: {first_names(guessed)}"] if guessed else found
+
+    @property
+    def verdict(self) -> str:
+        """One line: why the exit code of the command is 1, or that nothing is lost, unknown or guessed."""
+        n = self.findings.n_damage
+        reasons = [f"{counted(n, 'line')} under Lost"] if n else []
+        reasons += self.doubts
+        return (
+            f"Not complete, so the exit code is 1: {'; '.join(reasons)}"
+            if reasons
+            else "Nothing is lost, unknown or guessed"
+        )
 
     @property
     def leaders(self) -> list[BootPartition]:
@@ -105,6 +134,7 @@ class BootReport(HtmlReport):
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "ok": self.ok,
+            "doubts": self.doubts,
             "nodes": [asdict(one) for one in self.nodes],
             "topics": [one.as_dict() for one in self.topics],
             "partitions": [asdict(one) for one in self.partitions],
@@ -181,6 +211,11 @@ class BootReport(HtmlReport):
         size = sum(one.n_bytes for one in self.leaders)
         yield f"{counted(len(self.leaders), 'partition')}, {size:,} bytes; next producer id {self.next_producer_id}"
         yield f"{counted(self.n_groups, 'group')} with {counted(self.n_commits, 'committed offset')}"
+        yield from self._metadata_lines()
+        yield self.verdict
+
+    def _metadata_lines(self) -> Iterator[str]:
+        """What was taken over from the old metadata log."""
         if self.metadata is None:
             yield "No metadata log survives: ACLs, SCRAM users, quotas and settings of topics are not known."
             return

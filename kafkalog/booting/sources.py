@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
-from kafkalog.log.log_dir import LogDir, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import LogDir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
@@ -145,7 +145,8 @@ class Sources:
         log dir with a running broker.
         """
         found = cls()
-        for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths):
+        # real paths, since reports and origins name them
+        for path in map(Path, map(os.path.realpath, each_once(map(Path, paths), found.left_out.append))):
             kind = kind_of(path)
             if kind != "directory":
                 what = "no such directory" if kind is None else "not a directory"

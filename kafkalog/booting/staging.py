@@ -117,7 +117,7 @@ def stage(
     threads = min(os.cpu_count() or 1, _MOST_THREADS)
     RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
     if damaged and strict:
-        raise _damage(damaged)
+        raise damage_error(_why_damaged(damaged[0]), len(damaged), damaged[0].loss)
     paths = {Path(row.path) for row in damaged}
     _add_served(findings, report.findings, paths)
     return found, [*paths]
@@ -137,14 +137,17 @@ def _add_served(findings: Findings, recovered: Findings, damaged: set[Path]) -> 
     findings.n_damage += recovered.n_damage - sum(one.damage for one in recovered.rows)
 
 
-def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
-    """The error for partitions on which a broker would lose records, or not start."""
-    row = rows[0]
+def _why_damaged(row: PartitionPlan) -> Finding:
+    """Why a broker would lose records of a partition, or not start."""
     finding = row.problem or next((one.finding for one in row.segments if one.finding is not None), None)
-    if finding is None:
-        finding = Finding(Reason.LOG_START_BEHIND_END, "the log start offset is past the log end", path=row.path)
-    more = f"; so are {counted(len(rows) - 1, 'more partition')}" if len(rows) > 1 else ""
-    lost = "" if row.loss is None else f" (a broker would delete {row.loss})"
+    end = "the log start offset is past the log end"
+    return finding or Finding(Reason.LOG_START_BEHIND_END, end, path=row.path)
+
+
+def damage_error(finding: Finding, n: int, loss: object = None) -> CorruptionError:
+    """The error for `n` damaged partitions, of which the first has a finding, and what a broker would delete of it."""
+    more = f"; so are {counted(n - 1, 'more partition')}" if n > 1 else ""
+    lost = "" if loss is None else f" (a broker would delete {loss})"
     detail = (
         f"{finding.detail}: the partition is damaged{lost}{more}. Boot without --strict (strict=False) to keep every"
         " intact batch, or boot the output of kafkalog recover, which cuts it as a broker would"
@@ -282,12 +285,16 @@ class PlannedCopies:
                 found.setdefault(node_id, copy)
         return found
 
+    @property
+    def damage(self) -> Finding | None:
+        """The first loss of a copy."""
+        losses = (lost for replica in self.plan.replicas for lost in replica.losses)
+        return next((lost.to_finding("lost offsets") for lost in losses), None)
+
     def difference(self) -> tuple[Copy, str] | None:
         """The first copy that is not as the one that leads, and how it differs."""
         leader = self.plan.leader
         for copy, replica in zip(self.copies, self.plan.replicas, strict=True):
-            if replica.losses and replica is not leader:
-                return copy, f"it is damaged ({replica.losses[0]})"
             # each replica deletes old segments at its own time
             first = max((int(one.rows["first_offset"][0]) for one in (replica, leader) if one.rows.size), default=0)
             rows, others = (one.rows[one.rows["first_offset"] >= first] for one in (replica, leader))

@@ -30,7 +30,7 @@ from kafkalog.errors import (
     UnsafePathError,
 )
 from kafkalog.log.searching.missing import offsets_finding
-from kafkalog.parsing import integer
+from kafkalog.parsing import check_names, integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
@@ -284,8 +284,8 @@ def plan_topics(
 ) -> list[TopicPlan]:
     """Plan the topics, sorted by name.
 
-    Raises UnsafePathError if directories of one topic have different ids, a setting stops a broker of the target, or a
-    partition is missing and the options are strict.
+    Raises UnknownNameError for settings of a topic that is not here. Raises UnsafePathError if directories of one topic
+    have different ids, a setting stops a broker of the target, or a partition is missing and the options are strict.
     """
     by_topic: dict[str, list[Copy]] = {}
     for key, some in copies.items():
@@ -299,6 +299,7 @@ def plan_topics(
         if name not in names and has_share_groups:
             plans.append(TopicPlan(name, new_id(), DEFAULT_PARTITIONS, "new", "default"))
             _set_all(plans[-1], [], evidence, options)
+    check_names("topic for --set (settings)", [*options.settings], [plan.name for plan in plans])
     _check_ids(plans)
     _note_unknown_commits({plan.name for plan in plans}, evidence)
     if lost := [one.topic for one in options.listed if not any(fnmatchcase(plan.name, one.topic) for plan in plans)]:

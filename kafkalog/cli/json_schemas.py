@@ -110,7 +110,8 @@ plan: @repair.rescue.plan.RescuePlan
 plan_piece: @repair.rescue.plan.PlanPiece, leader_epochs [int]
 replica_batch: @repair.diff.ReplicaBatch
 diff: @repair.diff.ReplicaDiff, is_kept bool?
-boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, metadata_doubt text,
+boot: path text, release text, cluster_id text, is_written bool, ok bool, doubts [text], metadata text?,
+    metadata_doubt text,
     carried {int}, next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
     partitions [boot_partition], open_transactions [boot_transaction], findings [finding], n_more_findings int,
     next_commands [text], next [next_step]

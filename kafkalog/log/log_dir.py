@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import islice
@@ -36,7 +36,17 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle
-from kafkalog.storage.location import Place, is_url, kind_of, list_ahead, list_directory, place_of, real_path
+from kafkalog.storage.location import (
+    AnyPlace,
+    Place,
+    is_url,
+    kind_of,
+    list_ahead,
+    list_directory,
+    parent_of,
+    place_of,
+    real_path,
+)
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -85,11 +95,11 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        # each directory once, under its first name
-        given = {place_of(path): path for path in located(paths if isinstance(paths, Located) else list(paths))}
-        self.paths = list({real_path(path): path for path in reversed(given)}.values())[::-1]
+        named = located(paths if isinstance(paths, Located) else list(paths))
+        given = {place_of(path): path for path in named}
         self.set_apart: dict[str, list[Place]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
+        self.paths = each_once(map(place_of, named), self.findings.append)
         self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
@@ -417,6 +427,26 @@ def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
         elif not one.name.startswith("."):
             found += log_dirs_below(one, depth - 1)
     return found
+
+
+def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> list[AnyPlace]:
+    """Paths without those that another of them has: the same directory, also through a link, or the log dir above.
+
+    `note` gets a finding for each that is left out.
+    """
+    given = [(path, place_of(real_path(path))) for path in paths]
+    first = {real: path for path, real in reversed(given)}
+    found: dict[Place, AnyPlace] = {}
+    for path, real in given:
+        above: list[Place] = [parent_of(real)] if real.name.endswith(kf.LOG_SUFFIX) else []
+        above += [parent_of(one) for one in [*above, real] if kf.parse_partition_directory(one.name) is not None]
+        other = first[real] if real in found else next((first[one] for one in above if one in first), None)
+        if other is None:
+            found[real] = path
+        else:
+            detail = f"it is named twice: {other} is the same directory, or has it. It counts once"
+            note(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=False))
+    return list(found.values())
 
 
 def log_dirs_at(path: Path) -> list[Path]:

@@ -39,6 +39,8 @@ from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing.partition_writer import PartitionWriter
 
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+KNOWN = ["--set", "orders:cleanup.policy=delete"]
+"""Settings of topics without a metadata log: unknown ones are a reason for exit code 1."""
 
 
 def metadata(out, node=""):
@@ -427,7 +429,7 @@ def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_p
         (source / f"orders-{number}").rename(source / f"orders-{number}.{number:032x}-stray")
     with fails_with("not_kafka"):
         kafkalog.boot(source, tmp_path / "out")
-    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "--include-stray"]) == 0
+    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "--include-stray", *KNOWN]) == 0
     for number in (0, 1):
         old, new = (tmp_path / name / "data" / f"orders-{number}" for name in ("whole", "out"))
         assert {path.name: digest(path) for path in old.glob("0*")} == {

@@ -14,6 +14,7 @@ from kafkalog.cli.app import main
 
 LOG = [(1, offset) for offset in range(24)]
 BASES = (0, 6, 12, 18)
+KNOWN = ["--set", "t:cleanup.policy=delete"]
 
 
 def disks(tmp_path, *damaged, log=LOG, bases=BASES):
@@ -45,7 +46,7 @@ def test_a_flipped_bit_on_one_of_three_disks_costs_nothing(tmp_path):
     report = kafkalog.boot([one, two, three], tmp_path / "out")
     assert report.ok
     assert offsets(tmp_path / "out" / "data") == [*range(24)]
-    assert main(["boot", str(one), str(two), "-o", str(tmp_path / "b"), "-q", "--best"]) == 0
+    assert main(["boot", str(one), str(two), "-o", str(tmp_path / "b"), "-q", "--best", *KNOWN]) == 0
     report = kafkalog.boot([one, two, three], tmp_path / "all", nodes=3)
     assert report.ok
     copies = [output_of(tmp_path / "all" / f"node-{number}" / "data" / "t-0") for number in (1, 2, 3)]
@@ -148,7 +149,7 @@ def test_neither_the_order_of_disks_nor_a_salvage_before_changes_what_is_served(
 @pytest.mark.parametrize("nodes", ["3", "1@a:9092:9093,2@b:9092:9093,3@c:9092:9093"])
 def test_the_command_makes_several_nodes(tmp_path, nodes):
     sources = disks(tmp_path, {7}, (), ())
-    assert main(["boot", *map(str, sources), "-o", str(tmp_path / "out"), "-q", "--nodes", nodes]) == 0
+    assert main(["boot", *map(str, sources), "-o", str(tmp_path / "out"), "-q", "--nodes", nodes, *KNOWN]) == 0
     copies = [output_of(tmp_path / "out" / f"node-{number}" / "data" / "t-0") for number in (1, 2, 3)]
     assert copies[0] == copies[1] == copies[2]
 
@@ -165,4 +166,44 @@ def test_strict_takes_copies_that_begin_at_other_offsets(tmp_path):
     first, *_ = sorted((sources[1] / "t-0").glob("*.log"))
     for path in first.parent.glob(f"{first.stem}.*"):
         path.unlink()
-    assert main(["boot", *map(str, sources), "--dry-run", "-q", "--strict"]) == 0
+    assert main(["boot", *map(str, sources), "--dry-run", "-q", "--strict", *KNOWN]) == 0
+
+
+def test_strict_names_the_damage_of_a_copy_and_not_that_copies_differ(tmp_path, capsys):
+    sources = disks(tmp_path, (), {7}, ())
+    assert main(["boot", *map(str, sources), "--dry-run", "-q", "--strict"]) == 1
+    error = capsys.readouterr().err
+    assert str(sources[1] / "t-0") in error
+    assert "partition_twice" not in error
+    assert "the partition is damaged" in error
+    (sources[0] / "t-0" / f"{0:020}.log").unlink()
+    assert main(["boot", str(sources[1]), "--dry-run", "-q", "--strict"]) == 1
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 1), (KNOWN, 0), (["--set", "t:cleanup.policy=compact"], 0)])
+def test_unknown_settings_are_a_reason_for_exit_code_1_that_one_line_names(tmp_path, capsys, options, code):
+    sources = disks(tmp_path, ())
+    assert main(["boot", *map(str, sources), "--dry-run", *options]) == code
+    printed = capsys.readouterr()
+    (line,) = [line for line in printed.out.splitlines() if "exit code is 1" in line or "Nothing is lost" in line]
+    assert ("the settings of 1 topic are unknown (t)" in line) is bool(code)
+    assert (line in printed.err) is bool(code)
+    report = kafkalog.boot(sources, tmp_path / "out", dry_run=True)
+    assert report.ok
+    assert len(report.doubts) == 1
+
+
+def test_a_guessed_setting_is_a_reason_for_exit_code_1(tmp_path, capsys):
+    (source,) = disks(tmp_path, ())
+    (source / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 6\n")
+    assert main(["boot", str(source), "--dry-run", "-q", "--set", "t:max.message.bytes=9"]) == 1
+    assert "guessed: cleanup.policy of t" in capsys.readouterr().out
+
+
+def test_settings_of_a_topic_that_is_not_there_are_an_error_that_names_a_near_one(tmp_path, capsys):
+    (source,) = disks(tmp_path, (), log=LOG)
+    source.joinpath("t-0").rename(source / "orders-0")
+    assert main(["boot", str(source), "--dry-run", "-q", "--set", "ordres:retention.ms=5"]) == 2
+    assert "did you mean 'orders'?" in capsys.readouterr().err
+    assert main(["boot", str(source), "--dry-run", "-q", "--set", "pay*:retention.ms=5"]) == 2
+    assert main(["boot", str(source), "--dry-run", "-q", "--set", "ord*:retention.ms=5"]) == 0

@@ -68,7 +68,10 @@ def test_topics_that_an_old_metadata_log_lacks_are_served_and_named(tmp_path, ca
     assert "lacks the last changes" in text
     assert f"From the metadata log of {root}: settings of topics" not in text
     options = ["--set", "payments:retention.ms=1", "--set", "users:retention.ms=1"]
-    assert main(["boot", str(root), "-o", str(tmp_path / "set"), "-q", *options]) == 0
+    assert main(["boot", str(root), "-o", str(tmp_path / "set"), "-q", *options]) == 1
+    text = capsys.readouterr().out
+    assert "are not known" not in text
+    assert "so the exit code is 1: the metadata log lacks the last changes" in text
 
 
 def test_a_metadata_log_with_earlier_leader_epochs_than_the_disks_is_old(tmp_path):

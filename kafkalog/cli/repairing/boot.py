@@ -40,7 +40,7 @@ the other copies, and damaged copies give their intact batches. The report says 
 damage, and copies that differ.
 
 -o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
-only if nothing is lost.
+only if nothing is lost, unknown or guessed; the report says in one line why it is not 0.
 
 --rescue-quorum is for a cluster with intact brokers whose controllers lost their majority. It makes one survivor the
 only voter, after a backup.
@@ -123,16 +123,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _show(report: BootReport, console: Console) -> None:
+    from kafkalog.errors import Finding, Reason
+
     console.show([report], report.text().splitlines())
+    console.count_findings(Finding(Reason.METADATA_INCOMPLETE, doubt) for doubt in report.doubts)
     if console.is_json:
         console.all_findings(report.findings)
         return
     # the text has the findings, in its own order
     console.count_findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
-    if not report.ok:
-        n = report.findings.n_damage
-        console.note(f"something is lost, so the exit code is 1: {counted(n, 'line')} under Lost in the report")
+    if report.doubts or not report.ok:
+        console.note(report.verdict)
 
 
 def _rescue(args: argparse.Namespace, console: Console) -> None:

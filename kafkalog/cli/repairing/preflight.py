@@ -115,7 +115,7 @@ def _print_findings(result: Preflight, shown: str, console: Console) -> None:
     for one in result.findings.rows:
         name, place = os.path.basename(one.path or ""), os.path.dirname(one.path or "")
         is_shown = one.detail in shown or (one.reason.value in shown and name in shown)
-        is_of_row = one.path in rows or place in rows
+        is_of_row = (one.path in rows or place in rows) and one.reason != "partition_twice"
         (console.count_findings if is_of_row and (is_shown or not one.damage) else console.findings)([one])
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.live import is_live, settled
-from kafkalog.log.log_dir import check_log_dir, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import check_log_dir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns, check_partitions, one_of, optional_integer, parse_milliseconds
@@ -136,7 +136,8 @@ def preflight(
         one_of("release", release, [*releases()])
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    named = [root for one in names for root in log_dirs_at(Path(one))]
+    result = Preflight(findings=Findings(limits.max_findings))
+    named = each_once([root for one in names for root in log_dirs_at(Path(one))], result.findings.add)
     if not named:
         raise ValueError("name at least one log dir")
     # log dirs may hold thousands of partitions: each is listed once
@@ -144,7 +145,6 @@ def preflight(
     are_partitions = [is_partition_directory(one) for one in named]
     root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
     roots = list(dict.fromkeys(root_of))
-    result = Preflight(findings=Findings(limits.max_findings))
     broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_settings(config))
     absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
     result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
