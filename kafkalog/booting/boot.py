@@ -352,18 +352,15 @@ class _Boot:
         """Plan the partitions with several copies; copies that have all of their plan go to the nodes as they are."""
         for node, of_broker in zip(self._nodes, self._by_broker(copies), strict=False):
             self._node_of |= {one.path: node.node_id for one in of_broker}
-        refused: list[tuple[Copy, Copy, str]] = []
-        damaged: list[Finding] = []
+        plans = {key: self._plan(some) for key, some in copies.items() if len(some) > 1}
+        if self._options.is_strict:
+            _refuse_differing([*plans.values()])
         for key, some in copies.items():
             if len(some) == 1:
                 self._wanted.append((some[0], self._node_of[some[0].path]))
                 self._leaders.append(some[0])
                 continue
-            planned = self._plan(some)
-            if self._options.is_strict and (damage := planned.damage) is not None:
-                damaged.append(damage)
-            elif self._options.is_strict and (how := planned.difference()) is not None:
-                refused.append((how[0], planned.leader, how[1]))
+            planned = plans[key]
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
             self._wanted += [(one, node_id) for node_id, one in kept.items()]
@@ -377,10 +374,6 @@ class _Boot:
                 if (taken := kept.get(self._node_of[one.path], one)) is not one:
                     detail = f"left out: {taken.path} is a better or equal copy of the same partition"
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
-        if damaged:
-            raise damage_error(damaged[0], len(damaged))
-        if refused:
-            raise _differ(refused)
 
     def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:
         topic = copies[0].key.topic
@@ -745,12 +738,18 @@ def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Com
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
 
 
-def _differ(refused: Sequence[tuple[Copy, Copy, str]]) -> UnsafePathError:
-    """The error for copies that differ: each with the one that leads, and how they differ."""
+def _refuse_differing(plans: Sequence[PlannedCopies]) -> None:
+    """Raise CorruptionError if copies are damaged, and UnsafePathError if they differ from the one that leads."""
+    damaged = [damage for planned in plans if (damage := planned.damage) is not None]
+    if damaged:
+        raise damage_error(damaged[0], len(damaged))
+    refused = [(how[0], planned.leader, how[1]) for planned in plans if (how := planned.difference()) is not None]
+    if not refused:
+        return
     one, other, reason = refused[0]
     more = f" ({counted(len(refused) - 1, 'more partition')})" if len(refused) > 1 else ""
     is_one_broker = one.root.node_id is not None and one.root.node_id == other.root.node_id
     detail = f"it differs from {other.path}: {reason}{more}. Boot without --strict (strict=False) to serve what is"
     detail += " intact on any disk"
     detail += f"; both are of broker {one.root.node_id}" if is_one_broker else ", or --nodes N to keep each on its node"
-    return UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
+    raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
