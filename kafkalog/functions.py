@@ -149,9 +149,7 @@ def parse_float(data: Bytes, at: int = 0) -> float:
     Exact for up to 15 digits and powers of ten up to 22; beyond, the last digit may be off.
     """
     at = _skip_spaces(data, at)
-    negative = at < data.size and data[at] == 45
-    if at < data.size and (data[at] == 45 or data[at] == 43):
-        at += 1
+    sign, at = _read_sign(data, at)
     digits = np.int64(0)
     n_digits = 0
     power = 0
@@ -174,25 +172,40 @@ def parse_float(data: Bytes, at: int = 0) -> float:
         at += 1
     if n_digits == 0:
         raise ValueError("no number here")
-    if at < data.size and (data[at] == 101 or data[at] == 69):
-        sign, start = 1, at + 1
-        if start < data.size and (data[start] == 45 or data[start] == 43):
-            sign = -1 if data[start] == 45 else 1
-            start += 1
-        exponent = 0
-        while start < data.size and 48 <= data[start] <= 57:
-            # an exponent of many digits must not overflow; beyond 308 the result is 0 or infinity anyway
-            exponent = min(exponent * 10 + (int(data[start]) - 48), 10000)
-            start += 1
-        power += sign * exponent
-    value = float(digits)
+    return sign * _times_power(float(digits), power + _read_exponent(data, at))
+
+
+def _read_sign(data: Bytes, at: int) -> tuple[int, int]:
+    """1 or -1, and the position after the sign, if there is one."""
+    if at < data.size and data[at] == 45:
+        return -1, at + 1
+    if at < data.size and data[at] == 43:
+        return 1, at + 1
+    return 1, at
+
+
+def _read_exponent(data: Bytes, at: int) -> int:
+    """The exponent of a decimal number, such as ``e-3``; 0 without one."""
+    if at >= data.size or (data[at] != 101 and data[at] != 69):
+        return 0
+    sign, at = _read_sign(data, at + 1)
+    exponent = 0
+    while at < data.size and 48 <= data[at] <= 57:
+        # an exponent of many digits must not overflow; beyond 308 the result is 0 or infinity anyway
+        exponent = min(exponent * 10 + (int(data[at]) - 48), 10000)
+        at += 1
+    return sign * exponent
+
+
+def _times_power(value: float, power: int) -> float:
+    """A number times a power of ten."""
     if power < 0:
         # in two steps: 10**320 is no float, but a long number times 10**-320 is one
         low = max(power, -308)
-        value = value / float(_POWERS[-low]) / float(_POWERS[min(low - power, 308)])
-    elif power > 0 and value > 0:
-        value = value * float(_POWERS[power]) if power <= 308 else np.inf
-    return -value if negative else value
+        return value / float(_POWERS[-low]) / float(_POWERS[min(low - power, 308)])
+    if power > 0 and value > 0:
+        return value * float(_POWERS[power]) if power <= 308 else np.inf
+    return value
 
 
 def has_header(headers: Headers, name: bytes) -> bool:

@@ -77,41 +77,34 @@ def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
     """
     if target == "polars" and not pt.is_decimal256(kind) and not kind.num_fields:
         return kind
-    if pt.is_struct(kind):
-        fields = [field.with_type(stored_type(field.type, target)) for field in kind]
-        if target in TABLES:
-            fields = [field for field in fields if not pt.is_null(field.type)]
-        return pa.struct(fields) if fields else pa.string()
-    if _is_list(kind) or pt.is_map(kind):
-        return _stored_items(kind, target)
-    if pt.is_dictionary(kind):
-        return kind if target == "parquet" else stored_type(kind.value_type, target)
-    if pt.is_fixed_size_binary(kind):
-        return pa.binary() if target in ("delta", "spark") or not kind.byte_width else kind
-    if target == "parquet":
-        return kind
-    if pt.is_large_string(kind) or pt.is_string_view(kind):
-        return pa.string()
-    if pt.is_large_binary(kind) or pt.is_binary_view(kind):
-        return pa.binary()
-    if pt.is_null(kind):
-        return pa.string() if target == "spark" else kind
-    if pt.is_integer(kind):
-        return kind if target == "duckdb" else _stored_integer(kind, target)
-    if pt.is_float16(kind):
-        return pa.float32()
-    if pt.is_decimal(kind) and kind.bit_width > 128:
-        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
-    if target == "duckdb" and (pt.is_time(kind) or (pt.is_timestamp(kind) and kind.unit == "ns")):
-        return kind
-    if pt.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz and "UTC" if target == "spark" else kind.tz)
-    if pt.is_time(kind):
-        return _MICROSECONDS if target == "iceberg" else pa.string()
+    for is_of, stored in _WITH_PARTS if target == "parquet" else (*_WITH_PARTS, *_PLAIN):
+        if is_of(kind):
+            return stored(kind, target)
     return kind
 
 
+def _stored_struct(kind: pa.DataType, target: str) -> pa.DataType:
+    fields = [field.with_type(stored_type(field.type, target)) for field in kind]
+    if target in TABLES:
+        fields = [field for field in fields if not pt.is_null(field.type)]
+    return pa.struct(fields) if fields else pa.string()
+
+
+def _stored_dictionary(kind: pa.DataType, target: str) -> pa.DataType:
+    return kind if target == "parquet" else stored_type(kind.value_type, target)
+
+
+def _stored_fixed_size(kind: pa.DataType, target: str) -> pa.DataType:
+    return pa.binary() if target in ("delta", "spark") or not kind.byte_width else kind
+
+
+def _stored_null(kind: pa.DataType, target: str) -> pa.DataType:
+    return pa.string() if target == "spark" else kind
+
+
 def _stored_integer(kind: pa.DataType, target: str) -> pa.DataType:
+    if target == "duckdb":
+        return kind
     if pt.is_unsigned_integer(kind):
         if kind.bit_width == 64:
             return pa.decimal128(20, 0)
@@ -119,16 +112,68 @@ def _stored_integer(kind: pa.DataType, target: str) -> pa.DataType:
     return pa.int32() if target == "iceberg" and kind.bit_width < 32 else kind
 
 
+def _stored_decimal(kind: pa.DataType, target: str) -> pa.DataType:
+    return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
+
+
+def _stored_timestamp(kind: pa.DataType, target: str) -> pa.DataType:
+    if target == "duckdb" and kind.unit == "ns":
+        return kind
+    return pa.timestamp("us", kind.tz and "UTC" if target == "spark" else kind.tz)
+
+
+def _stored_time(kind: pa.DataType, target: str) -> pa.DataType:
+    if target == "duckdb":
+        return kind
+    return _MICROSECONDS if target == "iceberg" else pa.string()
+
+
 def _stored_items(kind: pa.DataType, target: str) -> pa.DataType:
-    def inner(one: pa.DataType) -> pa.DataType:
+    def inner(item: pa.DataType) -> pa.DataType:
         # an item cannot be left out
-        found = stored_type(one, target)
-        return pa.string() if pt.is_null(found) and target not in ("parquet", "polars") else found
+        stored = stored_type(item, target)
+        return pa.string() if pt.is_null(stored) and target not in ("parquet", "polars") else stored
 
     if pt.is_map(kind):
         return pa.map_(inner(kind.key_type), inner(kind.item_type))
     make = pa.large_list if pt.is_large_list(kind) and target == "parquet" else pa.list_
     return make(kind.value_field.with_type(inner(kind.value_type)))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_large_list(kind))
+
+
+def _text(kind: pa.DataType, target: str) -> pa.DataType:
+    return pa.string()
+
+
+def _binary(kind: pa.DataType, target: str) -> pa.DataType:
+    return pa.binary()
+
+
+_StoredTypes = tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str], pa.DataType]], ...]
+_WITH_PARTS: Final[_StoredTypes] = (
+    (pt.is_struct, _stored_struct),
+    (_is_list, _stored_items),
+    (pt.is_map, _stored_items),
+    (pt.is_dictionary, _stored_dictionary),
+    (pt.is_fixed_size_binary, _stored_fixed_size),
+)
+"""How each target stores types with parts, and bytes of a fixed size."""
+_PLAIN: Final[_StoredTypes] = (
+    (pt.is_large_string, _text),
+    (pt.is_string_view, _text),
+    (pt.is_large_binary, _binary),
+    (pt.is_binary_view, _binary),
+    (pt.is_null, _stored_null),
+    (pt.is_integer, _stored_integer),
+    (pt.is_float16, lambda kind, target: pa.float32()),
+    (pt.is_decimal256, _stored_decimal),
+    (pt.is_timestamp, _stored_timestamp),
+    (pt.is_time, _stored_time),
+)
+"""How targets other than Parquet store the remaining types."""
 
 
 def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
@@ -299,12 +344,15 @@ def _may_not_fit(known: pa.DataType, seen: pa.DataType) -> bool:
         return _may_not_fit(known.value_type, seen.value_type)
     if pt.is_map(known) and pt.is_map(seen):
         return _may_not_fit(known.item_type, seen.item_type)
+    return not any(is_of(known) and is_of(seen) for is_of in _ALIKE) and not _holds_numbers(known, seen)
+
+
+def _holds_numbers(known: pa.DataType, seen: pa.DataType) -> bool:
+    """Whether a column of numbers has room for numbers of another type."""
     if pt.is_integer(known) and pt.is_integer(seen):
-        return bool(seen.bit_width > known.bit_width or pt.is_unsigned_integer(seen) != pt.is_unsigned_integer(known))
-    for same in (pt.is_struct, pt.is_timestamp, pt.is_time, pt.is_date, _is_bytes):
-        if same(known) and same(seen):
-            return False
-    return not (pt.is_floating(known) and (pt.is_integer(seen) or pt.is_floating(seen)))
+        has_same_sign = pt.is_unsigned_integer(seen) == pt.is_unsigned_integer(known)
+        return bool(has_same_sign and seen.bit_width <= known.bit_width)
+    return bool(pt.is_floating(known) and (pt.is_integer(seen) or pt.is_floating(seen)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -313,6 +361,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+_ALIKE: Final = (pt.is_struct, pt.is_timestamp, pt.is_time, pt.is_date, _is_bytes)
+"""Kinds of types. A value of one of them means the same in each column of that kind."""
 
 
 class LostValues(NamedTuple):
@@ -395,48 +447,64 @@ def converted(
     JSON text. A `target` may not hold each value of the type. With `exact`, times finer than the unit are null instead
     of rounded.
     """
+    return _converted(array, to, report, path, _Columns(as_text, target, exact))
+
+
+class _Columns(NamedTuple):
+    """What `converted` is told of the columns that values are for."""
+
+    as_text: Collection[Path]
+    name: str | None
+    exact: bool
+
+    def changes(self, kind: pa.DataType, path: Path) -> bool:
+        """Whether values that have the type already may be out of its range, or contain fields that become text."""
+        if pt.is_nested(kind):
+            return self.name in TABLES or any(field[: len(path)] == path for field in self.as_text)
+        return self.name in TABLES and (pt.is_date(kind) or (pt.is_timestamp(kind) and self.name == "iceberg"))
+
+
+def _converted(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
     kind = array.type
-    if path in as_text:
+    if path in target.as_text:
         return text_array([None if value is None else json_text(value) for value in plain_values(array)])
-    has_limits = pt.is_date(to) or pt.is_nested(to) or (pt.is_timestamp(to) and target == "iceberg")
-    is_limited = target in TABLES and has_limits
-    # of the same type, but text in it may have to become JSON text
-    has_text = pt.is_nested(to) and any(one[: len(path)] == path for one in as_text)
-    if kind == to and not is_limited and not has_text:
+    if kind == to and not target.changes(to, path):
         return array
     if pt.is_null(kind):
         return pa.nulls(len(array), to)
     if pt.is_dictionary(kind):
-        array = array.dictionary_decode()
-        return converted(array, to, report, path, as_text=as_text, target=target, exact=exact)
-    how: dict[str, Any] = {"as_text": as_text, "target": target, "exact": exact}
+        return _converted(array.dictionary_decode(), to, report, path, target)
     if pt.is_struct(kind) and pt.is_struct(to):
-        return _struct(array, to, report, path, how)
+        return _struct(array, to, report, path, target)
     if _is_list(kind) and _is_list(to):
         items = array.values if array.type.num_fields else array.flatten()
-        return _items(array, to, report, [items], [to.value_type], [(*path, "[]")], how)
+        return _items(array, to, report, [_Items(items, to.value_type, (*path, "[]"))], target)
     if pt.is_map(kind) and pt.is_map(to):
-        paths = [(*path, "{key}"), (*path, "{}")]
-        return _items(array, to, report, [array.keys, array.items], [to.key_type, to.item_type], paths, how)
+        keys = _Items(array.keys, to.key_type, (*path, "{key}"))
+        return _items(array, to, report, [keys, _Items(array.items, to.item_type, (*path, "{}"))], target)
+    return _without_parts(array, to, report, path, target)
+
+
+def _without_parts(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
+    """An array in a type without parts, such as text or a number."""
+    kind = array.type
     if pt.is_string(to) and not _is_text(kind):
-        return text_array(
-            [value if value is None or isinstance(value, str) else json_text(value) for value in plain_values(array)]
-        )
+        return text_array([_as_text(value) for value in plain_values(array)])
     if pt.is_date(kind) and pt.is_date(to):
         days = array.cast(pa.date32())
         numbers = numbers_of(days)
         return _without(days, (numbers < _FIRST_DAY) | (numbers > _LAST_DAY), _FAR, report, path)
     if (pt.is_timestamp(kind) and pt.is_timestamp(to)) or (pt.is_time(kind) and pt.is_time(to)):
-        is_near = target == "iceberg" and pt.is_timestamp(to)
-        return _moments(array, to, report, path, is_near=is_near, exact=exact)
+        is_near = target.name == "iceberg" and pt.is_timestamp(to)
+        return _moments(array, to, report, path, is_near=is_near, exact=target.exact)
     return _cast(array, to, report, path)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pt.is_list(kind) or pt.is_large_list(kind))
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json_text(value)
 
 
-def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, how: dict[str, Any]) -> pa.Array:
+def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
     kind, valid, n = array.type, validity(array), len(array)
 
     def within(where: Path, what: str, counts: Counts) -> None:
@@ -466,29 +534,28 @@ def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, how: d
         if at >= 0:
             has_text = to.get_field_index(f"{name}{BESIDE}") >= 0 > kind.get_field_index(f"{name}{BESIDE}")
             below = beside(name) if has_text else within
-            children.append(converted(array.field(at), field.type, below, (*path, name), **how))
+            children.append(_converted(array.field(at), field.type, below, (*path, name), target))
         elif base != name and base in lost and pt.is_string(field.type):
             values: list[Any] = [None] * n
             for row in np.flatnonzero(lost[base]).tolist():
                 (values[row],) = plain_values(array.field(base).slice(row, 1))
-            children.append(
-                text_array([one if one is None or isinstance(one, str) else json_text(one) for one in values])
-            )
+            children.append(text_array([_as_text(value) for value in values]))
         else:
             children.append(pa.nulls(n, field.type))
     return pa.Array.from_buffers(to, n, [bitmap(valid)], children=children)
 
 
-def _items(
-    array: pa.Array,
-    to: pa.DataType,
-    report: Report,
-    parts: Sequence[pa.Array],
-    kinds: Sequence[pa.DataType],
-    paths: Sequence[Path],
-    how: dict[str, Any],
-) -> pa.Array:
+class _Items(NamedTuple):
+    """The items of lists, or the keys or values of maps, with their type in a target."""
+
+    items: pa.Array
+    kind: pa.DataType
+    path: Path
+
+
+def _items(array: pa.Array, to: pa.DataType, report: Report, parts: Sequence[_Items], target: _Columns) -> pa.Array:
     """A list or a map, whose items are converted."""
+    around = parts[0].path[:-1]
     n, valid = len(array), validity(array)
     width = np.int64 if pt.is_large_list(array.type) else np.int32
     buffer = array.buffers()[1]
@@ -507,15 +574,14 @@ def _items(
             report(where, what, counts)
 
     children = [
-        converted(part.slice(first, last - first), kind, within, below, **how)
-        for part, kind, below in zip(parts, kinds, paths, strict=True)
+        _converted(part.items.slice(first, last - first), part.kind, within, part.path, target) for part in parts
     ]
     has_objects = pt.is_struct(to.item_type if pt.is_map(to) else to.value_type)
-    if how["target"] == "iceberg" and valid is not None and has_objects:
-        report(paths[0][:-1], EMPTIED, (~valid).astype(np.int64))
+    if target.name == "iceberg" and valid is not None and has_objects:
+        report(around, EMPTIED, (~valid).astype(np.int64))
     if pt.is_map(to):
         if children[0].null_count:  # a map has no entry without a key
-            detail = f"keys of the map {field_name(paths[0][:-1])} do not fit {to.key_type}"
+            detail = f"keys of the map {field_name(around)} do not fit {to.key_type}"
             raise UnwritableError(Reason.COLUMN_TYPE, detail)
         children = [pa.StructArray.from_arrays(children, fields=[to.key_field, to.item_field])]
     begins = (offsets - first).astype(np.int64 if pt.is_large_list(to) else np.int32)
