@@ -174,40 +174,54 @@ def _fault(kind: FaultKind, detail: str, copy: Copy, last: int | None = None, **
 
 def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
     """What names, sizes and the metadata topic tell of a partition."""
-    assert joined.of is not None
     linked = {id(link.copy) for link in joined.links}
     segments: dict[str, RemoteSegment] = {}
     deleted: Mapping[str, RemoteSegment] = {}
     if joined.is_certain and store.metadata is not None:
-        segments, deleted = {one.segment_id: one for one in store.metadata}, store.metadata.deleted
-    needed = {hole.segment.segment_id for hole in joined.holes if hole.segment is not None}
+        segments, deleted = {segment.segment_id: segment for segment in store.metadata}, store.metadata.deleted
     for copy in joined.copies:
-        segment = segments.get(copy.segment_id)
+        segment, is_read = segments.get(copy.segment_id), id(copy) in linked
         if joined.is_certain and segment is None:
             why = "deleted by the broker" if copy.segment_id in deleted else "not in the metadata topic"
             yield _fault("orphan", why, copy)
         elif copy.missing:
-            lost = segment is not None and segment.segment_id in needed
-            is_read = id(copy) in linked
-            detail = f"it lacks {', '.join(copy.missing)}"
-            detail += "; its records are readable, but a broker cannot serve them" if is_read else ""
-            end = None if segment is None else segment.end_offset
-            yield _fault("torn", detail, copy, end, damage=lost or is_read)
-        elif segment is not None and segment.state == "COPY_SEGMENT_STARTED":
-            yield _fault("unfinished", "its copying was never finished", copy, segment.end_offset)
-        elif segment is not None and segment.state == "DELETE_SEGMENT_STARTED":
-            yield _fault("deleting", "its deletion was begun and never finished", copy, segment.end_offset)
-        elif id(copy) not in linked:
+            yield _torn(copy, segment, joined, is_read=is_read)
+        elif segment is not None and segment.state in _UNFINISHED:
+            yield _fault(*_UNFINISHED[segment.state], copy, segment.end_offset)
+        elif not is_read:
             yield from _superfluous(copy, segment, joined)
         if segment is not None and not copy.missing:
-            yield from _wrong_size(copy, segment, is_needed=id(copy) in linked)
-    there = {copy.segment_id for copy in joined.copies}
+            yield from _wrong_size(copy, segment, is_needed=is_read)
+    yield from _holes(joined)
+
+
+_UNFINISHED: Final[dict[str, tuple[FaultKind, str]]] = {
+    "COPY_SEGMENT_STARTED": ("unfinished", "its copying was never finished"),
+    "DELETE_SEGMENT_STARTED": ("deleting", "its deletion was begun and never finished"),
+}
+"""The faults of segments that the metadata topic has in these states."""
+
+
+def _torn(copy: Copy, segment: RemoteSegment | None, joined: Joined, *, is_read: bool) -> StorageFault:
+    """A copy without some of its objects."""
+    needed = [hole.segment.segment_id for hole in joined.holes if hole.segment is not None]
+    detail = f"it lacks {', '.join(copy.missing)}"
+    if is_read:
+        detail += "; its records are readable, but a broker cannot serve them"
+    end = None if segment is None else segment.end_offset
+    return _fault("torn", detail, copy, end, damage=is_read or (segment is not None and segment.segment_id in needed))
+
+
+def _holes(joined: Joined) -> Iterator[StorageFault]:
+    """Offsets that no copy has, except those of torn copies."""
+    assert joined.of is not None
+    copied = {copy.segment_id for copy in joined.copies}
     for hole in joined.holes:
-        if hole.segment is not None and hole.segment.segment_id in there:
-            continue  # a torn copy
-        of, segment = joined.of, hole.segment
-        detail = "no copy has them" if segment is None else f"the objects of {segment.segment_id} are missing"
-        yield StorageFault("hole", detail, of.topic, of.partition, None, hole.first, hole.last, damage=True)
+        segment = hole.segment
+        if segment is None or segment.segment_id not in copied:
+            detail = "no copy has them" if segment is None else f"the objects of {segment.segment_id} are missing"
+            place = joined.of.topic, joined.of.partition, None
+            yield StorageFault("hole", detail, *place, hole.first, hole.last, damage=True)
 
 
 def _superfluous(copy: Copy, segment: RemoteSegment | None, joined: Joined) -> Iterator[StorageFault]:
@@ -247,21 +261,26 @@ def _faults_of_content(
     for joined in partitions:
         if not joined.links:
             continue
-        copies = {store.url_of(key): link.copy for key, link in store.links.items()}
-        # an error names the object
-        copies |= {str(place): copy for copy in copies.values() for place in copy.files.values()}
-        rows = iter_verify(opened[joined.key], deep=deep, limits=limits)
-        findings = [finding for row in rows for finding in row.all_findings() if _is_fault(finding)]
-        found = [(finding, copy) for finding in findings if (copy := copies.get(finding.path or "")) is not None]
+        segments = iter_verify(opened[joined.key], deep=deep, limits=limits)
+        findings = [finding for segment in segments for finding in segment.all_findings() if _is_fault(finding)]
         if not store.layout.starts_at_epochs:  # a log dir
             yield from _gaps(findings, joined)
-        broken = [hole.first for hole in joined.holes]
-        broken += [copy.start_offset for finding, copy in found if finding.reason not in _OF_HOLES]
-        for finding, copy in found:
-            if finding.reason not in _OF_HOLES or copy.start_offset < min(broken, default=_NONE):
-                yield _of_finding(finding, copy)
+        yield from _damage(findings, joined, store)
         for link in joined.links:
             yield from _wrong_state(link.copy, joined.epochs, link.last)
+
+
+def _damage(findings: Iterable[Finding], joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
+    """The findings about copies, except for those that follow from a hole or from another damaged copy."""
+    copies = {store.url_of(key): link.copy for key, link in store.links.items()}
+    # an error names the object
+    copies |= {str(place): copy for copy in copies.values() for place in copy.files.values()}
+    of_copies = [(finding, copies[finding.path]) for finding in findings if finding.path in copies]
+    broken = [hole.first for hole in joined.holes]
+    broken += [copy.start_offset for finding, copy in of_copies if finding.reason not in _OF_HOLES]
+    for finding, copy in of_copies:
+        if finding.reason not in _OF_HOLES or copy.start_offset < min(broken, default=_NONE):
+            yield _of_finding(finding, copy)
 
 
 def _gaps(findings: Iterable[Finding], joined: Joined) -> Iterator[StorageFault]:

@@ -242,31 +242,40 @@ class _Planner:
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
-        ranges = [range_of(one, is_last=one is segments[-1]) for one in segments]
-        lost, unread = [number for number, one in enumerate(segments) if one.error is not None], None
+        ranges = [range_of(segment, is_last=segment is segments[-1]) for segment in segments]
+        unread = None
         if self.on_corruption == "stop":
-            first = sum(one.base_offset <= (start or 0) for one in segments[1:])  # the segment of the start
-            for number in [number for number in lost if number >= first][:1]:
-                unread = segments[number].base_offset if end is None or segments[number].base_offset < end else None
-                del ranges[number:]
+            stop = _first_lost(segments, start or 0)
+            if stop is not None:
+                base_offset = segments[stop].base_offset
+                unread = base_offset if end is None or base_offset < end else None
+                del ranges[stop:]
         planned = partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
         directory = segments[0].directory if segments else None
         whole = PartitionRange(plain(partition.path), *planned, unread_offset=unread, directory=directory)
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
-                known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None
-                # where reading ends before the first wanted batch, a full reader reports that or the damage
-                if known is None or known.end is None or known.end.first_offset >= (start or 0):
-                    parts = list(self._parts(partition, whole, known))
-                    if known is None or known.end is None:
-                        self.found.extend(missing_behind(partition, end))
+                parts = self._divided(partition, whole)
+                if parts is not None:
                     return parts
         except ReadError:
             if self.on_corruption == "raise":
                 raise
         # one reader learns in order where it stops, or what it cannot read
-        whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
-        return [_UnpackedPart(whole, 0, None)] if whole.segments else []
+        intact = tuple(part for part, segment in zip(ranges, segments, strict=False) if segment.error is None)
+        return [_UnpackedPart(replace(whole, segments=intact), 0, None)] if intact else []
+
+    def _divided(self, partition: Partition, whole: PartitionRange) -> list[_UnpackedPart] | None:
+        """Parts that processes can read alone; None if one reader has to report where the partition ends."""
+        start, end = whole.start_offset, whole.end_offset
+        known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None
+        # where reading ends before the first wanted batch, a full reader reports that or the damage
+        if known is not None and known.end is not None and known.end.first_offset < (start or 0):
+            return None
+        parts = list(self._parts(partition, whole, known))
+        if known is None or known.end is None:
+            self.found.extend(missing_behind(partition, end))
+        return parts
 
     def _parts(
         self, partition: Partition, whole: PartitionRange, known: TransactionOutcomes | None
@@ -353,6 +362,21 @@ class _Planner:
         index = segment.index_or_none(OffsetIndex)
         if index is None or not len(index):
             return []
+        cuts: list[_SegmentCut] = []
+        with segment.open() as source:
+            for number in self._entries_to_cut_at(index, size, start, end):
+                # if an entry is wrong, try the next ones
+                for near in range(number, min(number + _TRIES, len(index))):
+                    before = cuts[-1] if cuts else None
+                    if 0 < index.position[near] < size and (before is None or index.position[near] > before.position):
+                        cut = _cut_at(segment, source, index, near, before)
+                        if cut is not None:
+                            cuts.append(cut)
+                            break
+        return cuts
+
+    def _entries_to_cut_at(self, index: OffsetIndex, size: int, start: int | None, end: int | None) -> list[int]:
+        """Rows of an offset index next to the positions where a segment should be cut, in order."""
         position, offset = index.position, index.offset
         low = 0 if start is None else max(int(np.searchsorted(offset, start, side="right")) - 1, 0)
         high = len(index) if end is None else int(np.searchsorted(offset, end, side="left"))
@@ -363,31 +387,9 @@ class _Planner:
         targets = begin + np.arange(1, n, dtype=np.int64) * max(stop - begin, 0) // max(n, 1)
         wanted += np.minimum(np.searchsorted(position, targets, side="left"), len(index) - 1).tolist()
         # entries hold last offsets: the batch of this entry may begin before `end`, that of the next one does not
-        wanted += [number for number in (high, high + 1) if end is not None]
-        cuts: list[_SegmentCut] = []
-        with segment.open() as source:
-            for number in sorted({number for number in wanted if number < len(index)}):
-                # if an entry is wrong, try the next ones
-                for near in range(number, min(number + _TRIES, len(index))):
-                    at = int(position[near])
-                    if not 0 < at < size or (cuts and at <= cuts[-1].position):
-                        continue
-                    window, _ = intact_batch_at(source, at, segment.limits.max_batch_bytes)
-                    if window is None:
-                        continue
-                    first, last = window.batches.first_offset, int(window.batches.last_offset[0])
-                    behind = offsets_from(source, window.batches.end_position, 1)
-                    lacks_base_offset = int(window.batches.base_offset[0]) < 0
-                    source.release(window.data, at)
-                    del window
-                    before = int(offset[near - 1]) if near else segment.base_offset - 1
-                    # a cut at a batch with a wrong offset would put records into two tasks, or into none
-                    rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
-                    rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
-                    if rises and is_chain(source, at, _CHAIN_BYTES) and last < min(behind, default=last + 1):
-                        cuts.append(_SegmentCut(at, first, lacks_base_offset))
-                        break
-        return cuts
+        if end is not None:
+            wanted += [high, high + 1]
+        return sorted({number for number in wanted if number < len(index)})
 
     def pack(self, parts: Sequence[_UnpackedPart]) -> Iterator[list[PartitionRange]]:
         """Pack parts in order until they fill a task; adjacent parts of a partition become one."""
@@ -406,6 +408,36 @@ class _Planner:
             task[-1 if joined else len(task) :] = [joined or part]
         if task:
             yield [one.finish() for one in task]
+
+
+def _first_lost(segments: Sequence[Segment], start: int) -> int | None:
+    """Number of the first segment that cannot be opened, from the one on that holds an offset; None without one."""
+    first = sum(segment.base_offset <= start for segment in segments[1:])
+    return next((number for number in range(first, len(segments)) if segments[number].error is not None), None)
+
+
+def _cut_at(
+    segment: Segment, source: ByteSource, index: OffsetIndex, row: int, previous: _SegmentCut | None
+) -> _SegmentCut | None:
+    """The cut at the batch that an entry of the offset index points to; None if two readers could not meet there."""
+    at = int(index.position[row])
+    window, _ = intact_batch_at(source, at, segment.limits.max_batch_bytes)
+    if window is None:
+        return None
+    first, last = window.batches.first_offset, int(window.batches.last_offset[0])
+    following = offsets_from(source, window.batches.end_position, 1)
+    lacks_base_offset = int(window.batches.base_offset[0]) < 0
+    source.release(window.data, at)
+    del window
+    before, begin = segment.base_offset - 1, 0
+    if row:
+        before, begin = int(index.offset[row - 1]), int(index.position[row - 1])
+    # a cut at a batch with a wrong offset would put records into two tasks, or into none
+    rises = before < first <= last <= int(index.offset[row]) and (previous is None or first > previous.offset)
+    if not rises or not _rises_to(source, begin, at, first):
+        return None
+    is_kept = is_chain(source, at, _CHAIN_BYTES) and last < min(following, default=last + 1)
+    return _SegmentCut(at, first, lacks_base_offset) if is_kept else None
 
 
 def _rises_to(source: ByteSource, begin: int, at: int, first: int) -> bool:

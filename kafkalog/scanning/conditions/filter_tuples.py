@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from kafkalog.scanning.conditions.filters import (
 from kafkalog.text import near
 from kafkalog.values.conditions import SAME_OPERATIONS, groups_of
 
+_CODECS: Final = {name: number for number, name in enumerate(kf.CODEC_NAMES[:5])}
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
 
 Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
@@ -64,19 +65,42 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callabl
     value = item[2] if len(item) == 3 else None
     if column == "headers":
         return _headers_term(operation, value)
-    is_header = column.startswith("headers.")
-    if not is_header and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
+    _check_column(column, derived)
+    _check_operation(column, operation)
+    _check_operand(column, operation, item)
+    if operation in NULLS:
+        return Term.of(column, operation, value)
+    if operation in MEMBERSHIP:
+        return Term.of(column, operation, _listed(column, operation, value, derived, end_ms))
+    if column == "timestamp":
+        value = parse_time(column, value, end_ms=end_ms)
+        if _is_between_milliseconds(value):
+            return _between_milliseconds(operation, value)
+    return Term.of(column, operation, _value(column, value, derived))
+
+
+def _check_column(column: str, derived: Collection[str]) -> None:
+    if not column.startswith("headers.") and column not in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
         close = near(column, known)
         there = f"did you mean {close!r}? There are" if close else "there are"
         raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
-    is_binary = column in BINARY_COLUMNS or is_header
+
+
+def _check_operation(column: str, operation: str) -> None:
     refused: tuple[str, ...] = (*BINARY_ONLY, *PATTERNS)
-    if is_binary or column in ("topic", "segment"):
-        refused = () if is_binary else BINARY_ONLY
+    if column in BINARY_COLUMNS or column.startswith("headers."):
+        refused = ()
+    elif column in ("topic", "segment"):
+        refused = BINARY_ONLY
     if operation not in OPERATIONS or operation in refused:
         allowed = [name for name in OPERATIONS if name not in refused]
         raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(allowed)}")
+
+
+def _check_operand(column: str, operation: str, item: tuple[Any, ...]) -> None:
+    """Raise unless a condition has a value exactly if its operation takes one."""
+    value = item[2] if len(item) == 3 else None
     if operation in NULLS:
         if value is not None:
             raise ValueError(f"{operation!r} takes no value, not {value!r}")
@@ -84,25 +108,31 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callabl
         raise ValueError(f"{column!r} {operation!r} needs a value")
     elif column == "compression" and operation not in ("==", "!=", *MEMBERSHIP):
         raise ValueError(f"{operation!r} is not for 'compression', whose values have no order")
-    elif operation in MEMBERSHIP:
-        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
-        ones = list(value)
-        if column == "timestamp":
-            times = [None if one is None else parse_time(column, one, end_ms=end_ms) for one in ones]
-            ones = [one for one in times if not _is_between_milliseconds(one)]
-        value = tuple(None if one is None else _value(column, one, derived) for one in ones)
-    elif value is None:
+    elif value is None and operation not in MEMBERSHIP:
         raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
-    else:
-        if column == "timestamp":
-            value = parse_time(column, value, end_ms=end_ms)
-        if column == "timestamp" and _is_between_milliseconds(value):
-            if operation in ("==", "!="):
-                return Term.of(column, "in", ()) if operation == "==" else Term.of(column, "is not null")
-            operation = {">": ">=", "<=": "<"}.get(operation, operation)
-        value = _value(column, value, derived)
-    return Term.of(column, operation, value)
+
+
+def _listed(
+    column: str, operation: str, value: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callable[[], int] | None
+) -> tuple[Any, ...]:
+    """The values of a list, each in the type of the column."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
+    values = list(value)
+    if column == "timestamp":
+        times = [None if time is None else parse_time(column, time, end_ms=end_ms) for time in values]
+        values = [time for time in times if not _is_between_milliseconds(time)]
+    return tuple(None if item is None else _value(column, item, derived) for item in values)
+
+
+def _between_milliseconds(operation: str, value: Any) -> Term:
+    """The condition on timestamps, which are whole milliseconds, that a comparison with a finer time is."""
+    if operation == "==":
+        return Term.of("timestamp", "in", ())
+    if operation == "!=":
+        return Term.of("timestamp", "is not null")
+    operation = {">": ">=", "<=": "<"}.get(operation, operation)
+    return Term.of("timestamp", operation, _value("timestamp", value, {}))
 
 
 def _is_between_milliseconds(value: Any) -> bool:
@@ -131,14 +161,22 @@ def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any
     if column == "timestamp":
         return parse_milliseconds("timestamp", value)
     if column == "compression":
-        if value not in kf.CODEC_NAMES[:5]:
-            raise ValueError(f"no compression {value!r}; there are {', '.join(kf.CODEC_NAMES[:5])}")
-        return kf.CODEC_NAMES.index(value)
+        return _number_of(column, value, _CODECS)
     if column == "timestamp_type" and isinstance(value, str):
-        if value not in _TIMESTAMP_TYPES:
-            raise ValueError(f"no timestamp_type {value!r}; there are {', '.join(_TIMESTAMP_TYPES)}")
-        return _TIMESTAMP_TYPES[value]
-    dtype = derived[column] if column in derived else np.dtype(FIXED_COLUMNS.get(column, np.int32))
+        return _number_of(column, value, _TIMESTAMP_TYPES)
+    return _number(
+        column, value, derived[column] if column in derived else np.dtype(FIXED_COLUMNS.get(column, np.int32))
+    )
+
+
+def _number_of(column: str, name: Any, numbers: Mapping[str, int]) -> int:
+    """The number that stands for a name."""
+    if name not in list(numbers):  # of any type, also one without a hash
+        raise ValueError(f"no {column} {name!r}; there are {', '.join(numbers)}")
+    return numbers[name]
+
+
+def _number(column: str, value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype == np.bool_:
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{column} must be True or False, not {value!r}")
