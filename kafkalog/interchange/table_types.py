@@ -447,11 +447,11 @@ def converted(
     JSON text. A `target` may not hold each value of the type. With `exact`, times finer than the unit are null instead
     of rounded.
     """
-    return _converted(array, to, report, path, _Columns(as_text, target, exact))
+    return _converted(array, to, report, path, _ConversionOptions(as_text, target, exact))
 
 
-class _Columns(NamedTuple):
-    """What `converted` is told of the columns that values are for."""
+class _ConversionOptions(NamedTuple):
+    """The options of `converted`."""
 
     as_text: Collection[Path]
     name: str | None
@@ -464,7 +464,7 @@ class _Columns(NamedTuple):
         return self.name in TABLES and (pt.is_date(kind) or (pt.is_timestamp(kind) and self.name == "iceberg"))
 
 
-def _converted(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
+def _converted(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _ConversionOptions) -> pa.Array:
     kind = array.type
     if path in target.as_text:
         return text_array([None if value is None else json_text(value) for value in plain_values(array)])
@@ -485,7 +485,9 @@ def _converted(array: pa.Array, to: pa.DataType, report: Report, path: Path, tar
     return _without_parts(array, to, report, path, target)
 
 
-def _without_parts(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
+def _without_parts(
+    array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _ConversionOptions
+) -> pa.Array:
     """An array in a type without parts, such as text or a number."""
     kind = array.type
     if pt.is_string(to) and not _is_text(kind):
@@ -504,7 +506,7 @@ def _as_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json_text(value)
 
 
-def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _Columns) -> pa.Array:
+def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _ConversionOptions) -> pa.Array:
     kind, valid, n = array.type, validity(array), len(array)
 
     def within(where: Path, what: str, counts: Counts) -> None:
@@ -553,7 +555,9 @@ class _Items(NamedTuple):
     path: Path
 
 
-def _items(array: pa.Array, to: pa.DataType, report: Report, parts: Sequence[_Items], target: _Columns) -> pa.Array:
+def _items(
+    array: pa.Array, to: pa.DataType, report: Report, parts: Sequence[_Items], target: _ConversionOptions
+) -> pa.Array:
     """A list or a map, whose items are converted."""
     around = parts[0].path[:-1]
     n, valid = len(array), validity(array)
