@@ -16,6 +16,8 @@ from kafkalog.errors import CorruptionError, FileChangedError, Finding, Kafkalog
 from kafkalog.log.directory import Directory
 from kafkalog.log.segment_stream import SegmentRange
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.files import size_if_there
+from kafkalog.storage.location import Place
 from kafkalog.storage.removals import is_gone, removed_directory, was_replaced
 
 if TYPE_CHECKING:
@@ -31,6 +33,11 @@ PAUSE_SECONDS: Final = 0.05
 def is_live(log_dir: str | os.PathLike[str]) -> bool:
     """Whether a broker runs on a log dir; False if that cannot be determined."""
     return is_locked(log_dir)
+
+
+def was_closed(log_dir: Place) -> bool:
+    """Whether a log dir has the marker of a clean shutdown: the broker has closed and trimmed its files."""
+    return size_if_there(log_dir / kf.CLEAN_SHUTDOWN_FILE) is not None
 
 
 def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_live: bool) -> Found:

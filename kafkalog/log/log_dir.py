@@ -35,6 +35,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
 from kafkalog.state.properties import read_properties
+from kafkalog.storage.files import size_if_there
 from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle
 from kafkalog.storage.location import (
     AnyPlace,
@@ -463,7 +464,7 @@ def _is_log_dir(path: Place) -> bool:
 
 def check_log_dir(root: Place, directories: Iterable[Place]) -> None:
     """Raise if a directory is no log dir: it has no `meta.properties`, and no directory in it is a partition's."""
-    if not (root / kf.META_PROPERTIES).exists() and not any(map(is_partition_directory, directories)):
+    if size_if_there(root / kf.META_PROPERTIES) is None and not any(map(is_partition_directory, directories)):
         raise no_kafka_files(root)
 
 

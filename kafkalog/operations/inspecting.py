@@ -23,6 +23,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
 from kafkalog.operations.trace_lookup import Lookup, Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, is_to_end, parse_milliseconds
+from kafkalog.storage.files import size_if_there
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 
 Topics = str | Sequence[str]
@@ -305,7 +306,7 @@ def partition_epochs(
     """Like `epochs`, for one partition."""
     entries = partition.epoch_cache.entries.tolist()
     stops = [*(start for _, start in entries[1:]), partition.log_end_offset]
-    has_file = (partition.path / kf.LEADER_EPOCH_CHECKPOINT).exists()
+    has_file = size_if_there(partition.path / kf.LEADER_EPOCH_CHECKPOINT) is not None
     followers = []
     for epoch, end in follower:
         answer = partition.truncation_for(epoch, end)

@@ -134,7 +134,7 @@ class Placement:
             return Copied(directory, self.staged, prefix, names)
         if self.backup is None or self.stage_in is None:
             return PartitionOutput()
-        return (self.in_place or InPlaceOutput)(directory, self.backup, self.stage_in)
+        return (self.in_place or InPlaceOutput)(directory, self.backup, self.stage_in, names)
 
     def keep(self, name: str) -> bool:
         """Back up a file of the log dir; returns whether it exists."""
@@ -232,8 +232,9 @@ class InPlaceOutput(PartitionOutput):
 
     _removes_last_first = True
 
-    def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath) -> None:
+    def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath, names: Sequence[str]) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
+        self._names = frozenset(names)
         self._begin()
 
     def _begin(self) -> None:
@@ -257,7 +258,7 @@ class InPlaceOutput(PartitionOutput):
     def copy(self, source: Place, name: str, size: int | None = None) -> None:
         """Stage a copy of a file, or of its first bytes."""
         like = self._like(name)
-        copy_file(source, self._stage(), name, size=size, like=like if like.exists() else local_path(source))
+        copy_file(source, self._stage(), name, size=size, like=like if like.name in self._names else local_path(source))
         self._put[name] = None
 
     def remove(self, name: str) -> None:

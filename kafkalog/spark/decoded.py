@@ -28,6 +28,7 @@ from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
 from kafkalog.spark.options import Options, parse_json
+from kafkalog.storage.location import kind_of
 from kafkalog.values.conditions import Groups, Split, split_filters
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.formats.json_schema import nullable_type, schema_type
@@ -279,7 +280,7 @@ def _named_types(given: Options, column: str) -> dict[str, str]:
 
 def _json_schema(text: str) -> pa.DataType:
     """The type that DDL, a JSON Schema, or a file with one of these declares."""
-    if len(text) < 1024 and "\n" not in text and Path(text).is_file():
+    if len(text) < 1024 and "\n" not in text and kind_of(text) == "file":
         text = Path(text).read_text()
     if not text.lstrip().startswith("{"):
         return parse_ddl(text)

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Reason, SidecarError
-from kafkalog.storage.files import read_file, read_if_there
-from kafkalog.storage.location import place_of, stat_of
+from kafkalog.storage.files import read_file, read_if_there, stamp_of
+from kafkalog.storage.location import place_of
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
 _RACY_NS: Final = 2 * 10**9
@@ -97,7 +97,7 @@ def read_checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | Non
 
     Suitable for looking up many partitions one by one: the last few files are cached as long as they do not change.
     """
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     if stamp is None:
         return None
     # a file that was just written may be written again within the same tick of the file system's clock
@@ -108,20 +108,11 @@ def read_checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | Non
 
 def checkpointed_topics(path: Pathish) -> frozenset[str]:
     """The topics that an offset checkpoint names, none if it cannot be read; cached as in `checkpointed_offset`."""
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     try:
         return frozenset() if stamp is None else _remembered_topics(os.fspath(path), *stamp)
     except KafkalogError:
         return frozenset()
-
-
-def _stamp(path: Pathish) -> tuple[int, int, int] | None:
-    """What tells one content of a file from another: inode, time and size; None if there is no file."""
-    try:
-        status = stat_of(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=8)

@@ -81,9 +81,23 @@ def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | No
     try:
         return read_file(path, max_bytes=max_bytes)
     except ReadError as error:
-        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+        if is_absent(error):
             return None
         raise
+
+
+def is_absent(error: Exception) -> bool:
+    """Whether a file could not be read because there is none."""
+    return isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
+
+
+def stamp_of(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """What distinguishes one content of a file from another: inode, time and size; None if there is no file."""
+    try:
+        status = stat_of(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def last_entry(path: str | os.PathLike[str], n_bytes: int) -> bytes:

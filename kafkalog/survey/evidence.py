@@ -53,7 +53,7 @@ class LogDirState:
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
-        was_closed = not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists()
+        was_closed = not is_live and is_trimmed and live.was_closed(root)
         return cls(is_live, was_closed, None if is_live else _known_end(partition, names))
 
 

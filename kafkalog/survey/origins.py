@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
-from kafkalog.storage.files import read_file
-from kafkalog.storage.location import Place, is_url, parent_of, stat_of
+from kafkalog.storage.files import read_file, stamp_of
+from kafkalog.storage.location import Place, is_url, parent_of
 from kafkalog.survey.losses import Lost
 
 ORIGIN_NAME: Final = "origin.json"
@@ -84,11 +84,10 @@ def known_losses(partition: Place) -> list[Lost]:
     # those commands write to the local disk, and an object store bills each question
     for folder in () if is_url(partition) else (partition, parent_of(partition)):
         for path in (folder / name for name in _REPORTS):
-            try:
-                status = stat_of(path)
-            except OSError:
+            stamp = stamp_of(path)
+            if stamp is None:
                 continue
-            rows = _rows(path, status.st_mtime_ns, status.st_size)
+            rows = _rows(path, *stamp)
             # an output that was moved still has the name of its directory; a single one may have any
             named = rows.get(partition.name, []) if folder is not partition else [*chain(*rows.values())]
             found += [lost for row in named for lost in _lost(row, str(partition))]

@@ -166,13 +166,13 @@ def epochs_problem(directory: Place) -> Finding | None:
     Source: LeaderEpochFileCache, CheckpointFile.read, Kafka 4.3.
     """
     path = directory / kf.LEADER_EPOCH_CHECKPOINT
-    if path.is_symlink() and not path.exists():
-        return _problem(path, "a link to nowhere")
     try:
         epochs = read_leader_epochs(path)
     except KafkalogError as error:
         return _problem(path, error.detail)
-    if epochs is not None and epochs.size and min(int(epochs["epoch"].min()), int(epochs["start_offset"].min())) < 0:
+    if epochs is None:
+        return _problem(path, "a link to nowhere") if path.is_symlink() else None
+    if epochs.size and min(int(epochs["epoch"].min()), int(epochs["start_offset"].min())) < 0:
         return _problem(path, "an epoch or its start offset is negative")
     return None
 

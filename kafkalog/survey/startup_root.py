@@ -31,8 +31,9 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.properties import MAX_PROPERTIES_BYTES, parse_properties, read_properties
-from kafkalog.storage.files import read_file
-from kafkalog.storage.location import Place, exists
+from kafkalog.storage.files import is_absent, read_file, read_if_there
+from kafkalog.storage.location import Place, kind_of
+from kafkalog.storage.removals import is_gone
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
 
@@ -110,7 +111,7 @@ def root_problems(
 
 
 def has_metadata_log(root: Place) -> bool:
-    return (root / kf.METADATA_DIRECTORY).is_dir()
+    return kind_of(root / kf.METADATA_DIRECTORY) == "directory"
 
 
 def _has_metadata(root: Place) -> bool:
@@ -145,13 +146,11 @@ def _is_second_disk(roots: Sequence[Place]) -> bool:
 
 def _attempt(path: Place, problem: Callable[[Place], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
     """Yield the problem of a file, if it is there."""
-    if not exists(path):
-        return
     try:
         detail = problem(path)
     except KafkalogError as error:
-        detail = error.detail
-        yield StartProblem(error.reason, str(path), detail, error.position, effect)
+        if not is_absent(error):
+            yield StartProblem(error.reason, str(path), error.detail, error.position, effect)
         return
     if detail:
         yield StartProblem(Reason.CHECKPOINT_SYNTAX, str(path), detail, effect=effect)
@@ -176,7 +175,7 @@ def _metadata_dir_problems(roots: Sequence[Place], config: BrokerConfig) -> Iter
         if has_metadata_log(root) and not config.holds_metadata_log(root):
             detail = f"a metadata log outside of the metadata log dir {where} (metadata.log.dir, or first of log.dirs)"
             yield StartProblem(Reason.UNKNOWN_FILE, str(root / kf.METADATA_DIRECTORY), detail)
-    if not config.is_controller or not exists(where / kf.META_PROPERTIES) or _has_metadata(where):
+    if not config.is_controller or is_gone(where / kf.META_PROPERTIES) or _has_metadata(where):
         return
     path = str(where / kf.METADATA_DIRECTORY)
     if config.is_dynamic:
@@ -223,7 +222,12 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
     has_kraft = bool(config.roles) or any(map(is_kraft, roots))
     for root in roots:
         path = root / kf.META_PROPERTIES
-        if not exists(path):
+        try:
+            data = read_if_there(path, max_bytes=MAX_PROPERTIES_BYTES)
+        except KafkalogError as error:
+            yield StartProblem(error.reason, str(path), error.detail)
+            continue
+        if data is None:
             # a broker with ZooKeeper formats it
             if has_metadata_log(root):
                 detail = f"{kf.METADATA_DIRECTORY} exists, but this file is missing"
@@ -231,11 +235,6 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
             elif has_kraft:
                 detail = "this file is missing: mount the disk of this log dir, or format it with kafka-storage.sh"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
-            continue
-        try:
-            data = read_file(path, max_bytes=MAX_PROPERTIES_BYTES)
-        except KafkalogError as error:
-            yield StartProblem(error.reason, str(path), error.detail)
             continue
         properties, has_bad_escape = parse_properties(data), _BAD_ESCAPE.search(data) is not None
         problem = "a \\u without four hexadecimal digits" if has_bad_escape else meta_properties_problem(properties)

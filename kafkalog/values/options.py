@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog.parsing import hint
+from kafkalog.storage.files import size_of
 
 NUMBERS: Final = ("short", "int", "long", "float", "double")
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema", "connectjson")
@@ -117,7 +118,7 @@ def schema_text(schema: str | os.PathLike[str]) -> str:
         return schema
     try:
         path = Path(schema)
-        if path.stat().st_size > MOST_SCHEMA_BYTES:
+        if size_of(path) > MOST_SCHEMA_BYTES:
             raise ValueError(f"the schema {path} is larger than {MOST_SCHEMA_BYTES} bytes")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from kafkalog.storage.location import kind_of
 from kafkalog.system_topics.schemas import MANIFEST, SUFFIXES, SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
@@ -183,7 +184,7 @@ class DirectorySchemas:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
-        if not self._directory.is_dir():
+        if kind_of(self._directory) != "directory":
             raise ValueError(
                 f"schemas: {self._directory} is neither a directory nor a URL such as http://localhost:8081"
             )
@@ -191,7 +192,7 @@ class DirectorySchemas:
         self._references: dict[str, Sequence[SchemaReference]] = {}
         self._subjects: dict[int, list[tuple[str, str]]] = {}
         manifest = self._directory / MANIFEST
-        if manifest.is_file():
+        if kind_of(manifest) == "file":
             try:
                 for row in json.loads(schema_text(manifest))["schemas"]:
                     file, references = str(row["file"]), _references(row)
@@ -230,7 +231,7 @@ class DirectorySchemas:
         for name in names:
             path = Path(os.path.realpath(root / name))
             # names come from schemas: they must not lead out of the directory
-            if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
+            if path.suffix in _SUFFIXES and path.is_relative_to(root) and kind_of(path) == "file":
                 return SchemaText(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))
         return None
 
@@ -247,7 +248,9 @@ def imports_beside(schema: Any) -> Callable[[str], str | None]:
     directory = Path(schema).parent if schema is not None and "\n" not in str(schema) else None
 
     def find(name: str) -> str | None:
-        found = DirectorySchemas(directory).named(name) if directory is not None and directory.is_dir() else None
+        if directory is None or kind_of(directory) != "directory":
+            return None
+        found = DirectorySchemas(directory).named(name)
         return None if found is None else found.schema
 
     return find

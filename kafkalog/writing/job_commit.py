@@ -23,7 +23,7 @@ from kafkalog.log.directory import Directory
 from kafkalog.state.producers import ProducerSnapshot
 from kafkalog.storage.atomic import fsync_directory, identity, rename_new, take_back, writing
 from kafkalog.storage.broker_lock import hold_partitions
-from kafkalog.storage.files import read_file
+from kafkalog.storage.files import file_status, is_absent, read_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership, has_directory, refuse_existing
@@ -166,7 +166,7 @@ def commit(area: StagingArea, job: Path, partitions: Sequence[StagedPartition], 
         with hold_partitions(area.log_dir / each.name for each in partitions):
             for each in partitions:
                 _check_unchanged(area.log_dir / each.name, each)
-            intent = _Intent(str(area.log_dir), job_id, list(partitions), not area.log_dir.exists())
+            intent = _Intent(str(area.log_dir), job_id, list(partitions), not has_directory(area.log_dir))
             intent.write(job)
             try:
                 _carry_out(area, job, intent)
@@ -202,12 +202,12 @@ def recover(area: StagingArea) -> list[str]:
 def has_begun(job: Path) -> bool:
     """Whether a job's commit has begun: then it is finished, since readers may have seen a part of it."""
     try:
-        os.stat(job / INTENT_FILE)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
+        file_status(job / INTENT_FILE)
+    except ReadError as error:
         # not known is not "no": the files of a commit that has begun must not be removed
-        raise ReadError.of(error, job / INTENT_FILE) from error
+        if is_absent(error):
+            return False
+        raise
     return True
 
 
@@ -293,7 +293,7 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
     all `.log` files are moved, nothing is checked: later appends do no harm.
     """
     if each.stamp is None:
-        if not staged.exists() or not os.path.lexists(path):
+        if not has_directory(staged) or not os.path.lexists(path):
             return
         found: tuple[tuple[str, ...], int] | None = None
     else:
@@ -316,14 +316,14 @@ def _carry_out(area: StagingArea, job: Path, intent: _Intent) -> None:
     """Move the files that are not moved yet; after an error move all of them back."""
     undo: Undo = []
     try:
-        if intent.makes_log_dir and not area.log_dir.exists():
+        if intent.makes_log_dir and not has_directory(area.log_dir):
             with writing(area.log_dir):
                 undo.append(partial(_remove_directory, area.log_dir))
                 area.log_dir.mkdir()
                 fsync_directory(area.log_dir.parent)
         for each in intent.partitions:
             staged, there = job / each.staged, area.log_dir / each.name
-            if not staged.exists():
+            if not has_directory(staged):
                 continue  # a process that died had moved it already
             # before the rename: a broker must not meet files that it cannot open
             copy_ownership(staged, area.log_dir if each.stamp is None else there)

@@ -78,9 +78,8 @@ class PartitionStaging:
             return
         name = kf.segment_file_name(existing.next_offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
         with contextlib.suppress(KafkalogError):
-            if (self.path / name).exists():
-                read_snapshot(self.path / name)
-                files.snapshots[existing.next_offset] = ""  # known, and no file to move
+            read_snapshot(self.path / name)
+            files.snapshots[existing.next_offset] = ""  # known, and no file to move
         if existing.next_offset not in files.snapshots:
             files.snapshot(existing.next_offset)
 

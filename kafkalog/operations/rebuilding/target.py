@@ -13,6 +13,7 @@ from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.files import read_if_there
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import kind_of
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
@@ -115,9 +116,10 @@ class InPlace(RebuildTarget):
         old = read_if_there(path, max_bytes=_MAX_OLD_BYTES) if self._backup else None
         if old is None:
             return None, False
+        names = Listing(path.parent).names
         for number in itertools.count(1):
             backup = backup_of(path, number)
-            if not os.path.lexists(backup):
+            if backup.name not in names:
                 break
             if compared(backup, old) == "same":
                 return backup, False  # an earlier run ended before it replaced the file

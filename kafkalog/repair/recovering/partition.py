@@ -227,7 +227,7 @@ class PartitionRecovery:
                 self._remove(report, name, "the log is emptied")
         self.kept_snapshots = set()
         epochs = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
-        if epochs.exists():
+        if epochs.name in self.plan.files.names:
             # those of segments that are deleted go with them
             known = leader_epochs.LeaderEpochs() if self.plan.bases else known_epochs(self.plan.path)
             known.truncate_from_end(start)

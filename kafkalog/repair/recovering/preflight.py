@@ -20,7 +20,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
-from kafkalog.log.live import is_live, settled
+from kafkalog.log.live import is_live, settled, was_closed
 from kafkalog.log.log_dir import check_log_dir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
@@ -32,8 +32,8 @@ from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryR
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.properties import read_settings
-from kafkalog.storage.location import parent_of, refuse_url
-from kafkalog.storage.removals import removed_directory
+from kafkalog.storage.location import kind_of, parent_of, refuse_url
+from kafkalog.storage.removals import is_gone, removed_directory
 from kafkalog.survey.absent_partitions import absent_note, absent_partitions
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
@@ -267,7 +267,7 @@ def _add_log_dirs(
         named += others
         root_of += others
         are_partitions += [False] * len(others)
-    return {one for one in others if not one.is_dir()}
+    return {one for one in others if kind_of(one) != "directory"}
 
 
 def _consumed(loads: list[_Load]) -> Iterator[_Load]:
@@ -299,7 +299,7 @@ class _LogDirStart:
     offsets: RootOffsets = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_clean = (self.root / kf.CLEAN_SHUTDOWN_FILE).exists() if self.clean is None else self.clean
+        self.is_clean = was_closed(self.root) if self.clean is None else self.clean
         self.offsets = RootOffsets.read(self.root)
         failed = {problem.path for problem in self.result.problems}
         for finding in self.offsets.findings:
@@ -333,7 +333,7 @@ class _LogDirStart:
         """The note about a partition that a running broker has removed, or removes; raises if it was named."""
         parsed = kf.parse_partition_directory(directory.name)
         is_leaving |= self.is_live and parsed is not None and parsed.kind == "delete"
-        error = None if directory.exists() and not is_leaving else removed_directory(directory, is_leaving=is_leaving)
+        error = None if not (is_leaving or is_gone(directory)) else removed_directory(directory, is_leaving=is_leaving)
         if error is not None and is_named:
             raise error
         return None if error is None else error.to_finding()
@@ -369,7 +369,7 @@ class _Load:
         return row is not None and row.verdict in ("starts", "recovers") and not found.n_damage
 
     def _is_final(self, result: tuple[PartitionPlan | None, Findings]) -> bool:
-        return self._is_good(*result) or not self.plan.path.exists()
+        return self._is_good(*result) or is_gone(self.plan.path)
 
     def _try(
         self, advance: Callable[[int], object], n_readers: int, is_first: bool
@@ -429,7 +429,7 @@ class _Load:
         is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
         if row.log_end_offset > row.log_start_offset and not is_replayed:
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
-        if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
+        if row.n_bytes and kf.LEADER_EPOCH_CHECKPOINT not in plan.files.names:
             row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
         if (failure := load_failure(plan.path, row.topic_partition, self.start.limits)) is not None:
             row.remarks.append(failure.detail)

@@ -414,7 +414,7 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
     # an empty one has no entries for a broker, which takes a log dir offline for one that is malformed
     for name in OFFSET_CHECKPOINTS[1:]:
         with contextlib.suppress(ReadError):  # it is no file
-            if (root / name).exists() and is_malformed(root / name):
+            if is_malformed(root / name):
                 files[name] = encode_offset_checkpoint({})
     # a broker lowers it to the log end, too; left as it is, it would say of the recovered log that records are missing
     with contextlib.suppress(KafkalogError):
