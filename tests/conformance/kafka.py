@@ -50,6 +50,10 @@ _OVERLOADED = re.compile(
     r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$"
     r"|\bExceptionally slow controller event \S+ took \d+ ms\.$"
 )
+PATIENCE = 250
+"""Seconds after which a test fails that waits for something: for a loaded machine, and below pytest's own limit."""
+_IDLE_POLLS = 400
+"""Polls without work, 20 seconds in all, after which a broker that has not started hangs."""
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
@@ -95,13 +99,23 @@ def copy_tree(source, target):
     return target
 
 
-def wait_until(reached, what, seconds=60):
+def wait_until(reached, what):
     """Poll until something holds."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE
     while not reached():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds:g} s")
+            raise TimeoutError(f"{what}: not within {PATIENCE} s")
         time.sleep(0.05)
+
+
+def _is_busy(pid):
+    """Whether a thread of a process runs, or waits for a processor or a disk."""
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            # the state follows the name, which may have any characters
+            if path.read_text().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
 
 
 class Client:
@@ -278,7 +292,7 @@ class Broker:
         """Boot, and wait until the broker says that it has started."""
         for attempt in range(3):
             self.begin()
-            wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts", 200)
+            wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts")
             if self.is_running:
                 return
             # somebody else may have taken a port in the meantime
@@ -301,6 +315,21 @@ class Broker:
             if self.is_running:
                 self.kill()
 
+    def comes_up(self):
+        """Boot; whether the broker starts. It does not if it ends, or hangs.
+
+        A broker hangs when `_IDLE_POLLS` polls have seen none of its threads at work. A number of seconds would depend
+        on the load of the machine.
+        """
+        self.begin()
+        n_idle = 0
+        while self.is_running and n_idle < _IDLE_POLLS:
+            if self._said(self._started):
+                return True
+            n_idle += not _is_busy(self._process.pid)
+            time.sleep(0.05)
+        return False
+
     def has_started(self):
         """Whether it says that it has started; raises if it died."""
         assert self.is_running, self.log.read_text()[-4000:]
@@ -322,10 +351,10 @@ class Broker:
             return
         self._process.send_signal(how)
         try:
-            self._process.wait(90)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(90)
+            self._process.wait(PATIENCE)
             raise
 
 
@@ -405,7 +434,7 @@ class OldBroker(Broker):
         if self.is_running:
             super().kill()
         self._zookeeper.kill()
-        self._zookeeper.wait(30)
+        self._zookeeper.wait(PATIENCE)
 
 
 def free_ports(n):

@@ -86,9 +86,9 @@ def served(client, report, *, complains=False, leaderless=False, version=KAFKA_V
         for broker in brokers:
             broker.begin()
         for broker in brokers:
-            wait_until(broker.has_started, "the broker starts", 100)
+            wait_until(broker.has_started, "the broker starts")
         client.server = brokers[0].address
-        wait_until(lambda: is_ready(client, brokers[0] if leaderless else None), "every partition has a leader", 120)
+        wait_until(lambda: is_ready(client, brokers[0] if leaderless else None), "every partition has a leader")
         yield brokers
         said = {broker.log_dir: broker.log.read_text() for broker in brokers}
         for broker in brokers:
@@ -362,9 +362,9 @@ def killed_cluster(own_client, tmp_path_factory):
             broker.begin()
         # all of them: a topic needs three
         for broker in brokers:
-            wait_until(broker.has_started, "the broker starts", 120)
+            wait_until(broker.has_started, "the broker starts")
         own_client.server = writer.server = f"127.0.0.1:{ports[0]}"
-        wait_until(lambda: is_ready(own_client), "three brokers are there", 120)
+        wait_until(lambda: is_ready(own_client), "three brokers are there")
         made = [*QUIET, {"name": "busy", "partitions": 2}]
         own_client.ask("create", topics=[{**one, "replicas": 3, "configs": {}} for one in made])
         for one in QUIET:
@@ -450,7 +450,7 @@ def test_one_of_three_controllers_is_rescued(own_client, tmp_path):
     with served(own_client, report):
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [20, 21]
         # those of internal topics, too
-        wait_until(lambda: all(len(one.isr) == len(one.replicas) for one in known(data)), "replicas are in sync", 120)
+        wait_until(lambda: all(len(one.isr) == len(one.replicas) for one in known(data)), "replicas are in sync")
     told = kafkalog.rescue_quorum(data, dry_run=True)
     assert (told.is_dynamic, told.voters, told.orphaned) == (True, [1, 2, 3], {})
     state = data / "__cluster_metadata-0" / "quorum-state"
@@ -522,7 +522,7 @@ def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
     assert not report.ok
     with Client(tmp_path) as client, served(client, report, complains=True) as (broker,):
         loaded = re.compile(r"(Failed to load|Finished loading of) metadata from (__consumer_offsets-\d+)")
-        wait_until(lambda: len({one for _, one in loaded.findall(broker.log.read_text())}) == 50, "all are loaded", 60)
+        wait_until(lambda: len({one for _, one in loaded.findall(broker.log.read_text())}) == 50, "all are loaded")
         said = loaded.findall(broker.log.read_text())
     assert {where for verb, where in said if verb.startswith("Failed")} == expected
 
@@ -577,7 +577,7 @@ def test_the_next_commands_delete_no_record(own_client, tmp_path):
         # what stands in the comments does delete
         run_commands([line.partition(": ")[2] for line in deleting], tmp_path)
         place = tmp_path / "out" / "data"
-        wait_until(lambda: not (place / "old-0" / f"{0:020d}.log").exists(), "records past the retention go", 60)
+        wait_until(lambda: not (place / "old-0" / f"{0:020d}.log").exists(), "records past the retention go")
         assert (place / "own-0" / f"{0:020d}.log").exists()
 
 

@@ -168,10 +168,12 @@ class Trial:
         assert result.is_clean == (mode == "clean")
         return result, None if self.starts() else self.broker.log.read_text()
 
-    def starts(self, seconds=0):
-        """Whether the broker starts, and still runs after some seconds; it is stopped then."""
+    def starts(self, *, ends=False, seconds=0):
+        """Whether the broker starts, and still runs after some seconds, or is waited for until it ends by itself."""
         try:
             self.broker.start()
+            if ends:
+                wait_until(lambda: not self.broker.is_running, "the broker ends by itself")
             time.sleep(seconds)
             return self.broker.is_running
         except RuntimeError:
@@ -265,7 +267,7 @@ def check_root_cases(trial, names):
         if (planned == "does not start") != bool(file):
             wrong.append(f"{name}: {planned}")
         # checkpoints of the cleaner and of high watermarks are read a little later
-        if trial.starts(1.5 if "checkpoint" in name else 0) == bool(file):
+        if trial.starts(ends=bool(file), seconds=1.5 if "checkpoint" in name else 0) == bool(file):
             wrong.append(f"{name}: the broker {'starts' if file else 'does not start'}")
     assert wrong == []
 

@@ -258,7 +258,7 @@ def test_a_stream_under_a_live_broker_reads_each_record_once(spark, history, tmp
                         "produce", topic=topic, seed=7000 + 10 * life + part, first=10**6, records=200, **more
                     )
             expected = consumed(f"{life}")
-            wait_until(partial(is_read, expected), "the stream reads all", 90)
+            wait_until(partial(is_read, expected), "the stream reads all")
             assert spark.ask("state")["is_active"], spark.ask("state")["exception"]
         finally:
             spark.ask("stop")

@@ -106,7 +106,6 @@ def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path, monkeypatc
     assert len(listings) < 6
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("start", [(100, 110), (100, 205, 206, 208), (100, 208), (100,)])
 @pytest.mark.parametrize("middle", [(191,), (191, 192), (191, 192, 195)])
 @pytest.mark.parametrize("end", [(121,), (121, 0), (121, 50), (121, 122), (121, 10, 11), (191, 121, 50, 121)])

@@ -37,7 +37,7 @@ class Follower:
 
     def end(self):
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(20)
+        code = self.process.wait(200)
         self._reader.join()
         assert self.process.stderr is not None
         assert "Traceback" not in self.process.stderr.read()
@@ -62,7 +62,7 @@ def following():
             one.process.wait()
 
 
-def wait_until(holds, seconds=40):
+def wait_until(holds, seconds=200):
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)

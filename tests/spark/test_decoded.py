@@ -192,7 +192,7 @@ def test_a_stream_decodes_json(spark, log, tmp_path):
     reader = spark.readStream.format("kafkalog").options(**options)
     stream = reader.load(str(log / "json-0")).select("value.customer.name")
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
-    assert writer.trigger(availableNow=True).start(str(tmp_path / "names")).awaitTermination(120)
+    assert writer.trigger(availableNow=True).start(str(tmp_path / "names")).awaitTermination(250)
     found = spark.read.parquet(str(tmp_path / "names")).groupBy("name").count().collect()
     assert {row.name: row["count"] for row in found} == {"c0": 34, "c1": 33, "c2": 33, None: 1}
 

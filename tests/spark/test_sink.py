@@ -129,7 +129,7 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session, tm
         stream = reader.option("maxOffsetsPerTrigger", "200").load(str(log))
         writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(250)
 
     save(kafkalog.spark.prepare(frame(session), topic="t", num_partitions=2), log)
     run()
@@ -152,4 +152,4 @@ def test_a_stream_writer_says_how_to_write_a_stream(session, tmp_path):
     stream = session.readStream.format("rate").load().selectExpr("cast(value as string) value")
     writer = stream.writeStream.format("kafkalog").option("topic", "t").option("path", str(tmp_path / "log"))
     with pytest.raises(Exception, match="foreachBatch"):
-        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(60)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(250)

@@ -62,7 +62,7 @@ class Stream:
     def run(self):
         """All that is there; rows by batch."""
         query = self.start(available_now=True)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(250)
         assert query.exception() is None
         return [n for progress in query.recentProgress if (n := progress["numInputRows"])]
 
@@ -116,7 +116,7 @@ def test_a_stream_follows_a_log_that_grows_and_goes_on_where_it_stopped(stream, 
     shutil.rmtree(root / "t-2")
     query = one.start()
     with pytest.raises(Exception, match="t-2"):
-        query.awaitTermination(60)
+        query.awaitTermination(250)
     assert one.rows() == once(p0=50, p1=10, p2=10)
 
 

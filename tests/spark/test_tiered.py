@@ -57,7 +57,7 @@ def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, 
     stream = reader.options(**options).load(str(tiered.log_dir))
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
     query = writer.trigger(availableNow=True).start(str(tmp_path / "rows"))
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while query.isActive and time.monotonic() < deadline:
         query.awaitTermination(1)
     assert query.exception() is None

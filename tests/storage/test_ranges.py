@@ -1,7 +1,6 @@
 """What is fetched of bytes that are fetched in ranges: what is needed, once, and little more."""
 
 import threading
-import time
 
 import builder
 import numpy as np
@@ -185,16 +184,21 @@ def test_windows_are_the_bytes_of_the_file(tmp_path):
 
 
 class SlowSource(CountingSource):
-    """Each request takes some time; `most` is how many there were at a time."""
+    """The first requests take until there are three at a time."""
 
-    most = n_now = 0
+    n_now = 0
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.are_three = threading.Event()
 
     def fetch(self, start, stop):
         """Fetch bytes, slowly."""
         with self._counting:
             self.n_now += 1
-            self.most = max(self.most, self.n_now)
-        time.sleep(0.02)
+            if self.n_now == 3:
+                self.are_three.set()
+        self.are_three.wait(60)
         with self._counting:
             self.n_now -= 1
         return super().fetch(start, stop)
@@ -209,13 +213,13 @@ def test_what_is_planned_is_fetched_ahead_and_no_more(small):
         for start in range(1000, stop, 2**20):
             end = min(start + 2**20, stop)
             assert source.window(start, end).tobytes() == content[start:end]
-        assert source.most > 2
+        assert source.are_three.is_set()
         assert sum(b - a for a, b in fetched) == stop - 1000
         assert max(b - a for a, b in fetched) <= 2**22
 
 
 def test_an_error_of_a_piece_is_raised_where_it_is_read(small):
-    class Failing(SlowSource):
+    class Failing(CountingSource):
         def fetch(self, start, stop):
             if start >= 2**23:
                 raise ReadError("file_unreadable", "503", path=self.path, position=start)
