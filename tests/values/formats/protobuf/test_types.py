@@ -146,7 +146,7 @@ def test_any_text_is_a_schema_or_refused():
     rng = random.Random(18)
     words = EDITION.split()
     data = base64.b64decode(in_base64({"edition.proto": EDITION})["edition.proto"])
-    for _ in range(min(fuzz_inputs(100), 500)):  # each makes two processes
+    for _ in range(min(fuzz_inputs(100), 100)):  # each makes two processes
         mutant = [*words]
         broken = bytearray(data)
         for _ in range(rng.randrange(1, 4)):
