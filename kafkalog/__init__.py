@@ -25,16 +25,81 @@ if find_spec("kafkalog._kernels.wire") is None:
 __version__ = "0.2.0"
 
 
-def _read_names() -> dict[str, str]:
-    """Read the public names, and the module of each, from the stub that type checkers read."""
-    with open(os.path.join(__path__[0], "__init__.pyi"), encoding="utf-8") as stub:
-        words = [line.split() for line in stub if line.startswith("from ")]
-    return {name: module for _, module, _, _, _, name in words}
-
-
 # Importing Arrow and NumPy takes longer than a small job takes to run, so names are imported on first use. So are the
 # errors: dataclasses take as long to import as Python to start
-_NAMES = _read_names()
+_MODULES = {
+    "booting.boot": "boot",
+    "booting.quorum": "QuorumRescue rescue_quorum",
+    "booting.report": "BootReport",
+    "booting.sample": "sample",
+    "errors": (
+        "ConfigWarning CorruptionError CorruptionWarning FileChangedError Finding FunctionWarning "
+        "KafkalogError LimitExceededError Limits Loss NotKafkaError OutputExistsError ReadError "
+        "Reason SidecarError TransactionWarning TruncatedTailError UnsafePathError UnsupportedError "
+        "UnwritableError WriteError"
+    ),
+    "format": "Codec ControlRecordType TimestampType TopicPartition",
+    "indexes.index_files": "OffsetIndex TimeIndex TransactionIndex",
+    "indexes.statistics": "IndexStatistics",
+    "log.log_dir": "LogDir",
+    "log.open": "open open_buffer open_log_dir open_partition open_segment",
+    "log.partition": "Partition",
+    "log.segment": "Segment",
+    "operations.cat": "Record cat",
+    "operations.converting.convert": "convert",
+    "operations.converting.converted_partitions": "ConversionReport",
+    "operations.dumping.dump": "Dump dump",
+    "operations.exporting.export": "ExportResult export",
+    "operations.inspecting": "epochs index_stats lookup ls producers",
+    "operations.listing": "PartitionSummary",
+    "operations.loading.install": "InstallReport install",
+    "operations.loading.load": "load write_table",
+    "operations.loading.loaded_partitions": "LoadResult",
+    "operations.querying": "QueryResult sql",
+    "operations.rebuilding.rebuilt_files": "RebuildReport",
+    "operations.rebuilding.reindex": "reindex",
+    "operations.remote_storage": "StorageReport restore_tiered verify_tiered",
+    "operations.trace_lookup": "Lookup",
+    "operations.verifying.verified_partitions": "Verification",
+    "operations.verifying.verify": "verify",
+    "records.batch_table": "BatchTable",
+    "records.codecs": "Compression",
+    "records.columns": "BinaryColumn HeadersColumn RecordColumns",
+    "repair.compacting.compact": "compact",
+    "repair.compacting.compacted_partitions": "CompactionReport",
+    "repair.cutting.trim": "trim",
+    "repair.cutting.truncate": "truncate",
+    "repair.diff": "ReplicaDiff diff",
+    "repair.merging.merge": "merge",
+    "repair.merging.merged_partitions": "MergeReport",
+    "repair.recovering.preflight": "preflight",
+    "repair.recovering.recover": "recover",
+    "repair.recovering.recovered_partitions": "Preflight RecoveryReport",
+    "repair.salvaging.quarantine": "open_quarantine",
+    "repair.salvaging.salvage": "salvage",
+    "repair.salvaging.salvaged_partitions": "SalvageReport",
+    "reporting.report": "Report report",
+    "reporting.space": "Space space",
+    "scanning.batch_scan": "BatchScan batches",
+    "scanning.read": "dataset read_numpy read_pandas read_polars read_table scan",
+    "scanning.scan": "Scan",
+    "state.log_config": "LogConfig",
+    "state.producers": "ProducerSnapshot",
+    "storage.location": "Location",
+    "storage.stores": "location",
+    "system_topics.groups": "Groups groups",
+    "system_topics.history": "History history",
+    "system_topics.metadata": "Metadata metadata",
+    "system_topics.remote_log": "RemoteLog remote_log",
+    "system_topics.schemas": "Schemas schemas",
+    "system_topics.transactions": "Transactions transactions",
+    "tiered.joined": "tiered_location",
+    "undeleting.undelete": "undelete",
+    "values.decoding": "DecodeWarning",
+    "writing.partition_writer": "PartitionWriter Producer",
+}
+"""The public names by module, as in `__init__.pyi`, which type checkers read and bundles of programs leave out."""
+_NAMES = {name: f"kafkalog.{module}" for module, names in _MODULES.items() for name in names.split()}
 _PUBLIC_MODULES = ("codec", "errors", "format", "functions", "spark", "types")
 
 __all__ = sorted(_NAMES)

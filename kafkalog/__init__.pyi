@@ -1,4 +1,4 @@
-"""The public names of kafkalog, and where each one comes from. `__init__.py` reads this file."""
+"""The public names of kafkalog, and where each one comes from: for type checkers. `__init__.py` has the same table."""
 
 from kafkalog.booting.boot import boot as boot
 from kafkalog.booting.quorum import QuorumRescue as QuorumRescue

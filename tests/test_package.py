@@ -90,11 +90,20 @@ def test_a_public_name_resolves_and_says_what_it_is(name):
 
 def test_the_public_names_are_those_of_the_stub():
     stub = (ROOT / "kafkalog" / "__init__.pyi").read_text()
-    listed = [name.asname for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom) for name in node.names]
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    listed = {name.asname: node.module for node in imports for name in node.names}
+    assert listed == kafkalog._NAMES
     assert sorted(listed) == kafkalog.__all__
     assert set(kafkalog.__all__) <= set(dir(kafkalog))
     with pytest.raises(AttributeError):
         kafkalog.nonsense  # noqa: B018
+
+
+def test_the_package_works_without_its_stub_as_in_a_bundled_program():
+    code = "import sys; sys.addaudithook(lambda event, args: event == 'open' and print(args[0])); import kafkalog"
+    opened = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "kafkalog" in opened
+    assert ".pyi" not in opened
 
 
 def test_types_of_parts_have_a_module_of_their_own():
