@@ -191,11 +191,17 @@ def pytest_runtest_call(item):
 def pytest_make_collect_report(collector):
     """Skip files that import what is not installed.
 
-    Every other process collects from the end: what one has rewritten for `assert`, the others find in the cache.
+    Every other process collects from the end, and the third from the middle: what one has rewritten for `assert`, the
+    others find in the cache.
     """
     report = yield
-    if isinstance(collector, pytest.Directory) and os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
-        report.result.reverse()
+    if isinstance(collector, pytest.Directory):
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+        if worker[-1] in "13579":
+            report.result.reverse()
+        elif worker != "gw0":
+            middle = len(report.result) // 2
+            report.result = report.result[middle:] + report.result[:middle]
     if report.failed:
         call = vars(report)["call"]
         skip_without_package(report, call.excinfo.value.__cause__)
