@@ -681,15 +681,17 @@ def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path, n):
     for _ in range(2):  # another process may have slowed the first one down
         shutil.rmtree(out)
         seconds = min(seconds, act())
-    for _ in range(n):
+    number = 0
+    while number < n or n_absent <= n // 4:
+        number += 1
         shutil.rmtree(out, ignore_errors=True)
         act(rng.uniform(0, seconds))
         n_absent += not out.exists()
         if out.exists():
+            seconds *= 0.9  # the machine may have become faster
             assert [*sums(out)] == names
             assert kafkalog.preflight(out / "data").verdict == "starts"
         assert sums(source) == before
-    assert n_absent > n // 4
     shutil.rmtree(out, ignore_errors=True)
     act()
     # nothing is left of those that were killed
