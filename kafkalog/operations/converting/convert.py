@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
@@ -205,18 +206,13 @@ def convert(
     named = list(_named(chosen)) if name is None else [(name, chosen[0])]
     targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:
-        for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
-            warn(
-                f"{topic} is compacted, and its keys become null: a broker refuses such records, and its cleaner drops"
-                " them. Hash the keys instead",
-                ConfigWarning,
-            )
+        _warn_of_null_keys(named, targets)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(n_threads if n_threads > 1 else 0))
         root = None
         if named and not is_one and not dry_run:
             root = stack.enter_context(staged_directory(target)).path
-        failed: list[KafkalogError] = []
+        saves_rest = on_corruption != "raise" and len(named) > 1
         for key, partition in named:
             conversion = PartitionConversion(
                 partition,
@@ -228,29 +224,56 @@ def convert(
                 progress=progress,
             )
             where = target if is_one else target / str(key)
-            try:
-                with saved_alone(on_corruption != "raise" and len(named) > 1, failed.append):
-                    if dry_run:
-                        conversion.run(Sink(), pool, n_threads)
-                    else:
-                        directory = where if root is None else root / str(key)
-                        with targets.open(directory, partition, conversion.start_offset) as sink:
-                            conversion.run(sink, pool, n_threads)
-            except ReadError as raised:
-                removed = removed_from(opened, raised)
-                if removed is None:
-                    raise
-                note(removed)  # none of it is in the output
-                continue
-            if failed:
-                error = failed.pop()
-                note(removed_from(opened, error) or error.to_finding())
+            directory = None if dry_run else where if root is None else root / str(key)
+            write = partial(_write, conversion, partition, targets, directory, pool, n_threads)
+            problem = _problem_of(write, opened, saves_rest=saves_rest)
+            if problem is not None:
+                note(problem)  # none of it is in the output
                 continue
             offsets = conversion.start_offset, conversion.end_offset
             report.partitions.append(
                 converted(key, str(where), str(partition.path), offsets, conversion.counts, report.findings)
             )
     return report
+
+
+def _write(
+    conversion: PartitionConversion,
+    partition: Partition,
+    targets: ConvertedPartitions,
+    directory: Path | None,
+    pool: OrderedPool,
+    n_threads: int,
+) -> None:
+    """Convert a partition into a directory; without one, write nothing."""
+    if directory is None:
+        conversion.run(Sink(), pool, n_threads)
+        return
+    with targets.open(directory, partition, conversion.start_offset) as sink:
+        conversion.run(sink, pool, n_threads)
+
+
+def _problem_of(write: Callable[[], None], opened: LogDir | Partition | Segment, *, saves_rest: bool) -> Finding | None:
+    """Why a partition is not converted: a broker removed it, or with `saves_rest`, it cannot be read."""
+    failed: list[KafkalogError] = []
+    try:
+        with saved_alone(saves_rest, failed.append):
+            write()
+    except ReadError as error:
+        removed = removed_from(opened, error)
+        if removed is None:
+            raise
+        return removed
+    return (removed_from(opened, failed[0]) or failed[0].to_finding()) if failed else None
+
+
+def _warn_of_null_keys(named: Sequence[_Pair], targets: ConvertedPartitions) -> None:
+    for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
+        warn(
+            f"{topic} is compacted, and its keys become null: a broker refuses such records, and its cleaner drops"
+            " them. Hash the keys instead",
+            ConfigWarning,
+        )
 
 
 def _rules(

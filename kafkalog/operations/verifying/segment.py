@@ -80,13 +80,12 @@ class SegmentCheck:
         done = 0
         try:
             # read the indexes first: a running broker appends to the log before it adds an index entry
-            offset_index = open_index(OffsetIndex, segment, findings.add, is_live=around.is_live)
-            time_index = open_index(TimeIndex, segment, findings.add, is_live=around.is_live)
+            indexes = _IndexChecks(segment, around, findings.add, self._interval_bytes)
             with segment.open() as source:
                 if around.is_live and source.path != str(segment.path):
                     # a running broker deleted it, and its indexes: those of another may be in their place
                     raise ReadError(Reason.FILE_UNREADABLE, os.strerror(errno.ENOENT), path=segment.path)
-                done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
+                done = self._walk(segment, source, indexes, around, result, findings, progress)
         except KafkalogError as error:
             # retention deleted it: nothing is damaged
             is_deleted = isinstance(error, ReadError) and around.is_live and is_gone(segment.path)
@@ -99,8 +98,7 @@ class SegmentCheck:
         self,
         segment: Segment,
         source: ByteSource,
-        offset_index: OffsetIndex | None,
-        time_index: TimeIndex | None,
+        indexes: _IndexChecks,
         around: LogDirState,
         result: VerifiedSegment,
         findings: Findings,
@@ -110,11 +108,6 @@ class SegmentCheck:
         def add(finding: Finding) -> None:
             findings.add(tail_finding(finding, around, result.last_offset + 1) if segment.is_last else finding)
 
-        offset_check = time_check = None
-        if offset_index is not None:
-            offset_check = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=self._interval_bytes)
-        if time_index is not None:
-            time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
         gaps = GapMeter(segment.base_offset)
         end, largest, has_far = 0, 0, False
@@ -128,9 +121,7 @@ class SegmentCheck:
                 self._check_bytes(segment, window, findings.add)
                 intact = batches[np.flatnonzero(valid_crcs(window))]
             gaps.feed(intact)
-            for check in (offset_check, time_check):
-                if check is not None:
-                    check.feed(batches)
+            indexes.feed(batches)
             epochs.feed(batches)
             if int(batches.position[0]) != end:
                 result.transaction_epochs.end()  # the bytes before it may have held markers
@@ -152,28 +143,7 @@ class SegmentCheck:
             if self._stopped:
                 return end
         result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps
-        is_torn = end < source.size
-        is_open = segment.is_last and not around.was_closed
-        rows: list[Finding] = []
-        if offset_index is not None and offset_check is not None:
-            # a running broker may trim both indexes after one of them was read
-            is_normal = is_open and (
-                around.is_live or time_index is None or _were_preallocated(offset_index, time_index)
-            )
-            rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
-            rows += offset_check.finish(source.size)
-        elif end and segment.has_base_offset and not segment.has_sidecar(kf.INDEX_SUFFIX):
-            what = "a broker rebuilds all indexes of the segment"
-            rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
-        if time_index is not None and time_check is not None:
-            used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
-            rows += [*time_index.findings(), *time_index.padding_findings(is_last=is_open, used=used)]
-            rows += time_check.finish(end if is_torn and segment.is_last else source.size)
-        elif offset_index is not None and largest > 0 and not segment.has_sidecar(kf.TIME_INDEX_SUFFIX):
-            # the first batch of a new segment may be written before its time index is created
-            what = "a broker creates an empty one, and then finds no times in the segment"
-            rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
-        for finding in rows:
+        for finding in indexes.finish(end, source.size, largest):
             findings.add(finding)
         return end
 
@@ -231,6 +201,60 @@ def _too_far(segment: Segment, batches: BatchTable) -> Finding:
         length=int(batches.size_in_bytes[row]),
         damage=False,
     )
+
+
+class _IndexChecks:
+    """Reads the indexes of a segment, and compares them with its batches."""
+
+    def __init__(
+        self, segment: Segment, around: LogDirState, add: Callable[[Finding], None], interval_bytes: int | None
+    ) -> None:
+        self._segment, self._around = segment, around
+        self._is_open = segment.is_last and not around.was_closed
+        offset_index = open_index(OffsetIndex, segment, add, is_live=around.is_live)
+        time_index = open_index(TimeIndex, segment, add, is_live=around.is_live)
+        self._offset_index, self._time_index = offset_index, time_index
+        self._checks: list[OffsetIndexCheck | TimeIndexCheck] = []
+        if offset_index is not None:
+            self._offsets = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=interval_bytes)
+            self._checks.append(self._offsets)
+        if time_index is not None:
+            self._times = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
+            self._checks.append(self._times)
+
+    def feed(self, batches: BatchTable) -> None:
+        """Compare the entries of the next batches."""
+        for check in self._checks:
+            check.feed(batches)
+
+    def finish(self, end: int, size: int, largest: int) -> list[Finding]:
+        """What is wrong with the indexes of a log whose batches end at a position, with its largest timestamp."""
+        return [*self._of_offsets(end, size), *self._of_times(end, size, largest)]
+
+    def _of_offsets(self, end: int, size: int) -> list[Finding]:
+        segment, index, time_index = self._segment, self._offset_index, self._time_index
+        if index is not None:
+            # a running broker may trim both indexes after one of them was read
+            is_normal = self._is_open and (
+                self._around.is_live or time_index is None or _were_preallocated(index, time_index)
+            )
+            return [*index.findings(), *index.padding_findings(is_last=is_normal), *self._offsets.finish(size)]
+        if end and segment.has_base_offset and not segment.has_sidecar(kf.INDEX_SUFFIX):
+            what = "a broker rebuilds all indexes of the segment"
+            return [_missing(segment, kf.INDEX_SUFFIX, what, damage=False)]
+        return []
+
+    def _of_times(self, end: int, size: int, largest: int) -> list[Finding]:
+        segment, index = self._segment, self._time_index
+        if index is not None:
+            used = index.dtype.itemsize if self._times.starts_with_zeros else 0
+            padding = index.padding_findings(is_last=self._is_open, used=used)
+            return [*index.findings(), *padding, *self._times.finish(min(end, size) if segment.is_last else size)]
+        if self._offset_index is not None and largest > 0 and not segment.has_sidecar(kf.TIME_INDEX_SUFFIX):
+            # the first batch of a new segment may be written before its time index is created
+            what = "a broker creates an empty one, and then finds no times in the segment"
+            return [_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not self._is_open)]
+        return []
 
 
 class _Epochs:

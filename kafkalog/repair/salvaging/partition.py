@@ -575,28 +575,44 @@ def _count(
     """
     if end is not None and end <= begin:
         return 0, "exact", end, end
-    at, n_records, n_markers, is_counted = begin, 0, 0, True
-    for head in map(BatchHeader, heads):
-        header = claims_of(head)
-        if header is None or (end is None and head.magic > 2):
-            break
+    claims = _ClaimedOffsets(begin, end)
+    is_complete = bool(heads) and all(map(claims.take, heads))
+    at, n_records = claims.next_offset, claims.n_records
+    from_headers: Certainty = "header" if claims.is_counted else "at_most"
+    if is_complete and claims.is_counted and at == end and n_records + claims.n_markers == end - begin:
+        return n_records, "exact", end, at
+    if is_complete and is_linked and end is None and (known_end or 0) <= at:
+        return n_records, from_headers, at, at
+    if heads and at == end:
+        return n_records, from_headers, end, at
+    if end is None and known_end is not None and known_end > at:
+        end = known_end
+    return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
+
+
+class _ClaimedOffsets:
+    """Adds up what the headers of lost batches say, as long as they fit between `begin` and `end`."""
+
+    def __init__(self, begin: int, end: int | None) -> None:
+        self.next_offset, self._end = begin, end
+        self.n_records = self.n_markers = 0
+        self.is_counted = True
+        """Whether the headers say how many records there were; otherwise `n_records` is the most."""
+
+    def take(self, head: bytes) -> bool:
+        """Add a batch; False if its header does not fit."""
+        at, end, batch = self.next_offset, self._end, BatchHeader(head)
+        header = claims_of(batch)
+        if header is None or (end is None and batch.magic > 2):
+            return False
         # a damaged header counts only where it fits between its neighbours
         base = at if header.base_offset is None else header.base_offset
         is_far = header.last_offset - base > kf.MAX_RELATIVE_OFFSET if end is None else header.last_offset >= end
         if base < at or header.last_offset < base or is_far:
-            break
+            return False
         fits = base == at and 0 < header.records_count <= header.last_offset - base + 1
-        is_counted &= fits
-        n_records += header.n_records if fits else header.last_offset + 1 - at
-        n_markers += fits and header.is_marker
-        at = header.last_offset + 1
-    else:
-        if heads and is_counted and at == end and n_records + n_markers == end - begin:
-            return n_records, "exact", end, at
-        if heads and is_linked and end is None and (known_end or 0) <= at:
-            return n_records, "header" if is_counted else "at_most", at, at
-    if heads and at == end:
-        return n_records, "header" if is_counted else "at_most", end, at
-    if end is None and known_end is not None and known_end > at:
-        end = known_end
-    return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
+        self.is_counted &= fits
+        self.n_records += header.n_records if fits else header.last_offset + 1 - at
+        self.n_markers += fits and header.is_marker
+        self.next_offset = header.last_offset + 1
+        return True
