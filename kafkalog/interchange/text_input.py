@@ -278,19 +278,22 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
             )
         made = {}
         for role, name in roles.items():
-            column, cells = SourceColumn(name, partial(_line, lines)), [each.get(name) for each in objects]
-            if role == "key":
-                options.check_key(len(cells) - cells.count(None))
-            if role == "value" and options.is_value_decoded:
-                continue
-            if role == "key" and options.is_key_decoded:
-                made[role] = _json_texts(cells)
-            elif (name in options.roles and role == "key") or name in options.headers_of_rows:
-                made[role] = _texts(cells)
-            else:
-                made[role] = _json_column(role, cells, column, options)
+            if role != "value" or not options.is_value_decoded:
+                column = SourceColumn(name, partial(_line, lines))
+                made[role] = _json_row_column(role, [each.get(name) for each in objects], column, options)
         made[JSON_ROW] = _json_texts(_decoded_values(objects, roles, options))
         yield pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+
+def _json_row_column(role: str, cells: list[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
+    """What supplies a part of the record of each row."""
+    if role == "key":
+        options.check_key(len(cells) - cells.count(None))
+        if options.is_key_decoded:
+            return _json_texts(cells)
+    if (column.name in options.roles and role == "key") or column.name in options.headers_of_rows:
+        return _texts(cells)
+    return _json_column(role, cells, column, options)
 
 
 def _decoded_values(
@@ -590,6 +593,13 @@ def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: Text
     return texts
 
 
+def _csv_json(values: pa.Array, column: SourceColumn, *, is_text: bool) -> pa.Array:
+    """Cells as JSON: those of a column of text are strings, whatever they look like."""
+    encode = json_text if is_text else _json_of
+    cells = texts_of(values, column).to_pylist()
+    return pa.array([None if cell is None else encode(cell) for cell in cells], pa.large_string())
+
+
 def _csv_row_columns(
     batch: pa.RecordBatch, roles: Mapping[str, str], where: Callable[[int], str], options: TextOptions
 ) -> dict[str, pa.Array]:
@@ -601,12 +611,8 @@ def _csv_row_columns(
             options.check_key(len(values) - values.null_count)
         is_decoded = options.is_value_decoded if role == "value" else role == "key" and options.is_key_decoded
         if is_decoded:
-            cells = texts_of(values, column).to_pylist()
             is_text = role in options.text_columns or name in options.kept_as_text
-            encode = json_text if is_text else _json_of
-            made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = pa.array(
-                [one if one is None else encode(one) for one in cells], pa.large_string()
-            )
+            made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = _csv_json(values, column, is_text=is_text)
         elif name in options.headers_of_rows or (name in options.roles and role == "key"):
             made[f"{_TYPED}{role}"] = texts_of(values, column)
         else:

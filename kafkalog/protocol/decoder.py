@@ -110,18 +110,26 @@ def _decoder(name: str, version: int) -> Read:
     return _struct(message.fields, version, version in message.flexible)
 
 
-def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Read:
-    """A reader of the fields of a struct, in their order; tagged ones follow them."""
+def _untagged(
+    fields: tuple[MessageField, ...], version: int, flexible: bool
+) -> list[tuple[tuple[str, ...], struct.Struct | Read]]:
+    """The names and the reader of each field without a tag; numbers that follow each other are read together."""
     plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
-    tagged: dict[int, tuple[str, Read]] = {}
-    defaults = {field.name: field.default for field in fields}
     untagged = [field for field in fields if version in field.versions and version not in field.tagged]
     for is_number, group in groupby(untagged, lambda field: field.type in NUMBERS):
         some = list(group)
-        if is_number:  # read together
+        if is_number:
             plain.append((tuple(field.name for field in some), _layout(*(field.type for field in some))))
         else:
             plain += [((field.name,), _value(field, version, flexible)) for field in some]
+    return plain
+
+
+def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Read:
+    """A reader of the fields of a struct, in their order; tagged ones follow them."""
+    plain = _untagged(fields, version, flexible)
+    tagged: dict[int, tuple[str, Read]] = {}
+    defaults = {field.name: field.default for field in fields}
     for field in fields:
         if version in field.tagged:
             tagged[field.tag] = field.name, _value(field, version, flexible)

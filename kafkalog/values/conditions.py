@@ -330,43 +330,72 @@ def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
-    if pt.is_boolean(kind):
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            value = value.lower() == "true"
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError("expected true or false")
-        return pa.scalar(bool(value))
     # in Python, a boolean is also an integer
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, (bool, np.bool_)) and not pt.is_boolean(kind):
         raise TypeError("not a boolean column")
-    if pt.is_integer(kind):
-        number = int(value) if isinstance(value, (str, int, np.integer)) else None
-        if number is None:
-            raise TypeError("expected a whole number")
-        return pa.scalar(number, pa.int64() if number < 2**63 else pa.uint64())
-    if pt.is_floating(kind):
-        return pa.scalar(float(value))
-    if pt.is_decimal(kind):
-        try:
-            return pa.scalar(Decimal(str(value)))
-        except InvalidOperation:
-            raise TypeError("expected a number") from None
-    if pt.is_string(kind):
-        return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
-    if pt.is_binary(kind):
-        if isinstance(value, Bare):
-            value = bytes_literal(value)
-        return pa.scalar(value if isinstance(value, bytes) else _text(value).encode(), pa.binary())
-    if pt.is_timestamp(kind):
-        moment = parse_time("a time", value) if kind.tz else _moment(value)
-        if isinstance(moment, int):
-            return pa.scalar(moment, pa.timestamp("ms", kind.tz))
-        return pa.scalar(moment, pa.timestamp("us", kind.tz))
-    if pt.is_date(kind):
-        return pa.scalar(value if isinstance(value, date) else date.fromisoformat(value), pa.date32())
-    if pt.is_time(kind):
-        return pa.scalar(value if isinstance(value, time) else time.fromisoformat(value), pa.time64("us")).cast(kind)
+    for is_of, scalar in _SCALARS:
+        if is_of(kind):
+            return scalar(value, kind)
     raise TypeError("this type cannot be compared")
+
+
+def _boolean(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError("expected true or false")
+    return pa.scalar(bool(value))
+
+
+def _integer(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if not isinstance(value, (str, int, np.integer)):
+        raise TypeError("expected a whole number")
+    number = int(value)
+    return pa.scalar(number, pa.int64() if number < 2**63 else pa.uint64())
+
+
+def _decimal(value: Any, kind: pa.DataType) -> pa.Scalar:
+    try:
+        return pa.scalar(Decimal(str(value)))
+    except InvalidOperation:
+        raise TypeError("expected a number") from None
+
+
+def _string(value: Any, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
+
+
+def _binary(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(value, Bare):
+        value = bytes_literal(value)
+    return pa.scalar(value if isinstance(value, bytes) else _text(value).encode(), pa.binary())
+
+
+def _timestamp(value: Any, kind: pa.DataType) -> pa.Scalar:
+    moment = parse_time("a time", value) if kind.tz else _moment(value)
+    return pa.scalar(moment, pa.timestamp("ms" if isinstance(moment, int) else "us", kind.tz))
+
+
+def _date(value: Any, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(value if isinstance(value, date) else date.fromisoformat(value), pa.date32())
+
+
+def _time(value: Any, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(value if isinstance(value, time) else time.fromisoformat(value), pa.time64("us")).cast(kind)
+
+
+_SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], pa.Scalar]], ...]] = (
+    (pt.is_boolean, _boolean),
+    (pt.is_integer, _integer),
+    (pt.is_floating, lambda value, kind: pa.scalar(float(value))),
+    (pt.is_decimal, _decimal),
+    (pt.is_string, _string),
+    (pt.is_binary, _binary),
+    (pt.is_timestamp, _timestamp),
+    (pt.is_date, _date),
+    (pt.is_time, _time),
+)
+"""By the type of a column, how a value that a user gave becomes one that Arrow compares with it."""
 
 
 def _moment(value: Any) -> int | datetime:

@@ -7,7 +7,7 @@ the values become JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -60,11 +60,7 @@ class CommonType:
         if pt.is_null(one):
             return other
         if pt.is_struct(one) and pt.is_struct(other):
-            fields = {field.name: field.type for field in one}
-            for field in other:
-                known = fields.get(field.name, pa.null())
-                fields[field.name] = self._both(known, field.type, (*path, field.name))
-            return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
+            return self._struct_of_both(one, other, path)
         if pt.is_list(one) and pt.is_list(other):
             return pa.list_(self._both(one.value_type, other.value_type, (*path, "[]")))
         if pt.is_map(one) and pt.is_map(other) and one.key_type == other.key_type:
@@ -74,6 +70,13 @@ class CommonType:
             self.as_text.add(path)
             return pa.string()
         return wide
+
+    def _struct_of_both(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType:
+        fields = {field.name: field.type for field in one}
+        for field in other:
+            known = fields.get(field.name, pa.null())
+            fields[field.name] = self._both(known, field.type, (*path, field.name))
+        return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
 
     def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
         if pt.is_timestamp(one) and pt.is_timestamp(other) and one.unit != other.unit:
@@ -107,23 +110,30 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if one == other:
         return one
     pair = (one, other)
-    if all(map(pt.is_integer, pair)):
-        # a signed type needs a bit more than an unsigned one has
-        bits = max(kind.bit_width + pt.is_unsigned_integer(kind) for kind in pair)
-        if all(map(pt.is_unsigned_integer, pair)):
-            return max(pair, key=lambda kind: kind.bit_width)
-        return next((kind for size, kind in _INTEGERS if bits <= size), pa.decimal128(20, 0))
-    if all(pt.is_integer(kind) or pt.is_floating(kind) for kind in pair):
-        return pa.float64()
-    if all(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind) for kind in pair):
-        return pa.binary()
-    if all(pt.is_decimal(kind) or pt.is_integer(kind) for kind in pair):
-        return _wider_decimal(pair)
-    if all(map(pt.is_time, pair)):
-        return pa.time64("ns" if "ns" in (one.unit, other.unit) else "us")
-    if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
-        return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
+    for are_of, widest in _COMBINED:
+        if all(any(is_of(kind) for is_of in are_of) for kind in pair):
+            return widest(pair)
     return None
+
+
+_Pair = tuple[pa.DataType, pa.DataType]
+
+
+def _wider_integer(pair: _Pair) -> pa.DataType:
+    # a signed type needs a bit more than an unsigned one has
+    bits = max(kind.bit_width + pt.is_unsigned_integer(kind) for kind in pair)
+    if all(map(pt.is_unsigned_integer, pair)):
+        return max(pair, key=lambda kind: kind.bit_width)
+    return next((kind for size, kind in _INTEGERS if bits <= size), pa.decimal128(20, 0))
+
+
+def _wider_time(pair: _Pair) -> pa.DataType:
+    return pa.time64("ns" if "ns" in (pair[0].unit, pair[1].unit) else "us")
+
+
+def _wider_timestamp(pair: _Pair) -> pa.DataType | None:
+    one, other = pair
+    return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz) if one.tz == other.tz else None
 
 
 def _wider_decimal(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
@@ -167,6 +177,17 @@ def _whole_digits(kind: pa.DataType) -> int:
 
 
 _INTEGERS: Final = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
+_COMBINED: Final[
+    tuple[tuple[tuple[Callable[[pa.DataType], bool], ...], Callable[[_Pair], pa.DataType | None]], ...]
+] = (
+    ((pt.is_integer,), _wider_integer),
+    ((pt.is_integer, pt.is_floating), lambda pair: pa.float64()),
+    ((pt.is_string, pt.is_binary, pt.is_fixed_size_binary), lambda pair: pa.binary()),
+    ((pt.is_decimal, pt.is_integer), _wider_decimal),
+    ((pt.is_time,), _wider_time),
+    ((pt.is_timestamp,), _wider_timestamp),
+)
+"""Kinds of types that combine, and the type that holds values of two of them."""
 
 
 def check_width(kind: pa.DataType) -> None:

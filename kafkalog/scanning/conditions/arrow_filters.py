@@ -204,18 +204,10 @@ class _Translator:
         # only columns that a condition names: each access to a schema's field creates new Python objects
         at = self._schema.get_field_index(column)
         own = None if at < 0 else self._schema.field(at).type
-        if column in ("topic", "segment") and own == pa.string():
-            return "text"
-        if column == "compression" and own == pa.string():
-            return "codec"
-        if column in ("key", "value") and own is not None and _is_bytes(own):
-            return "bytes"
-        if column == "timestamp" and own == pa.timestamp("ms", "UTC"):
-            return "time"
-        if column in _INTEGERS and own is not None and pa.types.is_signed_integer(own):
-            return "int"
-        if column in ("is_transactional", "is_control") and own == pa.bool_():
-            return "bool"
+        if own is not None:
+            for kind, columns, is_of in _KINDS:
+                if column in columns and is_of(own):
+                    return kind
         raise NotUnderstoodError
 
 
@@ -230,6 +222,15 @@ _INTEGERS: Final = (
     "batch_base_offset",
     "batch_position",
 )
+_KINDS: Final[tuple[tuple[str, tuple[str, ...], Callable[[pa.DataType], bool]], ...]] = (
+    ("text", ("topic", "segment"), pa.types.is_string),
+    ("codec", ("compression",), pa.types.is_string),
+    ("bytes", ("key", "value"), lambda own: _is_bytes(own)),
+    ("time", ("timestamp",), lambda own: bool(own == pa.timestamp("ms", "UTC"))),
+    ("int", _INTEGERS, pa.types.is_signed_integer),
+    ("bool", ("is_transactional", "is_control"), pa.types.is_boolean),
+)
+"""How conditions compare columns, by their names and their types in the schema."""
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

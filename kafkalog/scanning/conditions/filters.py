@@ -7,7 +7,7 @@ out without reading them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -212,6 +212,10 @@ def _codec_name(number: int | None) -> str | None:
     return None if number is None else kf.CODEC_NAMES[number]
 
 
+def _known(values: Iterable[int | None]) -> list[int]:
+    return [value for value in values if value is not None]
+
+
 def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
     """Compare as Arrow does: comparisons with null are false; null is `in` a list only if the list has None."""
     operation, value = term.operation, term.value
@@ -222,19 +226,24 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
     if operation == "is not null":
         return np.ones(column.shape, np.bool_) if null is None else ~null
     if operation in MEMBERSHIP:
-        known = [one for one in value if one is not None]
-        # numbers that the column cannot hold equal none of its values; NumPy would raise for them
-        if column.dtype.kind in "iu":
-            known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
-        kind = np.dtype(np.float64) if column.dtype.kind == "f" else column.dtype
-        found = np.isin(column, np.array(known, kind)) if known else np.zeros(column.shape, np.bool_)
-        if null is not None:
-            found = np.where(null, None in value, found)
-        return ~found if operation == "not in" else found
+        return _is_listed(column, null, term)
     if column.dtype == np.float32:
         column = column.astype(np.float64)  # else the value would be rounded to float32, and match other numbers
     matches: npt.NDArray[np.bool_] = _COMPARISONS[operation](column, value).astype(np.bool_)
     return matches if null is None else matches & ~null
+
+
+def _is_listed(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
+    """Whether values are in a list, or not in it."""
+    known = [value for value in term.value if value is not None]
+    # numbers that the column cannot hold equal none of its values; NumPy would raise for them
+    if column.dtype.kind in "iu":
+        known = [value for value in known if np.iinfo(column.dtype).min <= value <= np.iinfo(column.dtype).max]
+    kind = np.dtype(np.float64) if column.dtype.kind == "f" else column.dtype
+    listed = np.isin(column, np.array(known, kind)) if known else np.zeros(column.shape, np.bool_)
+    if null is not None:
+        listed = np.where(null, None in term.value, listed)
+    return ~listed if term.operation == "not in" else listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +300,14 @@ class Filter:
 
     def bounds(self) -> dict[str, int]:
         """Bounds of 64 bits that hold for every matching record: `start_offset`, `end_offset`, and of timestamps."""
-        found: dict[str, list[int | None]] = {f"{end}_{column}": [] for column in _BOUNDED for end in ("start", "end")}
-        for group in self.groups:
-            for column in _BOUNDED:
-                terms = [term for term in group if term.column == column]
-                starts, ends = [_start(term) for term in terms], [_end(term) for term in terms]
-                found[f"start_{column}"].append(max((one for one in starts if one is not None), default=None))
-                found[f"end_{column}"].append(min((one for one in ends if one is not None), default=None))
+        of_groups: dict[str, list[int | None]] = {}
+        for column in _BOUNDED:
+            terms = [[term for term in group if term.column == column] for group in self.groups]
+            of_groups[f"start_{column}"] = [max(_known(map(_start, some)), default=None) for some in terms]
+            of_groups[f"end_{column}"] = [min(_known(map(_end, some)), default=None) for some in terms]
         bounds = {}
-        for name, values in found.items():
-            known = [value for value in values if value is not None]
+        for name, values in of_groups.items():
+            known = _known(values)
             # a bound holds for the whole filter only if every group has one
             if known and len(known) == len(values):
                 is_end = name.startswith("end")

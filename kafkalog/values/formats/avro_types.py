@@ -69,6 +69,14 @@ def _json(text: str) -> Any:
         raise SchemaError(f"the schema is not JSON: {error}") from None
 
 
+def _union(branches: list[AvroType]) -> AvroType:
+    if not branches or any(branch.kind == "union" for branch in branches):
+        raise SchemaError("a union has no branch, or a union for one")
+    if sum(branch.kind == "null" for branch in branches) > 1:
+        raise SchemaError("a union has null twice")
+    return AvroType("union", inner=branches)
+
+
 class _SchemaParser:
     def __init__(self) -> None:
         self._names: dict[str, AvroType] = {}
@@ -84,12 +92,7 @@ class _SchemaParser:
         if isinstance(schema, str):
             return self._named(schema, namespace)
         if isinstance(schema, list):
-            branches = [self._type(one, namespace, depth + 1) for one in schema]
-            if not branches or any(one.kind == "union" for one in branches):
-                raise SchemaError("a union has no branch, or a union for one")
-            if sum(one.kind == "null" for one in branches) > 1:
-                raise SchemaError("a union has null twice")
-            return AvroType("union", inner=branches)
+            return _union([self._type(branch, namespace, depth + 1) for branch in schema])
         if not isinstance(schema, dict):
             raise SchemaError(f"a type is a name, a list or an object, not {schema!r}")
         kind = schema.get("type")
