@@ -1,6 +1,6 @@
 """Boot: builds a directory on which a stock broker starts, from partition directories whose cluster is gone.
 
-    `sources`       finds the partitions in the sources, and chooses a copy of each
+    `sources`       finds the partitions in the sources; restores the segments of tiered topics in remote storage
     `coordinators`  reads committed offsets and transactional ids, or offsets from a file
     `staging`       verifies and copies partitions, and rebuilds their derived files; makes one log from copies that
                     differ or are damaged

@@ -6,13 +6,14 @@ settings and ids to a snapshot of the metadata log; check the result with a pref
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,7 @@ from kafkalog.booting.coordinators import (
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
-from kafkalog.booting.sources import Copy, SourceRoot, Sources
+from kafkalog.booting.sources import Copy, RemotePart, SourceRoot, Sources, local_part, store_of
 from kafkalog.booting.staging import (
     PlannedCopies,
     StagedPartition,
@@ -107,7 +108,8 @@ def boot(
     ----------
     sources : path-like or sequence of path-like
         Log dirs of one or more brokers, single partition directories, or outputs of `load`, `convert`, `salvage`,
-        `merge` and `restore_tiered`. They are only read.
+        `merge` and `restore_tiered`. They are only read. With `kafkalog.tiered_location` of a log dir, the segments of
+        tiered topics in remote storage are restored as well.
     output : path-like
         Directory to create: `data/`, `server.properties`, `report.json` and `report.txt`. With several nodes, each has
         its own `node-N/` with the first two.
@@ -174,6 +176,10 @@ def boot(
     acknowledge records of a new idempotent producer without writing them. After a crash, the output is absent or
     complete.
 
+    Tiered topics become local ones: with their remote storage, the new cluster has the whole log on its disks, and
+    without it, the offsets that only the remote storage has are a loss. The restored part needs its size once more next
+    to the output while `boot` runs.
+
     Examples
     --------
     >>> kafkalog.boot("tests/golden/log_dir", "never-written", dry_run=True)
@@ -184,19 +190,13 @@ def boot(
     others = [metadata] if isinstance(metadata, (str, os.PathLike)) else list(metadata or ())
     listed = [topic for path in others if not os.path.isdir(path) for topic in read_topics_file(path)]
     options = TopicOptions(TARGETS[release], settings or {}, strict, limits.max_directories, listed)
-    paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    given = [sources] if isinstance(sources, (str, os.PathLike)) or store_of(sources) else list(sources)
+    stores = [store for one in given if (store := store_of(one)) is not None]
+    paths = [path for path in map(local_part, given) if path is not None]
     if not paths:
         raise ValueError("no source is named")
-    if output is None:
-        if not dry_run:
-            raise ValueError("output names the directory to make; or use dry_run=True")
-        output = "kafkalog-boot"
-    check_outside(output, paths, is_new=True)
+    target = _target(output, paths, dry_run=dry_run)
     commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
-    target = Path(os.path.realpath(output))
-    if "," in str(target):
-        detail = "a comma in the path of the output would end the entry in log.dirs: choose another path"
-        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
     layout = _layout(nodes)
     report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
@@ -208,21 +208,45 @@ def boot(
     run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_unknown)
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
-    is_one_cluster = cluster_id is not None
-    run.survey(
-        found, topics, log_dirs, groups, commits, is_one_cluster=is_one_cluster, includes_unknown=include_unknown
-    )
-    if dry_run:
-        run.stage(None, progress)
-        return report
-    with staged_directory(target) as staged:
-        run.stage(staged, progress)
-        run.write(staged, target)
-        run.check(staged, target)
-        staged.put("report.json", json.dumps(report.as_dict(), indent=1) + "\n")
-        staged.put("report.txt", report.text())
-        copy_ownership(staged.path, next(iter(run.placed)).copy.path if run.placed else target.parent)
+    with contextlib.ExitStack() as stack:
+        if stores:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".kafkalog-tiered-", dir=target.parent))
+            place, is_each = Path(os.path.realpath(folder)), len(layout) > 1
+            run.remote = RemotePart(found, stores[0], place, limits, is_each=is_each)
+        run.survey(
+            found,
+            topics,
+            log_dirs,
+            groups,
+            commits,
+            is_one_cluster=cluster_id is not None,
+            includes_unknown=include_unknown,
+        )
+        if dry_run:
+            run.stage(None, progress)
+            return report
+        with staged_directory(target) as staged:
+            run.stage(staged, progress)
+            run.write(staged, target)
+            run.check(staged, target)
+            staged.put("report.json", json.dumps(report.as_dict(), indent=1) + "\n")
+            staged.put("report.txt", report.text())
+            copy_ownership(staged.path, next(iter(run.placed)).copy.path if run.placed else target.parent)
     return report
+
+
+def _target(output: str | os.PathLike[str] | None, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool) -> Path:
+    """The directory to make; raises if it is not named, or unsafe."""
+    if output is None:
+        if not dry_run:
+            raise ValueError("output names the directory to make; or use dry_run=True")
+        output = "kafkalog-boot"
+    check_outside(output, paths, is_new=True)
+    target = Path(os.path.realpath(output))
+    if "," in str(target):
+        detail = "a comma in the path of the output would end the entry in log.dirs: choose another path"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
+    return target
 
 
 def _layout(nodes: int | str | Sequence[str]) -> list[Node]:
@@ -269,6 +293,7 @@ class _Boot:
         self._leaders: list[Copy] = []
         self._copies: dict[kf.TopicPartition, list[Copy]] = {}
         self._topics: list[TopicPlan] = []
+        self.remote: RemotePart | None = None
 
     def survey(
         self,
@@ -287,13 +312,14 @@ class _Boot:
         sources.note_origins(has_metadata=where is not None)
         report.add_notes(sources.left_out)
         report.metadata = None if where is None else str(where)
-        known = None
+        patterns, known = TopicPatterns(topics), None
+        if self.remote is not None:
+            self.remote.restore(patterns.wants, self._metadata, report.findings.add)
         if self._metadata is not None:
             known = KnownTopics.of(self._metadata, str(where), sources.copies)
             if not includes_unknown:
                 report.add_notes(known.leave_out(sources.copies))
             self._left_out, report.metadata_doubt = known.left_out, known.doubt
-        patterns = TopicPatterns(topics)
         names = dict.fromkeys(key.topic for key in sources.copies)
         # the other topics of a log dir of which only partitions were named are not missing
         if self._metadata is not None and (where in others or sources.is_whole(where)):
@@ -352,15 +378,14 @@ class _Boot:
         """Plan the partitions with several copies; copies that have all of their plan go to the nodes as they are."""
         for node, of_broker in zip(self._nodes, self._by_broker(copies), strict=False):
             self._node_of |= {one.path: node.node_id for one in of_broker}
-        plans = {key: self._plan(some) for key, some in copies.items() if len(some) > 1}
         if self._options.is_strict:
-            _refuse_differing([*plans.values()])
+            _refuse_differing(self._plan(some) for some in copies.values() if len(some) > 1)
         for key, some in copies.items():
             if len(some) == 1:
                 self._wanted.append((some[0], self._node_of[some[0].path]))
                 self._leaders.append(some[0])
                 continue
-            planned = plans[key]
+            planned = self._plan(some)
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
             self._wanted += [(one, node_id) for node_id, one in kept.items()]
@@ -444,6 +469,8 @@ class _Boot:
         self._note_commits()
         self._note_followers()
         self._count_expiring()
+        if self.remote is not None:
+            report.rename(self.remote.named)
 
     def _place_joined(
         self,
@@ -738,12 +765,17 @@ def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Com
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
 
 
-def _refuse_differing(plans: Sequence[PlannedCopies]) -> None:
+def _refuse_differing(plans: Iterable[PlannedCopies]) -> None:
     """Raise CorruptionError if copies are damaged, and UnsafePathError if they differ from the one that leads."""
-    damaged = [damage for planned in plans if (damage := planned.damage) is not None]
+    damaged: list[Finding] = []
+    refused: list[tuple[Copy, Copy, str]] = []
+    for planned in plans:
+        if (damage := planned.damage) is not None:
+            damaged.append(damage)
+        elif (how := planned.difference()) is not None:
+            refused.append((how[0], planned.leader, how[1]))
     if damaged:
         raise damage_error(damaged[0], len(damaged))
-    refused = [(how[0], planned.leader, how[1]) for planned in plans if (how := planned.difference()) is not None]
     if not refused:
         return
     one, other, reason = refused[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,14 @@ class BootReport(HtmlReport):
         """Add findings that are not losses."""
         for finding in findings:
             self.findings.add(finding)
+
+    def rename(self, named: Callable[[str], str]) -> None:
+        """Give paths in findings and of sources other names."""
+        for number, one in enumerate(self.findings.rows):
+            self.findings.rows[number] = replace(one, path=one.path and named(one.path), detail=named(one.detail))
+        self.metadata_doubt = named(self.metadata_doubt)
+        for partition in self.partitions:
+            partition.source = named(partition.source)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

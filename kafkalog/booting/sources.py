@@ -1,6 +1,9 @@
 """Finds the partitions in the sources of a boot.
 
 A source is a log dir, or a partition directory. Sources are only read. Other directories are left out.
+
+The remote part of tiered topics is restored next to the local part, so that both are one copy. Which of the segments in
+remote storage count is decided by the metadata topic of all sources together, and by the leader epochs of the copy.
 """
 
 from __future__ import annotations
@@ -8,25 +11,30 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.log_dir import LogDir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
+from kafkalog.operations.remote_storage import write_partitions
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import kind_of, local_path
+from kafkalog.storage.location import Location, kind_of, local_path
+from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.origins import origins_of, read_origin
+from kafkalog.system_topics.remote_log import remote_log
+from kafkalog.tiered.joined import JoinedStore
 
 
 @dataclass(eq=False)
@@ -76,6 +84,8 @@ class Copy:
     path: Path
     root: SourceRoot
     limits: Limits
+    is_restored: bool = False
+    """Whether it also has the segments of remote storage."""
 
     @cached_property
     def latest_epoch(self) -> int:
@@ -289,3 +299,89 @@ def has_partitions_of(log_dir: Path, topic: str) -> bool:
     with contextlib.suppress(KafkalogError):
         return any(key.topic == topic for key in LogDir(log_dir))
     return False
+
+
+def store_of(source: object) -> JoinedStore | None:
+    """The remote storage of a `kafkalog.tiered_location`; None for other sources."""
+    store = getattr(source, "store", None)
+    return store if isinstance(store, JoinedStore) else None
+
+
+def local_part(source: Any) -> str | os.PathLike[str] | None:
+    """The log dir or partition directory of a source; None for remote storage alone."""
+    store = store_of(source)
+    return source if store is None else None if store.local is None else local_path(store.local / source.key)
+
+
+class RemotePart:
+    """The partitions of some sources that have segments in remote storage, written to a folder as whole copies."""
+
+    def __init__(
+        self, sources: Sources, store: JoinedStore, folder: Path, limits: Limits, *, is_each: bool = False
+    ) -> None:
+        """`is_each` is whether each copy of a partition becomes a whole one, and not only the most advanced."""
+        self._is_each = is_each
+        self._sources, self._store, self._folder, self._limits = sources, store, folder, limits
+        roots = [root.path for root in sources.roots if has_partitions_of(root.path, kf.REMOTE_LOG_METADATA)]
+        self._metadata = remote_log(roots, limits=limits) if roots else None
+        self._names: dict[str, str] = {}
+        """The log dir, or the remote storage, that stands in a report for each folder."""
+
+    def restore(
+        self, wants: Callable[[str], bool], metadata: ClusterMetadata | None, note: Callable[[Finding], object]
+    ) -> None:
+        """Put whole copies in place of the local parts, and add those of partitions that are in no source.
+
+        Of these, only those of topics that the metadata have: the others may have been deleted.
+        """
+        for number, (root, parts) in enumerate(self._parts(wants, metadata).items()):
+            folder = self._folder / f"{number}"
+            self._write(root, parts, folder, note)
+            for key, part in parts.items():
+                known = self._sources.copies.setdefault(key, [])
+                known[:] = [one for one in known if one is not part]
+                home = root or self._sources.roots[0]
+                known.append(Copy(key, folder / str(key), home, self._limits, is_restored=True))
+
+    def _parts(
+        self, wants: Callable[[str], bool], metadata: ClusterMetadata | None
+    ) -> dict[SourceRoot | None, dict[kf.TopicPartition, Copy | None]]:
+        """The local parts to complete, by their log dirs; None for partitions that are in no source."""
+        by_root: dict[SourceRoot | None, dict[kf.TopicPartition, Copy | None]] = {}
+        is_whole = any(root.is_log_dir for root in self._sources.roots)
+        for key in sorted(filter(lambda key: wants(key.topic), self._store.remote_partitions)):
+            copies = self._sources.copies.get(key, [])
+            if len(copies) > 1 and not self._is_each:
+                copies = [max(copies, key=lambda one: (one.latest_epoch, one.known_end, str(one.path)))]
+            for copy in copies:
+                by_root.setdefault(copy.root, {})[key] = copy
+            topic_ids = {one.topic_id for one in self._store.remote_partitions[key]}
+            is_known = metadata is None or metadata.topic_ids.get(key.topic) in topic_ids
+            if is_whole and is_known and not copies:
+                by_root.setdefault(None, {})[key] = None
+        return by_root
+
+    def _write(
+        self,
+        root: SourceRoot | None,
+        keys: Iterable[kf.TopicPartition],
+        folder: Path,
+        note: Callable[[Finding], object],
+    ) -> None:
+        store = self._store.joined_to(None if root is None else root.path)
+        if self._metadata is not None:
+            store.metadata = self._metadata
+        self._names[str(folder)] = store.url if root is None else str(root.path)
+        opened = LogDir(Location(store, ""), limits=self._limits)
+        with staged_directory(folder) as staged:
+            findings = write_partitions(opened, keys, staged, on_error=lambda error: note(error.to_finding()))
+        for finding in dict.fromkeys(findings):
+            # without a local part, nobody knows how much was not copied yet
+            is_end = finding.reason is Reason.LOG_END_MISSING
+            note(replace(finding, damage=True) if is_end else finding)
+
+    def named(self, text: str) -> str:
+        """A text of a report, with the names of the log dirs instead of the folders."""
+        for folder, name in self._names.items():
+            text = text.replace(folder, name)
+        return text

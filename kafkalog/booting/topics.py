@@ -439,16 +439,22 @@ def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidenc
     for copy in copies:
         known = firsts.setdefault(copy.key, copy)
         firsts[copy.key] = min(known, copy, key=lambda one: one.first_base_offset)
-    how = "Restore it with kafkalog tiered restore, and boot its output before this log dir"
+    restored = {copy.key for copy in copies if copy.is_restored}
+    how = "Name the root of that storage with --tiered URL: boot restores them then"
     n_lost = 0
     for key, copy in sorted(firsts.items()):
+        if key in restored:
+            continue  # what remote storage lacks is a finding of it
         start, end = copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(key, 0), copy.first_base_offset
         if end > start:
             n_lost += 1
             detail = f"{key} is tiered: offsets {start} to {end - 1} are only in the remote storage. {how}"
             evidence.note(offsets_finding(Reason.SEGMENT_MISSING, detail, str(copy.path), start, end))
     if not n_lost:
-        detail = f"{plan.name} is tiered: the settings of tiers are left out. All of its offsets are local"
+        detail = (
+            f"{plan.name} was tiered: the settings of tiers are left out, and all of its offsets are local. To tier it"
+            " again, set remote.storage.enable once the new cluster has remote storage"
+        )
         evidence.note(Finding(Reason.SEGMENT_MISSING, detail, damage=False))
 
 

@@ -241,7 +241,10 @@ def _places(args: argparse.Namespace) -> list[Any]:
         if tiered is not None:
             from kafkalog.tiered.joined import tiered_location
 
-            options = {"keys": dict(args.tiered_keys or ()), "storage_options": dict(args.storage_options or ())}
+            options = {
+                "keys": dict(args.tiered_keys or ()),
+                "storage_options": dict(getattr(args, "storage_options", None) or ()),
+            }
             return [tiered_location(path, tiered, **options) for path in args.paths]
         return [locate(path, dict(args.storage_options or ())) for path in args.paths]
     except ValueError as error:

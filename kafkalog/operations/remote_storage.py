@@ -373,23 +373,43 @@ def restore_tiered(
     """
     place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
     opened = LogDir(place, limits=limits)
-    findings: list[Finding] = []
-    starts: dict[kf.TopicPartition, int] = {}
     with staged_directory(output) as staged:
-        for key in opened.select(topics, internal=topics is not None):
-            partition = opened[key]
-            findings += partition.findings
-            starts[key] = partition.log_start_offset
-            directory: Any = partition.path
-            for name, entry in directory.entries().items():
-                if not entry.is_directory:
-                    _copy_file(directory / name, staged, f"{directory.name}/{name}", progress)
-        with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
-            file.write(encode_offset_checkpoint(starts))
+        findings = write_partitions(opened, opened.select(topics, internal=topics is not None), staged, progress)
         if log_dir is not None:
             with staged.create(ORIGIN_NAME) as file:
                 file.write(encode_origin("tiered restore", [log_dir]))
     return [*dict.fromkeys([*findings, *verify(output, limits=limits).all_findings()])]
+
+
+def write_partitions(
+    opened: LogDir,
+    keys: Iterable[kf.TopicPartition],
+    staged: StagedDirectory,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    on_error: Callable[[KafkalogError], object] | None = None,
+) -> list[Finding]:
+    """Write partitions with their segments of remote storage, and return what is missing.
+
+    A file that cannot be read raises, unless `on_error` takes the error: then it is left out.
+    """
+    findings: list[Finding] = []
+    starts: dict[kf.TopicPartition, int] = {}
+    for key in keys:
+        partition = opened[key]
+        findings += partition.findings
+        starts[key] = partition.log_start_offset
+        directory: Any = partition.path
+        for name, entry in directory.entries().items():
+            try:
+                if not entry.is_directory:
+                    _copy_file(directory / name, staged, f"{directory.name}/{name}", progress)
+            except KafkalogError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+    with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
+        file.write(encode_offset_checkpoint(starts))
+    return findings
 
 
 def _copy_file(source: Location, staged: StagedDirectory, name: str, progress: Callable[[int], object]) -> None:

@@ -79,6 +79,15 @@ class JoinedStore(Store):
     def __repr__(self) -> str:
         return f"JoinedStore({str(self.local or '')!r}, {str(self._remote)!r})"
 
+    @property
+    def url(self) -> str:
+        """The root of the remote storage."""
+        return str(self._remote)
+
+    def joined_to(self, local: AnyPath | None) -> JoinedStore:
+        """The same remote storage with another log dir, or alone."""
+        return JoinedStore(local, self._remote, self._keys)
+
     def url_of(self, key: str) -> str:
         """See `Store.url_of`: a local path for local files."""
         if self.local is not None and key not in self._files:

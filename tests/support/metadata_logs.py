@@ -21,14 +21,21 @@ def topic_id(number: int) -> str:
 
 
 def write_metadata(
-    root: Path, topics: list[str] | dict[str, str], settings: dict[tuple[int, str], dict[str, str]], node_id: int = 1
+    root: Path,
+    topics: list[str] | dict[str, str],
+    settings: dict[tuple[int, str], dict[str, str]],
+    node_id: int = 1,
+    epoch: int = 0,
 ):
-    """Write a metadata log: topics of one partition with their ids (`topic_id` in turn), and settings by resource."""
+    """Write a metadata log: topics of one partition with their ids (`topic_id` in turn), and settings by resource.
+
+    `epoch` is the leader epoch of each partition.
+    """
     records = []
     named = topics if isinstance(topics, dict) else {topic: topic_id(number) for number, topic in enumerate(topics)}
     for topic, known_id in named.items():
         records.append(encode_metadata_record("Topic", 0, name=topic, topicId=known_id))
-        ids = {"partitionId": 0, "topicId": known_id, "leader": node_id, "leaderEpoch": 0, "partitionEpoch": 0}
+        ids = {"partitionId": 0, "topicId": known_id, "leader": node_id, "leaderEpoch": epoch, "partitionEpoch": 0}
         replicas = {"replicas": [node_id], "isr": [node_id], "directories": [DIRECTORY_IDS[0]]}
         records.append(encode_metadata_record("Partition", 1, **ids, **replicas))
     for (kind, resource), values in settings.items():

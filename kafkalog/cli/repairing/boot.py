@@ -39,6 +39,10 @@ Of several copies of a partition, the one with the latest leader epoch leads, th
 the other copies, and damaged copies give their intact batches. The report says what no copy has. --strict refuses
 damage, and copies that differ.
 
+With --tiered URL, the segments of tiered topics in remote storage are restored. These topics are local then, with the
+whole log on the new disks. They need their size once more next to -o DIR while boot runs. Without it, offsets that only
+the remote storage has are a loss.
+
 -o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
 only if nothing is lost, unknown or guessed; the report says in one line why it is not 0.
 
@@ -51,6 +55,7 @@ A crash leaves the output absent or complete. --rescue-quorum replaces one file 
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --for 4.0
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
+  kafkalog boot /mnt/disk -o /new --tiered s3://tiered/kafka
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
@@ -73,6 +78,7 @@ instead, a quorum of which one controller survives:
                      --dry-run
   --backup DIR       a new directory for the file that is replaced
 facts that the directories lack:
+  @tiered
   --metadata PATH*    a log dir with a copy of __cluster_metadata-0, or a file with the topics as they were: JSON lines
                       of kafkalog metadata --show topics --json, or one JSON object such as
                       {"orders": {"cleanup.policy": "compact"}}; repeatable

@@ -1,0 +1,99 @@
+"""Boot of tiered topics: with the remote storage, the new cluster has the whole log; without it, that is a loss."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import GOLDEN
+from metadata_logs import TOPIC, write_metadata
+from tiered_sets import TieredSet
+
+import kafkalog
+from kafkalog.cli.app import main
+
+LOG_DIR = GOLDEN / "log_dir"
+TOPICS = ("p-txn", "p-multi")
+MOVED = {"p-txn-0": 2, "p-multi-0": 1}
+
+
+@pytest.fixture
+def tiered(tmp_path):
+    """A log dir of two topics of which segments are in remote storage, with a metadata log."""
+    data = tmp_path / "data"
+    for key in MOVED:
+        shutil.copytree(LOG_DIR / key, data / key)
+    found = TieredSet(data, tmp_path / "remote")
+    for key, n_local in MOVED.items():
+        found.move(key, n_local)
+    found.finish()
+    ids = {topic: found.topic_id(f"{topic}-0") for topic in TOPICS}
+    ids["__remote_log_metadata"] = kafkalog.open(data)["__remote_log_metadata-0"].topic_id or "AAAAAAAAAAAAAAAAAAAACQ"
+    write_metadata(data, ids, {(TOPIC, topic): {"remote.storage.enable": "true"} for topic in TOPICS}, epoch=99)
+    return found
+
+
+def content(root, topic):
+    """The records of the topic's first partition."""
+    columns = ["partition", "offset", "timestamp", "key", "value", "leader_epoch", "producer_id"]
+    return kafkalog.read_table(root / f"{topic}-0", columns=columns, include_control=True)
+
+
+def boot(tiered, out, *options):
+    return main(["boot", str(tiered.log_dir), *options, "-o", str(out), "-q", "--tiered", str(tiered.remote)])
+
+
+def test_the_remote_part_is_restored_and_the_topic_is_local_then(tiered, tmp_path, capsys):
+    assert main(["boot", str(tiered.log_dir), "-o", str(tmp_path / "local"), "-q"]) == 1
+    assert "are only in the remote storage. Name the root of that storage with --tiered URL" in capsys.readouterr().out
+    assert boot(tiered, tmp_path / "out") == 0
+    text = capsys.readouterr().out
+    assert "p-txn was tiered" in text
+    for topic in TOPICS:
+        assert content(tmp_path / "out" / "data", topic).equals(content(LOG_DIR, topic))
+    assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
+    assert [path.name for path in tmp_path.iterdir() if "kafkalog" in path.name] == []
+    place = kafkalog.tiered_location(tiered.log_dir, tiered.remote)
+    report = kafkalog.boot(place, tmp_path / "dry", dry_run=True)
+    assert {one.source for one in report.partitions} == {
+        str(tiered.log_dir / key) for key in (*MOVED, "__remote_log_metadata-0")
+    }
+    assert "remote.storage.enable" not in {name for topic in report.topics for name in topic.settings}
+    assert report.ok
+    assert ".kafkalog-tiered" not in report.text()
+
+
+def test_what_remote_storage_lacks_is_a_loss(tiered, tmp_path, capsys):
+    _, main_path = tiered.copies["p-txn-0"][0]
+    Path(f"{main_path}.log").unlink()
+    assert boot(tiered, tmp_path / "out") == 1
+    text = capsys.readouterr().out
+    assert "remote storage lacks objects of the copy" in text
+    assert content(tmp_path / "out" / "data", "p-multi").equals(content(LOG_DIR, "p-multi"))
+    lost = content(LOG_DIR, "p-txn").num_rows - content(tmp_path / "out" / "data", "p-txn").num_rows
+    assert lost > 0
+
+
+def test_a_partition_of_which_no_disk_has_a_copy_comes_from_remote_storage_alone(tiered, tmp_path, capsys):
+    shutil.rmtree(tiered.log_dir / "p-multi-0")
+    assert boot(tiered, tmp_path / "out") == 1
+    assert "segments that were not copied yet are missing" in capsys.readouterr().out
+    whole, served = content(LOG_DIR, "p-multi"), content(tmp_path / "out" / "data", "p-multi")
+    assert 0 < served.num_rows < whole.num_rows
+    assert served.equals(whole.slice(0, served.num_rows))
+    # topics that the metadata do not have were deleted
+    assert boot(tiered, tmp_path / "one", "-t", "p-txn") == 0
+    shutil.rmtree(tiered.log_dir / "__cluster_metadata-0")
+    write_metadata(tiered.log_dir, {"p-txn": tiered.topic_id("p-txn-0")}, {}, epoch=99)
+    boot(tiered, tmp_path / "known", "-t", "p-txn")
+    assert not (tmp_path / "known" / "data" / "p-multi-0").exists()
+
+
+def test_all_replicas_have_the_remote_part(tiered, tmp_path):
+    second = tmp_path / "second"
+    shutil.copytree(tiered.log_dir, second)
+    for number, root in enumerate((tiered.log_dir, second), 1):
+        (root / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
+    assert boot(tiered, tmp_path / "out", str(second), "--nodes", "2") == 0
+    for node in ("node-1", "node-2"):
+        for topic in TOPICS:
+            assert content(tmp_path / "out" / node / "data", topic).equals(content(LOG_DIR, topic))
