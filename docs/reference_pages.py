@@ -30,7 +30,7 @@ from kafkalog.cli.app import build_parser
 from kafkalog.cli.json_schemas import OUTPUTS, json_schema
 
 GENERATED = Path(__file__).parent / "generated"
-SPARK = ("register", "prepare", "scan", "batches", "verify", "reindex", "export")
+SPARK = ("register", "prepare", "scan", "batches", "verify", "reindex", "export", "losses")
 DOCUMENTED = (property, staticmethod, classmethod, cached_property)
 GROUPS = ("Functions", "Classes", "Enumerations", "Errors", "Warnings")
 

@@ -11,6 +11,7 @@
     `writer`          the sink: a DataFrame to the partitions of a log dir
     `sink_options`    the sink's options, and its columns
     `repartition`     brings the records of each Kafka partition together, for the sink
+    `task_losses`     counts of what tasks lost, on the driver
     `runner`          runs a function for pieces of a log on executors, and publishes their files
     `jobs`            scan, batches, verify, reindex and export
 
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
     from kafkalog.spark.jobs.verify import verify as verify
+    from kafkalog.spark.task_losses import losses as losses
 
-__all__ = ["batches", "export", "prepare", "register", "reindex", "scan", "verify"]
+__all__ = ["batches", "export", "losses", "prepare", "register", "reindex", "scan", "verify"]
 
 
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
+        from kafkalog.spark import task_losses
         from kafkalog.spark.jobs import export, reindex, scan, verify
 
-        return getattr({"export": export, "reindex": reindex, "verify": verify}.get(name, scan), name)
+        modules = {"export": export, "losses": task_losses, "reindex": reindex, "verify": verify}
+        return getattr(modules.get(name, scan), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -24,7 +24,7 @@ from kafkalog.spark.source_options import parse_options
 
 _NO_TABLES: Final = (
     "Spark does not pass the options of a table to Python sources. Use a snapshot: CREATE TEMPORARY VIEW name USING"
-    " kafkalog OPTIONS (log_dir '...')"
+    " kafkalog OPTIONS (log_dir '...'). Or name the log dir in each query: SELECT ... FROM name WITH (log_dir='...')"
 )
 
 

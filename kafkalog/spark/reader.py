@@ -27,10 +27,9 @@ from kafkalog.spark.decoded import wrong_type
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.runner import check_files, check_log_dirs, files_of_task, pieces_of
 from kafkalog.spark.source_options import SourceOptions
+from kafkalog.spark.task_losses import GONE, TaskLosses
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
-
-_LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)
 
 
 class TaskReader:
@@ -73,14 +72,22 @@ class TaskReader:
         else:
             check_log_dirs(task)
         decoding, lost, path = self._decoding, LossCounts(), str(task.parts[0].path)
-        for raw in _records(self._options, task, self._columns, self._report):
+        losses = TaskLosses()
+
+        def report(finding: Finding) -> None:
+            losses.add(finding)
+            self._report(finding)
+
+        for raw in _records(self._options, task, self._columns, report):
             batch = raw if decoding is None else decoding.decode(raw, path, decoding.schema())
             yield from types.split(types.to_spark(batch, self._schema, lost))
         n_undecoded = 0 if decoding is None else decoding.n_undecoded()
         findings = [] if decoding is None else decoding.take_findings()
         if n_undecoded and self._fails:
             raise _undecoded(n_undecoded, findings, path)
-        # an executor can only warn: its results are rows, and Spark has no other channel for a reader
+        losses.n_undecoded, losses.n_nulls = n_undecoded, sum(lost.counts().values())
+        losses.log()
+        # where Spark does not collect the logs, an executor can only warn
         for finding in findings:
             warnings.warn(str(finding), DecodeWarning, stacklevel=1)
         for finding in lost_findings(lost.counts(), None):
@@ -88,7 +95,7 @@ class TaskReader:
 
     def _report(self, finding: Finding) -> None:
         # the scan warns of damage itself, but not of files that disappeared or changed
-        if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
+        if not self._options.fail_on_data_loss and finding.reason in GONE:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
 
 

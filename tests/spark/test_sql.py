@@ -37,8 +37,11 @@ def test_a_table_is_refused_with_what_works(session, tmp_path):
     # with columns, Spark asks no source before the first query
     session.sql(f"create table columns_given (offset bigint) using kafkalog options (log_dir '{tmp_path}')")
     try:
-        with pytest.raises(Exception, match="VIEW"):
+        with pytest.raises(Exception, match="VIEW") as refused:
             session.sql("select * from columns_given").collect()
+        assert "SELECT ... FROM name WITH (log_dir='...')" in str(refused.value)
+        assert session.sql(f"select * from columns_given with (log_dir='{tmp_path}')").count() == 5
+        assert session.read.option("log_dir", str(tmp_path)).table("columns_given").columns == ["offset"]
     finally:
         session.sql("drop table columns_given")
 

@@ -18,6 +18,7 @@ from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.scanning.user_functions import Where
 from kafkalog.spark import runner, types
+from kafkalog.spark.task_losses import TaskLosses
 
 
 def scan(
@@ -54,7 +55,7 @@ def scan(
     ------
     KafkalogError
         There is nothing to read. Damage is found by actions: with `on_corruption="raise"` they fail, with file and
-        position in the message. Otherwise the executors warn of it, in their logs.
+        position in the message. Otherwise the executors warn of it, in their logs; see `kafkalog.spark.losses`.
 
     Examples
     --------
@@ -72,8 +73,10 @@ def scan(
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
-        for batch in read_task(task, limits=limits, **reading):
+        losses = TaskLosses()
+        for batch in read_task(task, limits=limits, report=losses.add, **reading):
             yield from types.split(types.to_spark(batch, schema))
+        losses.log()
 
     return runner.run(spark, runner.pieces_of(planned), work, schema)
 
