@@ -34,6 +34,7 @@ from kafkalog.storage.atomic import remove_tree, writing
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import is_url
 from kafkalog.storage.staging import Stage, StagedDirectory
+from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,10 +200,15 @@ def files_of_task(task: ReadTask) -> tuple[str, ...]:
 
 
 def pieces_of(planned: Plan) -> list[Piece]:
-    """The pieces of a plan; warns of damage that was found while planning."""
+    """The pieces of a plan; warns of damage that planning found, and of logs whose first segments are gone."""
     for finding in planned.findings:
         if finding.damage:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=3)
+    if starts := [one for one in planned.findings if one.reason is Reason.OFFSET_GAP and not one.damage]:
+        more = f" The same is true of {counted(len(starts) - 1, 'other partition')}." if len(starts) > 1 else ""
+        warnings.warn(
+            f"{starts[0]}.{more} Name the remote storage of tiered topics (tiered=)", UserWarning, stacklevel=3
+        )
     return [Piece(task, task.n_bytes, files_of_task(task)) for task in planned.tasks]
 
 

@@ -39,6 +39,13 @@ def test_the_source_reads_remote_segments(source, tiered):
     assert source(tiered.log_dir, **options).count() < len(whole)
 
 
+def test_a_local_part_alone_is_said_to_be_a_part(spark, tiered, tmp_path):
+    local = shutil.copytree(tiered.log_dir, tmp_path / "data")
+    (local / "log-start-offset-checkpoint").write_text("0\n1\np-multi 0 0\n")
+    with pytest.warns(UserWarning, match=r"are in remote storage.*Name the remote storage"):
+        jobs.scan(spark, local, topics="p-multi", columns=["offset"])
+
+
 def test_jobs_read_remote_segments(spark, tiered, tmp_path):
     opened, whole = kafkalog.open(tiered.log_dir, tiered=tiered.remote), kafkalog.open(LOG_DIR)
     assert ordered(arrow(jobs.scan(spark, opened, columns=COLUMNS))) == ordered(whole.to_table(columns=COLUMNS))
