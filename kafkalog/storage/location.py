@@ -183,7 +183,8 @@ class Location(os.PathLike[str]):
     def _object(self) -> Entry:
         entry = self.status()
         if entry is None or entry.is_directory:
-            raise ReadError(Reason.FILE_UNREADABLE, "no such object", path=self)
+            cause = FileNotFoundError(2, "no such object") if entry is None else None
+            raise ReadError(Reason.FILE_UNREADABLE, "no such object", path=self) from cause
         return entry
 
 

@@ -4,8 +4,8 @@ import fsspec
 import pytest
 
 import kafkalog
-from kafkalog.errors import UnsafePathError
-from kafkalog.storage.files import last_entry
+from kafkalog.errors import ReadError, UnsafePathError
+from kafkalog.storage.files import is_absent, last_entry, read_file
 from kafkalog.storage.local import LOCAL
 from kafkalog.storage.location import Location, local_path, store_of
 from kafkalog.storage.memory import MemoryStore
@@ -38,6 +38,10 @@ def test_stores_answer_alike(place):
         assert source.window(0, source.size).tobytes() == b"0123456789"
     assert last_entry(place / "a.log", 4) == b"4567"
     assert last_entry(place / "a.log", 11) == b""
+    for name, is_missing in (("absent", True), ("below", False)):
+        with pytest.raises(ReadError) as error:
+            read_file(place / name, max_bytes=100)
+        assert is_absent(error.value) == is_missing
 
 
 def test_a_store_says_what_it_can_do(tmp_path):
