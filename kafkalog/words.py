@@ -96,7 +96,7 @@ size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
-hexdump xxd od raw strings decode > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
+hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
 crc checksum md5sum sha256sum scrub verify-checksum integrity > kafkalog verify PATH | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
 sort uniq jq awk sed group-by top > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
@@ -115,7 +115,7 @@ plot graph chart > kafkalog index-stats PATH --plot FILE, or kafkalog report PAT
     | index_stats(path), or report(path)
 web shell repl open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
     | report(path), or open_log_dir(path)
-avro protobuf deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
+avro protobuf decode deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
     | read_table(path, value_format="avro")
 replay mirror sync replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
     | load(file, output, install=True)
@@ -146,7 +146,7 @@ _OPTIONS: Final = r"""
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
 --reverse --desc --tac --order | --tail | --tail N
---pretty --indent | --json | --json, and a pipe into jq
+--pretty --indent --jq | --json | --json, and a pipe into jq
 --color --colour --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
 --retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
     retention is off by default
@@ -160,11 +160,13 @@ _OPTIONS: Final = r"""
 --quick --fast --headers-only | verify | --indexes-only
 --topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
 --reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
-    | nothing: kafkalog reads groups; kafka-consumer-groups.sh resets their offsets
---abort --commit | transactions | nothing: each hanging transaction is listed with the command that ends it
+    | kafkalog reads groups, and kafka-consumer-groups.sh resets their offsets
+--lag --offsets | groups | leave it out: each line has the committed offset and the lag
+--abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
 --ts --time --when --date | --timestamp | --timestamp TIME
 --key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
+--csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
 --sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
 --schema-file --avsc --proto --schema-path | --schema | --schema VALUE
 --deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
@@ -226,6 +228,7 @@ _OPTIONS: Final = r"""
 --force --inplace -y --yes --overwrite --execute | --in-place | --in-place
 --mode --append --incremental --continue | --resume | --resume
 --jobs -j --workers --parallel --parallelism --cores --concurrency --num-threads | --threads | --threads VALUE
+-j | --json | --json
 --silent -s | | -q
 --debug --trace --log-level | | -v
 --committed --read-committed | --isolation-level | --isolation-level read_committed
@@ -250,8 +253,8 @@ VALUE stands for what follows. A row without a second part counts everywhere.
 _BOUNDS: Final = {
     ("start", "offset"): "offset start from_offset begin skiprows starting_offset startingOffsets",
     ("end", "offset"): "end to_offset stop ending_offset endingOffsets",
-    ("start", "timestamp"): "since start_time from_time after begin_time time",
-    ("end", "timestamp"): "until end_time before to_time",
+    ("start", "timestamp"): "start begin since start_time from_time after begin_time time",
+    ("end", "timestamp"): "end stop until end_time before to_time",
 }
 """The words for keyword arguments that are bounds of a scan, by the end and by what it is of."""
 
@@ -328,6 +331,7 @@ show display print = head(20), or kafkalog.cat(path)
 consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
+partitions topic_partitions keys items = list(log_dir), or log_dir[topic, number] for one of them
 lag groups consumer_groups committed offsets = kafkalog.groups(path)
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
@@ -475,9 +479,8 @@ def unknown_keyword(name: str, known: Collection[str]) -> str:
         return f"use {option}=" if option in known else f"pass kafkalog.open(path, {option}=...) as the path"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
-    for meant in _pairs(_KEYWORDS).get(name, ()):
-        if meant in known:
-            return f"use {meant}="
+    if meant := [f"{one}=" for one in _pairs(_KEYWORDS).get(name, ()) if one in known]:
+        return f"use {' or '.join(meant)}"
     close = near(name, [*known])
     return f"did you mean {close}=?" if close else f"there are {', '.join(known) or 'none'}"
 
@@ -508,7 +511,8 @@ def unknown_attribute(value: object, name: str) -> str | None:
     known = [one for one in object.__dir__(value) if not one.startswith("_")]
     for meant in _pairs(_ATTRIBUTES).get(name, ()):
         # what reads records can be asked for other records; a report cannot
-        if (meant.startswith("kafkalog.") and "to_table" in known) or re.split(r"\W", meant)[0] in known:
+        is_read = meant.startswith("kafkalog.") and "to_table" in known
+        if is_read or re.split(r"\W", meant)[0] in known or (meant.startswith("list(") and "topics" in known):
             return f"use {meant}"
     close = near(name, known)
     return f"did you mean {close}?" if close else None

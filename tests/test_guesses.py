@@ -93,6 +93,9 @@ kafkalog.to_parquet -> kafkalog.export
 kafkalog.connect -> kafkalog.sql
 kafkalog.DataFrame -> kafkalog.read_pandas
 kafkalog.grep -> filters=
+kafkalog.read_table(d, start="2026-11-28") -> start_timestamp=
+kafkalog.open(d).partitions -> log_dir[topic, number]
+kafkalog.sql(d, "select 1 as x").fetchall() == [(1,)] or 1 / 0
 # clients of Kafka
 kafkalog.Consumer -> kafkalog.cat
 kafkalog.KafkaConsumer -> kafkalog.cat
@@ -343,6 +346,25 @@ kafkalog cat D --output_hex -> --columns
 kafkalog verify D --verify_checksum -> --deep
 kafkalog recompress P -> convert
 """
+MORE_MISTAKES = """
+kafkalog groups D --lag -> leave it out
+kafkalog groups D --reset-offsets -> option --reset-offsets; kafkalog reads groups
+kafkalog export D --csv out.csv -> -o FILE.csv
+kafkalog ls D -j -> --json
+kafkalog cat D --jq .user -> --json
+kafkalog decode D -> --value-format
+kafkalog cat D/orders-7 -> has orders-0
+kafkalog ls 'C:\\kafka\\logs' -> /mnt/c/kafka/logs
+kafkalog ls out.parquet -> kafkalog load
+kafkalog ls disk.img -> kafkalog undelete
+kafkalog ls notes.txt -> name a log dir
+kafkalog ls backup.tgz -> unpack it
+kafkalog cat D --filter 'value.user == 3' -> --value-format json
+kafkalog convert P -o c --drop 'value.user == 3' -> --value-format json
+kafkalog cat D --schema-registry http://h -> --value-format
+kafkalog sql 'show tables' D
+kafkalog sql 'select keys from orders' D -> there are topic
+"""
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 
@@ -395,10 +417,18 @@ def test_every_result_is_a_table_a_dict_and_a_view(call, names):
         assert len(result.to_pandas()) == table.num_rows
 
 
-@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS))
+@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS + MORE_MISTAKES))
 def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
     monkeypatch.chdir(names["out"])
-    places = {"D": names["d"], "D/orders": names["d"] / "orders", "P": names["p"], "S": names["s"]}
+    for name in ("out.parquet", "disk.img", "notes.txt", "backup.tgz"):
+        (names["out"] / name).touch()
+    places = {
+        "D": names["d"],
+        "D/orders": names["d"] / "orders",
+        "D/orders-7": names["d"] / "orders-7",
+        "P": names["p"],
+        "S": names["s"],
+    }
     places["--file=P"] = f"--file={names['p']}"
     code = main([str(places.get(one, one)) for one in shlex.split(guess)[1:]])
     err = capsys.readouterr().err

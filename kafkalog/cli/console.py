@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TextIO, TypeVar
 
+from kafkalog.cli import terminal
 from kafkalog.cli.exits import (
     Exit,
     OutputError,
@@ -31,6 +32,7 @@ from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding, Findings, Loss
+    from kafkalog.survey.next_steps import NextStep
 
 Row = TypeVar("Row")
 
@@ -42,6 +44,7 @@ class HasDict(Protocol):
         """Return the fields, for JSON."""
 
 
+_CALM: Final = ("note", "next")
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
@@ -96,11 +99,12 @@ class Console:
 
         Raises BrokenPipeError if the reader has closed the pipe, and OutputError if the write fails, as on a full disk.
         """
+        # the last of several barriers: what a file has must not control the terminal, in any format
+        self._put(escape_lines(text) if sys.stdout.isatty() else text)
+
+    def _put(self, text: str) -> None:
         with self._output():
-            is_terminal = sys.stdout.isatty()
-            # the last of several barriers: what a file has must not control the terminal, in any format
-            text = escape_lines(text) if is_terminal else text
-            if self.progress.is_shown and is_terminal:
+            if self.progress.is_shown and sys.stdout.isatty():
                 with self.progress.hidden():
                     sys.stdout.write(text)
                     sys.stdout.flush()
@@ -122,8 +126,15 @@ class Console:
         self.write(escape_line(text) + "\n")
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Write lines of text, unprintable characters escaped; raises as `write` does."""
-        self.write("".join(f"{escape_line(text)}\n" for text in texts))
+        """Write lines of text, unprintable characters escaped; raises as `write` does.
+
+        On a terminal, long lines are wrapped between words, and damage has a colour.
+        """
+        lines: Iterable[str] = map(escape_line, texts)
+        if (width := terminal.terminal_width()) is not None:
+            paint = terminal.alarming if terminal.has_colour(sys.stdout) else str
+            lines = (paint(part) for line in lines for part in terminal.wrapped(line, width))
+        self._put("".join(f"{line}\n" for line in lines))
 
     def json(self, *values: Mapping[str, Any]) -> None:
         """Write each object as a line of JSON; raises as `write` does."""
@@ -155,8 +166,13 @@ class Console:
 
     def message(self, word: str, text: str) -> None:
         """Print a line to stderr: a word for its kind, and a text."""
+        lines = [f"kafkalog: {word}: {escape_line(text)}"]
+        if sys.stderr.isatty():
+            lines = terminal.wrapped(lines[0], shutil.get_terminal_size().columns)
+            if word not in _CALM and terminal.has_colour(sys.stderr):
+                lines[0] = lines[0].replace(word, terminal.red(word), 1)
         with self.progress.hidden(), _unless_broken():
-            print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
+            print("\n".join(lines), file=sys.stderr, flush=True)
 
     def list(self, lines: Iterable[str]) -> None:
         """Print lines to stderr without a prefix."""
@@ -169,6 +185,15 @@ class Console:
         """Print a note, unless -q is set."""
         if not self.quiet:
             self.message("note", text)
+
+    def next_steps(self, steps: Iterable[NextStep]) -> None:
+        """Print what to type next, as notes; on a terminal, the command has a line of its own, to be copied."""
+        for step in steps:
+            if sys.stderr.isatty() and not self.quiet:
+                self.message("next", step.why)
+                self.list([f"  {step}"])
+            else:
+                self.note(f"next: {step} ({step.why})")
 
     def detail(self, text: str) -> None:
         """Print a note if -v is set."""
@@ -372,11 +397,6 @@ class UntilBroken(Generic[Row]):
         """Raise the error."""
         if self._error is not None:
             raise self._error
-
-
-def terminal_width() -> int | None:
-    """The width of the terminal that stdout is; None for a file or a pipe, where nothing may be left out."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def prepare_stdout(*, is_json: bool) -> None:

@@ -39,6 +39,9 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
         elif given.keys() & {"schema", "reader_schema"}:
             raise UsageError(f"a schema needs a format: add --{column}-format")
     if not decode:
+        # a query looks at the values, and finds their format itself
+        if (args.schema_registry or args.schemas) and args.command != "sql":
+            raise UsageError("schemas need a format: add --value-format avro (or protobuf, jsonschema) or --key-format")
         return {}
     sources = {"schemas": args.schemas or args.schema_registry, "schema_context": args.schema_context}
     return {"decode": decode, **sources}

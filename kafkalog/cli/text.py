@@ -141,23 +141,6 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
     ]
 
 
-def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Sequence[str], width: int | None) -> list[str]:
-    """Format rows as `table` does; columns are dropped in turn while lines are wider than a terminal.
-
-    >>> fitting([["NAME", "SIZE", "CODEC"], ["orders", "5", "zstd"]], [False, True, False], ["CODEC"], 16)
-    ['NAME    SIZE', 'orders     5']
-    """
-    lines = table(rows, right)
-    for name in drop:
-        if width is None or max(map(len, lines)) <= width:
-            break
-        at = rows[0].index(name)
-        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
-        right = [*right[:at], *right[at + 1 :]]
-        lines = table(rows, right)
-    return lines
-
-
 def duration(milliseconds: int) -> str:
     """Format a duration in its two largest units."""
     seconds, rest = divmod(milliseconds, 1000)

@@ -477,6 +477,9 @@ def _holds_segments(path: Place) -> bool:
     return any(map(_is_segment, Listing.or_empty(path).entries.values()))
 
 
+_MOST_NAMED: Final = 5
+
+
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> ReadError:
     """The error for a path that does not exist; it may be meant as a topic of a log dir that it is in, or `beside`."""
     detail = "no such file or directory"
@@ -486,6 +489,10 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> 
         if any(name is not None and name.topic_partition.topic == topic for name in names):
             detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
             break
+    if near_by := _other_partitions(place_of(path)):
+        detail += f"; {place_of(path).parent} has {near_by}"
+    if re.match(r"[A-Za-z]:[\\/]", str(path)):
+        detail += "; this is a path of Windows: in WSL it is /mnt/" + str(path)[0].lower() + _unix_path(str(path)[2:])
     if re.fullmatch(r"[\w.-]+:\d+", str(path)):
         detail += "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
@@ -537,3 +544,22 @@ def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None =
         return False
     below = [entry.name for entry in entries if is_directory(entry)]
     return not any(map(kf.parse_partition_directory, below)) and (not below or len(below) < len(entries))
+
+
+def _unix_path(path: str) -> str:
+    return path.replace("\\", "/")
+
+
+def _other_partitions(path: Place) -> str:
+    """The directories of the same topic next to one that does not exist, as text; empty if there are none."""
+    asked = kf.parse_partition_directory(path.name)
+    if asked is None:
+        return ""
+    named = {name: kf.parse_partition_directory(name) for name in Listing.or_empty(path.parent).directories}
+    of_topic = {
+        name: parsed.topic_partition.partition
+        for name, parsed in named.items()
+        if parsed is not None and parsed.topic_partition.topic == asked.topic_partition.topic
+    }
+    names = sorted(of_topic, key=of_topic.__getitem__)
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else "")

@@ -25,6 +25,8 @@ INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_I
 
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+_TABLES: Final = (".parquet", ".csv", ".jsonl", ".json", ".arrow", ".arrows", ".avro")
+_IMAGES: Final = (".img", ".raw", ".dd", ".qcow2", ".vmdk", ".iso")
 
 
 class SegmentListing:
@@ -178,7 +180,7 @@ class SegmentListing:
 def open_segment(path: Place, **options: Any) -> Segment:
     """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
-        hint = "not a segment: the file name must end in .log"
+        hint = "not a segment, whose name ends in .log: name a log dir, a partition directory or a .log file"
         if path.name.endswith(kf.PACKED_LOG_SUFFIXES):
             hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
         elif path.name.endswith(_ARCHIVES):
@@ -186,6 +188,10 @@ def open_segment(path: Place, **options: Any) -> Segment:
         elif path.suffix in (".tar", ".zip"):
             kind = path.suffix[1:]
             hint = f"archive: open {kind}://::{path}, or {kind}://DIRECTORY::{path} for a directory in it"
+        elif path.suffix in _TABLES:
+            hint = "a file of a table, not a log: kafkalog load writes it as one"
+        elif path.suffix in _IMAGES:
+            hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in it"
         elif kf.parse_base_offset(path.name) is not None:
             hint = f"not a segment: name {path.with_suffix(kf.LOG_SUFFIX)}, or use kafkalog dump"
         raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.errors import Finding, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 from kafkalog.interchange.arrow_streams import ArrowStream
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _LOOKED_AT: Final = 20
 _WORDS: Final = re.compile(r"""'(?:[^']|'')*'|"([^"]+)"|([\w.-]+)""")
 """Text in quotes, which is no name, and names."""
+_SHOW_TABLES: Final = re.compile(r"\s*(?:show\s+(?:all\s+)?tables|\.tables|\\dt?)\s*;?\s*", re.IGNORECASE)
 _NOT_IN_FILES: Final = re.compile("INTERVAL|UNION|BIT|UHUGEINT|VARINT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY")
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
 
@@ -53,6 +54,8 @@ class _Passes:
 
     def __init__(self) -> None:
         self.conversions: list[Conversion] = []
+        self.error: KafkalogError | None = None
+        """What ended a pass: DuckDB makes a text of it."""
         self._findings: dict[str, Finding] = {}
         self._n_undecoded: dict[tuple[str, ...], int] = {}
 
@@ -107,6 +110,9 @@ class _Stored:
         try:
             with contextlib.closing(cast(Any, self._scan.to_batches())) as batches:
                 yield from map(conversion.of, batches)
+        except KafkalogError as error:
+            self._passes.error = error
+            raise
         finally:
             self._passes.add(self._scan)
 
@@ -149,6 +155,7 @@ class Querying:
         self._passes = _Passes()
         self._notes: list[Finding] = []
         self._mixed: list[str] = []
+        self._fields: list[str] = []
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -158,6 +165,8 @@ class Querying:
         try:
             yield
         except duckdb.Error as error:
+            if self._passes.error is not None:
+                raise self._passes.error from None
             raise QueryError(self._explained(str(error))) from None
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
@@ -165,8 +174,11 @@ class Querying:
     def relation(self, query: str) -> Any:
         """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query."""
         with self.errors():
+            if _SHOW_TABLES.fullmatch(query):
+                return self._connection.sql("select unnest($1::varchar[]) as name", params=[self.log_dir.topics])
             tables = {name: self._register(name, topic) for name, topic in self._tables_of(query).items()}
             known = {name.lower(): _columns_of(scan) for name, scan in tables.items()}
+            self._fields = [*dict.fromkeys(path for scan in tables.values() for path in _field_paths(scan.schema))]
             self._mixed = [field_column(path[0], path[1:]) for scan in tables.values() for path in scan.mixed_paths]
             result = self._connection.sql(typed_query(self._connection, query, known))
             if result is None:
@@ -290,7 +302,13 @@ class Querying:
     def _explained(self, text: str) -> str:
         line = text.splitlines()[0]
         missing = re.search(r"Table with name (\S+) does not exist", text)
-        if missing is not None:
+        column = re.search(r'Referenced column "(.+?)" not found', line)
+        if column is not None and self._fields:
+            fields = [path for path in self._fields if path.rpartition(".")[2] == column[1]]
+            line = line.rstrip("!") + (
+                f"; did you mean {' or '.join(fields)}?" if fields else f"; there are {', '.join(self._fields[:30])}"
+            )
+        elif missing is not None:
             topics = ", ".join(f'"{one}"' if re.search(r"\W", one) else one for one in self.log_dir.topics[:20])
             line += f" The topics are tables: {topics}"
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
@@ -401,6 +419,8 @@ def sql(
     >>> kafkalog.sql('select count(*) as n from "p-multi" where partition = 0', "tests/golden/log_dir").fetchall()
     [(122,)]
     """
+    if isinstance(path, str) and " " in path and " " not in query:
+        query, path = path, query  # as in the shell, in either order
     return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query)
 
 
@@ -434,6 +454,16 @@ def _columns_of(scan: Scan) -> dict[str, frozenset[tuple[str, ...]]]:
     for name, *path in scan.mixed_paths:
         columns[name.lower()] |= {tuple(part.lower() for part in path)}
     return columns
+
+
+def _field_paths(schema: pa.Schema) -> list[str]:
+    """The columns of a table, and the fields of its structs, as a query names them."""
+    paths: list[str] = []
+    for column in schema:
+        paths.append(column.name)
+        if pa.types.is_struct(column.type):
+            paths += [f"{column.name}.{field.name}" for field in column.type]
+    return paths
 
 
 def _quoted(name: str) -> str:

@@ -23,7 +23,7 @@ for (const [name, table] of Object.entries(data)) {
   const body = section.querySelector("tbody");
   const heads = [...section.querySelectorAll("th")];
   const more = section.querySelector(".more");
-  let rows = table.rows, shown = step, sorted = -1, rising = true;
+  let rows = table.rows, shown = table.first ?? step, sorted = -1, rising = true;
   const show = () => {
     body.replaceChildren(...rows.slice(0, shown).map((row) => {
       const line = document.createElement("tr");
@@ -37,7 +37,8 @@ for (const [name, table] of Object.entries(data)) {
       return line;
     }));
     more.hidden = rows.length <= shown;
-    more.textContent = `${(rows.length - shown).toLocaleString("en-US")} more rows`;
+    const what = shown < step ? "healthy" : "more rows";
+    more.textContent = `${(rows.length - shown).toLocaleString("en-US")} ${what}`;
   };
   const update = (wanted) => {
     rows = table.rows.filter((row) => row.some((value, column) => text(value, table.kinds[column]).toLowerCase().includes(wanted)));
@@ -70,6 +71,7 @@ for (const [name, table] of Object.entries(data)) {
     });
     head.replaceChildren(button);
   });
-  more.addEventListener("click", () => { shown += 10 * step; show(); });
+  more.addEventListener("click", () => { shown = shown < step ? step : shown + 10 * step; show(); });
+  if (table.first !== null) show();
   more.hidden = rows.length <= shown;
 }

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,10 @@ _BAD: Final[dict[str, tuple[str, list[Any]]]] = {
     "transactions": ("is_hanging", [True]),
 }
 """The column, and its values, that mark a row."""
+_WHY: Final = frozenset({"n_damaged", "n_damage", "n_records_lost"})
+"""Columns next to those that mark a row."""
+_FOLDED: Final = frozenset({"start", "topics", "partitions"})
+"""Tables in which healthy rows are folded if there are others."""
 
 
 def _bad_of(table: Table) -> tuple[int, list[Any]] | None:
@@ -50,7 +55,7 @@ def page(
     style, script = (Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    tables = [table for table in every if table.rows]
+    tables = [_arranged(table) for table in every if table.rows]
     title = escape(title)
     yield f"""<!doctype html>
 <html lang="en">
@@ -67,6 +72,11 @@ def page(
 """
     state = ". ".join(f"{name}: {escape(text)}" for name, text in figures[:4])
     yield f'<p class="state{"" if is_ok else " bad"}">{state}.</p>\n'
+    for table in tables:
+        if table.name == "next":
+            yield from (
+                f'<p class="next"><code>{escape(line)}</code> {escape(why)}</p>\n' for line, why, *_ in table.rows
+            )
     yield '<dl class="figures">'
     yield from (f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in figures)
     yield "</dl>\n<nav>"
@@ -80,10 +90,34 @@ def page(
     # "<" cannot end the element, nor begin a comment in it
     yield '<script type="application/json" id="data">{'
     for number, table in enumerate(tables):
-        about = json.dumps({"kinds": [*table.shown.values()], "bad": _bad_of(table)})
+        about = json.dumps({"kinds": [*table.shown.values()], "bad": _bad_of(table), "first": _n_first(table)})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
         yield f'{"," if number else ""}"{table.name}":{about[:-1]},"rows":[{body}]}}'
     yield f"}}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _arranged(table: Table) -> Table:
+    """A table with what is wrong first: the rows that are marked, and the columns that say why, after the first one."""
+    bad = _bad_of(table)
+    if bad is None:
+        return table
+    names = [*table.columns]
+    first = [at for at, name in enumerate(names) if at == 0 or at == bad[0] or name in _WHY]
+    order = [*first, *(at for at in range(len(names)) if at not in first)]
+    # the order of rows that are alike stays
+    rows = sorted(table.rows, key=lambda row: row[bad[0]] not in bad[1])
+    return replace(
+        table,
+        columns={names[at]: table.columns[names[at]] for at in order},
+        rows=[tuple(row[at] for at in order) for row in rows],
+    )
+
+
+def _n_first(table: Table) -> int | None:
+    """How many rows are shown at first: the marked ones, if there are some and healthy ones too."""
+    bad = _bad_of(table)
+    n = 0 if bad is None or table.name not in _FOLDED else sum(row[bad[0]] in bad[1] for row in table.rows)
+    return n if 0 < n < len(table.rows) else None
 
 
 def _rows(table: Table, n_left: int) -> tuple[list[str], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,17 +11,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
 from kafkalog.html import visible
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import latest_of, partitions_of
+from kafkalog.operations.listing import Clusters
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import TopicPatterns, parse_milliseconds
+from kafkalog.protocol.releases import METADATA_VERSION, level_name
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import NUMERIC, Table, TablesResult, column_title
-from kafkalog.storage.location import is_url
+from kafkalog.state.checkpoints import node_id_of
+from kafkalog.state.properties import read_properties
+from kafkalog.storage.location import is_url, parent_of
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
 from kafkalog.survey.next_steps import boot_step, log_dirs_of
@@ -110,6 +116,7 @@ class Report(TablesResult):
             verdict = "not known: preflight needs local files"
         least = "at least " if one["n_records_is_minimum"] else ""
         lost = one["losses"]
+        identity = [(title, str(one[name])) for name, title in _IDENTITY.items() if one.get(name)]
         return [
             ("State", self.state),
             ("Lost", lost if lost else "nothing"),
@@ -124,6 +131,7 @@ class Report(TablesResult):
             ("Groups", f"{one['n_groups']:,}"),
             ("Lag", f"{one['lag'] or 0:,}"),
             ("Hanging transactions", f"{one['n_hanging']:,}"),
+            *identity,
         ]
 
     @property
@@ -247,8 +255,27 @@ def report(
     contents.end()
     if is_local and (contents.findings.n_damage or not is_harmless):
         contents.add_next(boot_step(log_dirs_of(map(str, names))))
-    summary = {**start, **_key_figures(contents)}
+    summary = {**start, **_key_figures(contents), **_identity(log_dir, limits)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
+
+
+_IDENTITY: Final = {"cluster_id": "Cluster", "node_id": "Node", "metadata_version": "Metadata version"}
+
+
+def _identity(log_dir: LogDir, limits: Limits) -> dict[str, str | None]:
+    """The ids of cluster and node in the first `meta.properties`, and the level of the cluster's metadata, if known."""
+    properties: dict[str, str] = {}
+    roots = [parent_of(path) if kf.parse_partition_directory(path.name) else path for path in log_dir.paths]
+    for root in roots:
+        with contextlib.suppress(KafkalogError):
+            properties = properties or read_properties(root / kf.META_PROPERTIES) or {}
+    metadata = Clusters(roots, limits).metadata
+    level = metadata.features.get(METADATA_VERSION) if metadata is not None else None
+    return {
+        "cluster_id": properties.get("cluster.id"),
+        "node_id": node_id_of(properties) or None,
+        "metadata_version": level_name(level) or str(level) if level is not None else None,
+    }
 
 
 def _key_figures(contents: Contents) -> dict[str, Any]:

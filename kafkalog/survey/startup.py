@@ -165,6 +165,11 @@ class PartitionPlan(JsonFields):
         """Number of segments with a given action."""
         return sum(segment.action == action for segment in self.segments)
 
+    @property
+    def is_plain_recovery(self) -> bool:
+        """Whether a broker only reads segments and rebuilds their indexes, and nothing else is worth a line."""
+        return len(self.lines()) == 2 and self.count("recovered") > 0
+
     def lines(self) -> list[str]:
         """What becomes of the partition: a line, and one for each thing that happens to it."""
         offsets = f"offsets {self.log_start_offset}..{self.log_end_offset}"

@@ -209,7 +209,8 @@ def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, 
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             code = main(argv)
-        shown = out.shown(), err.shown()
+        # our own colour is the one thing that a terminal may obey
+        shown = [re.sub("\x1b\\[(?:31|0)m", "", one.shown()) for one in (out, err)]
         assert any(shown) or code == 0, argv
         faults += [f"{number} {argv!a}: {found}" for text in shown if (found := obeyed(text, is_terminal=is_terminal))]
         if code == 70:
@@ -234,3 +235,86 @@ def test_ls_fits_a_terminal_and_leaves_nothing_out_of_a_pipe(width, options, tmp
     assert max(map(len, shown[True])) <= width or options
     assert {"PARTITION", "BYTES", "END", "RECORDS", "LAST"} <= set(shown[True][0].split())
     assert shown[False][0].split()[-4:] == ["FIRST", "LAST", "FORMATS", "CODECS"]
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    """A log dir as people have it, with one batch that is damaged."""
+    root = tmp_path_factory.mktemp("damaged") / "data"
+    kafkalog.sample(root)
+    (log,) = (root / "orders-1").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[3000] ^= 0xFF
+    log.write_bytes(data)
+    return root
+
+
+TO_COPY = re.compile(r"^ *kafkalog |\.sh --")
+
+
+def screens(argv, monkeypatch, *, is_terminal=True):
+    """What a command writes to stdout and stderr."""
+    out, err = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        main([str(one) for one in argv])
+    return out.shown(), err.shown()
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("command", ["ls", "ls -s", "verify", "report", "preflight", "space", "groups", "transactions"])
+def test_lines_fit_a_terminal_and_only_a_terminal_has_colour(command, width, damaged, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", 1e9)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    argv = [*command.split(), damaged]
+    shown = "".join(screens(argv, monkeypatch))
+    piped = "".join(screens(argv, monkeypatch, is_terminal=False))
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = "".join(screens(argv, monkeypatch))
+    assert "\x1b" not in plain + piped
+    assert ("\x1b[31m" in shown) == (command in ("verify", "report", "preflight"))
+    assert not [line for line in plain.splitlines() if len(line) > width and not TO_COPY.search(line)]
+    # a word that a line ends in the middle of would be in no other output
+    names = re.compile(r"\b(?:orders|payments|customers)-\d\b")
+    assert {*names.findall(plain)} <= {*names.findall(piped)}
+
+
+def test_a_terminal_folds_what_is_healthy_and_v_lists_it(damaged, monkeypatch):
+    for command, healthy in (("verify", "customers-0"), ("preflight", "customers-0")):
+        out, _ = screens([command, damaged], monkeypatch)
+        assert healthy not in out
+        assert "orders-1" in out
+        assert healthy in screens([command, damaged, "-v"], monkeypatch)[0]
+        assert healthy in screens([command, damaged], monkeypatch, is_terminal=False)[0]
+
+
+@pytest.mark.parametrize("command", ["ls", "space"])
+def test_sizes_are_for_people_on_a_terminal_and_exact_with_bytes(command, damaged, monkeypatch):
+    exact = f"{n_log_bytes(damaged / 'orders-0'):,}"
+    assert "KiB" in screens([command, damaged], monkeypatch)[0]
+    for argv, is_terminal in (([command, damaged, "--bytes"], True), ([command, damaged], False)):
+        out, _ = screens(argv, monkeypatch, is_terminal=is_terminal)
+        assert exact in out
+        assert "KiB" not in out
+
+
+def test_sql_prints_a_table_on_a_terminal_and_tabs_elsewhere(damaged, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.setenv("COLUMNS", "80")
+    query = "select 'pear' as fruit, 12 as n union all select 'fig', 3 order by n"
+    assert screens(["sql", query, damaged], monkeypatch)[0] == "fruit   n\nfig     3\npear   12\n(2 rows)\n"
+    assert screens(["sql", query, damaged], monkeypatch, is_terminal=False)[0] == "fruit\tn\nfig\t3\npear\t12\n"
+    wide = ", ".join(f"repeat('x', 100) as c{number}" for number in range(9))
+    out, _ = screens(["sql", f"select {wide}", damaged], monkeypatch)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "more columns; --csv or --json show all" in out
+
+
+def test_sql_reports_damage_as_other_commands_do(damaged, monkeypatch):
+    pytest.importorskip("duckdb")
+    _, err = screens(["sql", "select max(value.total) from orders", damaged], monkeypatch, is_terminal=False)
+    assert re.search("crc_mismatch: the checksum does not match the batch's bytes; use --on-corruption skip", err)
+    assert "Traceback" not in err

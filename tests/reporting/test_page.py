@@ -102,3 +102,26 @@ def test_a_report_is_written_once(tmp_path):
     report.paths = [str(tmp_path)]
     with pytest.raises(UnsafePathError):
         report.write(tmp_path / "b.md")
+
+
+def test_the_first_screen_has_the_verdict_the_next_step_and_who_it_is_and_the_damaged_come_first(tmp_path):
+    root = tmp_path / "data"
+    kafkalog.sample(root)
+    (log,) = (root / "payments-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[3000] ^= 0xFF
+    log.write_bytes(data)
+    report = kafkalog.report(root)
+    text = report.to_html()
+    first = text[: text.index("<nav>")]
+    assert "kafkalog boot" in first
+    assert report.summary["cluster_id"] in first
+    assert report.summary["node_id"] == "1"
+    tables = json.loads(Page(text).scripts[0])
+    for name in ("partitions", "topics", "start"):
+        assert tables[name]["first"] == 1
+        assert "payments" in tables[name]["rows"][0][0]
+        assert "loses" in tables[name]["rows"][0][:4]
+    # the forms for programs keep their order
+    assert [*report.as_dict()["partitions"][0]] == [*report.tables["partitions"].columns]
+    assert report.as_dict()["partitions"][-1]["topic"] == "payments"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.cli.console import TORN_TAIL, Console, terminal_width
+from kafkalog.cli.console import TORN_TAIL, Console
 from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import report_error
-from kafkalog.cli.text import counted, escape_line, fitting, human_bytes, iso_seconds, names_line
+from kafkalog.cli.terminal import fitting, is_exact, terminal_width
+from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 COMMAND: Final = Command(
     description="""\
 List log dirs, one line per partition. It has the number of segments, the bytes of .log files, offsets, records,
-timestamps (UTC), message formats and codecs. A narrow terminal leaves out FORMATS, CODECS, FIRST and START, in this
-order.
+timestamps (UTC), message formats and codecs. A narrow terminal leaves out FORMATS, CODECS, FIRST, START,
+SEGMENTS and LAST, in this order.
 
   START, END     log start offset, and log end offset (one past the last offset)
   RECORDS        readable records, without transaction markers and deleted records; >= is a lower
@@ -42,6 +42,7 @@ has the topics' settings.""",
     options="""
   @selection
   -s --segments    a line per segment
+  --bytes          exact sizes, also on a terminal
   --json           an object per line, with exact numbers; timestamps in ms
   @limits
 """,
@@ -49,7 +50,7 @@ has the topics' settings.""",
 
 _HEADER: Final = ["SEGMENTS", "BYTES", "START", "END", "RECORDS", "FIRST", "LAST", "FORMATS", "CODECS", ""]
 _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False, False]
-_LEAST: Final = ("FORMATS", "CODECS", "FIRST", "START")
+_LEAST: Final = ("FORMATS", "CODECS", "FIRST", "START", "SEGMENTS", "LAST")
 """Columns that a narrow terminal leaves out, the first one first."""
 
 
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.show(summary.segments if args.segments else [summary], ())
         summaries.append(summary)
     console.progress.close()
-    console.show((), _lines(summaries, args.segments))
+    console.show((), _lines(summaries, args.segments, exact=is_exact(args.bytes)))
 
 
 def _reach(console: Console, before: int, position: int) -> None:
@@ -122,16 +123,16 @@ def _check_topics(log_dir: LogDir, topics: list[str]) -> None:
     TopicPatterns(topics).check(sorted(known))
 
 
-def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
+def _lines(summaries: list[PartitionSummary], with_segments: bool, *, exact: bool) -> list[str]:
     """Return a table of the partitions, one of renamed directories if there are any, and the total."""
-    make = _segment_table if with_segments else _partition_table
+    make = partial(_segment_table if with_segments else _partition_table, exact=exact)
     lines = make([summary for summary in summaries if summary.kind is None])
     if apart := [summary for summary in summaries if summary.kind is not None]:
         lines += ["", "renamed by a broker:", *make(apart), ""]
     if len(summaries) > 1:
         lines += names_line("damaged", [summary.name for summary in summaries if _is_damaged(summary)])
         lines += names_line("unreadable", [summary.name for summary in summaries if _is_unreadable(summary)])
-    return [*lines, _total(summaries)]
+    return [*lines, _total(summaries, exact=exact)]
 
 
 def _is_damaged(summary: PartitionSummary) -> bool:
@@ -142,27 +143,41 @@ def _is_unreadable(summary: PartitionSummary) -> bool:
     return any(finding.is_unreadable for finding in summary.findings)
 
 
-def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
-    rows = [[escape_line(summary.name), str(len(summary.segments)), *_cells(summary)] for summary in summaries]
-    return fitting([["PARTITION", *_HEADER], *rows], _RIGHT, _LEAST, terminal_width())
-
-
-def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
+def _partition_table(summaries: list[PartitionSummary], *, exact: bool) -> list[str]:
     rows = [
-        [escape_line(summary.name), escape_line(segment.file_name), *_cells(segment)]
+        [escape_line(summary.name), str(len(summary.segments)), *_cells(summary, exact=exact)] for summary in summaries
+    ]
+    return _marked([["PARTITION", *_HEADER], *rows], _RIGHT)
+
+
+def _segment_table(summaries: list[PartitionSummary], *, exact: bool) -> list[str]:
+    rows = [
+        [escape_line(summary.name), escape_line(segment.file_name), *_cells(segment, exact=exact)]
         for summary in summaries
         for segment in summary.segments
     ]
     header = ["PARTITION", "SEGMENT", *_HEADER[1:]]
-    return fitting([header, *rows], [False, False, *_RIGHT[2:]], _LEAST, terminal_width())
+    return _marked([header, *rows], [False, False, *_RIGHT[2:]])
 
 
-def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
+def _marked(rows: list[list[str]], right: list[bool]) -> list[str]:
+    """Format rows as a table; on a terminal, a mark that does not fit next to its row follows in a line of its own."""
+    width = terminal_width()
+    if width is None:
+        return table(rows, right)
+    lines: list[str] = []
+    for line, (*_, mark) in zip(fitting([row[:-1] for row in rows], right[:-1], _LEAST, width), rows, strict=True):
+        fits = len(line) + len(mark) + 2 <= width
+        lines += [line] if not mark else [f"{line}  {mark}"] if fits else [line, f"  {mark}"]
+    return lines
+
+
+def _cells(summary: PartitionSummary | SegmentSummary, *, exact: bool) -> list[str]:
     n_records = f"{summary.n_readable_records:,}"
     if summary.n_readable_is_minimum:
         n_records = f">={n_records}" if summary.n_readable_records else "?"
     return [
-        human_bytes(summary.size_in_bytes) if sys.stdout.isatty() else f"{summary.size_in_bytes:,}",
+        f"{summary.size_in_bytes:,}" if exact else human_bytes(summary.size_in_bytes),
         str(summary.start),
         str(summary.end),
         n_records,
@@ -187,7 +202,7 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
     return f"! {damage[0].reason.value} in {escape_line(name)}{where}{more}"
 
 
-def _total(summaries: list[PartitionSummary]) -> str:
+def _total(summaries: list[PartitionSummary], *, exact: bool) -> str:
     size = sum(summary.size_in_bytes for summary in summaries)
     n_records = sum(summary.n_readable_records for summary in summaries)
     is_minimum = any(summary.n_readable_is_minimum for summary in summaries)
@@ -197,7 +212,7 @@ def _total(summaries: list[PartitionSummary]) -> str:
         counted(len({summary.topic for summary in summaries}), "topic"),
         counted(len(summaries), "partition"),
         counted(sum(len(summary.segments) for summary in summaries), "segment"),
-        human_bytes(size) if sys.stdout.isatty() else counted(size, "byte"),
+        counted(size, "byte") if exact else human_bytes(size),
         records,
     ]
     damage = f"{counted(n_damaged, 'partition')} with damage" if n_damaged else ""

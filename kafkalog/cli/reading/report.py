@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from typing import Final
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import decode_options, usage_errors
+from kafkalog.cli.terminal import result_table, terminal_width
+
+if TYPE_CHECKING:
+    from kafkalog.reporting.report import Report
 
 _DIRS: Final = (
     "DIR",
@@ -30,8 +37,8 @@ Write one report on the log dirs of a broker, with the results of ls, verify, pr
   space         batching, producers, indexes, and bytes by day, codec and kind of file
 
 The name of -o selects the format: .html is one page without network access, .md is for a ticket, .json for programs.
-Without -o, report prints Markdown. With --value-format or --key-format, it decodes all records and counts by topic
-those that do not decode.
+Without -o, report prints Markdown, or a shorter text to a terminal. With --value-format or --key-format, it decodes all
+records and counts by topic those that do not decode.
 
 The exit code is 1 if something is damaged, or if a broker would lose records or not start.""",
     examples="""\
@@ -88,7 +95,37 @@ def run(args: argparse.Namespace, console: Console) -> None:
         found.write(args.output, overwrite=args.overwrite)
         console.note(f"{found.state}; a broker's start: {found.summary['verdict']}; written to {args.output}")
     else:
-        console.show([found], found.to_markdown().rstrip("\n").split("\n"))
+        is_terminal = terminal_width() is not None
+        console.show([found], _essence(found) if is_terminal else found.to_markdown().rstrip("\n").split("\n"))
     if not found.ok and not found.findings.n_damage:
         detail = f"the broker {found.summary['verdict']}"
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=found.paths[0])])
+
+
+_SHOWN: Final = {
+    "findings": ("certainty", "last offset", "base offset", "records", "damage", "detail"),
+    "losses": ("certainty", "bytes"),
+    "problems": ("detail",),
+    "start": ("log start offset", "records lost"),
+    "topics": ("formats", "at least", "share", "segments", "codecs", "first timestamp", "partitions", "cleanup policy"),
+    "groups": ("type", "members", "out of range"),
+    "transactions": ("producer epoch", "held", "state", "abort command", "idle ms", "blocking"),
+}
+"""The tables that a terminal gets, with the columns that a narrow one leaves out, the first one first."""
+
+
+def _essence(found: Report) -> Iterator[str]:
+    """Yield what a person has to know first: the verdict, damage and losses, topics and groups, the next steps."""
+    yield from (f"{title + ':':<22}{text}" for title, text in found.key_figures())
+    for name, least in _SHOWN.items():
+        table = found.tables[name]
+        if name == "start":
+            table = replace(table, rows=[row for row in table.rows if row[1] not in ("starts", "recovers")])
+        if table.rows:
+            yield from ("", table.title.upper())
+            yield from result_table(table, least, exact=False)
+    if found.tables["next"].rows:
+        yield from ("", "NEXT STEPS")
+    for line, why, *_ in found.tables["next"].rows:
+        yield from (f"  {line}", f"    {why}")
+    yield from ("", f"All of it: kafkalog report {shlex.join(found.paths)} -o report.html")

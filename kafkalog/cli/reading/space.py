@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import path_of, usage_errors
-from kafkalog.cli.text import escape_line, table
+from kafkalog.cli.terminal import is_exact, result_table
+from kafkalog.text import human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.reporting.space import Space
@@ -29,6 +30,7 @@ completely. The command writes nothing.""",
   kafkalog space /var/lib/kafka --what-if zstd --what-if zstd:9:65536 --what-if ::65536
   kafkalog space /var/lib/kafka --json | jq '.topics[0]'""",
     options="""
+  --bytes    exact sizes, also on a terminal
   --json    one object with exact numbers
   @limits
 which partitions:
@@ -54,20 +56,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
         log_dir = LogDir(path_of(args), limits=args.limits)
         found = space(log_dir, **chosen(args, space) | {"what_if": args.what_if or ()})
     console.all_findings(found.findings)
-    console.show([found], _lines(found))
+    console.show([found], _lines(found, exact=is_exact(args.bytes)))
 
 
-def _lines(found: Space) -> Iterator[str]:
-    from kafkalog.reporting.tables import NUMERIC, column_title
+def _lines(found: Space, *, exact: bool) -> Iterator[str]:
+    from kafkalog.reporting.tables import column_title
 
     for one in found.tables.values():
         if one.rows:
             yield one.title.upper()
-            rows = [
-                [column_title(name) for name in one.columns],
-                *(map(escape_line, one.texts(row)) for row in one.rows),
-            ]
-            yield from table([[*row] for row in rows], [kind in NUMERIC for kind in one.columns.values()])
-            yield from [f"and {one.n_more:,} more"] if one.n_more else []
+            yield from result_table(one, ["path", "file bytes"], exact=exact)
             yield ""
-    yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in found.summary.items())
+    totals = {
+        column_title(name): human_bytes(value) if name.endswith("_bytes") and not exact else f"{value:,}"
+        for name, value in found.summary.items()
+    }
+    yield ", ".join(f"{title}: {text}" for title, text in totals.items())

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command
-from kafkalog.cli.scan_options import path_of, scan_options, usage_errors
-from kafkalog.cli.text import escape_line
+from kafkalog.cli.scan_options import hint_at_skip, path_of, scan_options, usage_errors
+from kafkalog.cli.terminal import query_table, terminal_width
+from kafkalog.cli.text import counted, escape_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ Conditions on topic, partition, offset and timestamp, and the options below, ski
     options="""
   -c --command:command_text QUERY    the query, instead of the first argument
 output:
-  | --json              an object per row
+  | --json              an object per row (default: a table on a terminal, tabs between columns elsewhere)
   | --csv               CSV with a header line
   | -o --output FILE    write a .parquet, .arrow, .csv or .jsonl file
   @encoding encoding of bytes, except in Parquet and Arrow (default: utf8, with {"base64": ...} for other bytes)
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.querying import Querying
     from kafkalog.values.decoding import DecodeWarning
 
-    with usage_errors(), warnings.catch_warnings(record=True) as caught:
+    with usage_errors(), hint_at_skip(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # findings have the same
         for category in (CorruptionWarning, DecodeWarning):
@@ -101,6 +102,9 @@ def _print_rows(
     from kafkalog.interchange.text_output import encode_json, encoded_values
 
     names: list[str] | None = None
+    if terminal_width() is not None and not as_json and not as_csv:
+        _print_tables(batches, console, encoding)
+        return
     for batch in batches:
         if names is None:
             names = batch.schema.names
@@ -114,6 +118,48 @@ def _print_rows(
             rows = zip(*columns, strict=True)
             cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
             console.write("".join(_line(row, as_csv) for row in cells))
+
+
+def _print_tables(batches: Iterable[pa.RecordBatch], console: Console, encoding: str) -> None:
+    """Print rows to a terminal as tables, a page of rows at a time."""
+    from kafkalog.interchange.text_output import encode_json, encoded_values
+
+    for page in _pages(batches):
+        columns = [encoded_values(column, encoding, is_json=False) for column in page.columns]
+        cells = [
+            [one if one is None or isinstance(one, str) else encode_json(one) for one in column] for column in columns
+        ]
+        texts = [_line([*row], False).rstrip("\n").split("\t") for row in zip(*cells, strict=True)]
+        right = [_is_number(column.type) for column in page.columns]
+        lines = query_table(page.schema.names, texts, right, terminal_width() or 80)
+        console.write("".join(f"{line}\n" for line in [*lines, f"({counted(len(texts), 'row')})"]))
+
+
+_PAGE: Final = 10_000
+
+
+def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches to pages of rows, of which a terminal gets a table each."""
+    page: list[pa.RecordBatch] = []
+    for batch in batches:
+        if sum(len(one) for one in page) + len(batch) > _PAGE and any(map(len, page)):
+            yield _joined(page)
+            page = []
+        page.append(batch)
+    yield _joined(page)
+
+
+def _joined(page: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(page).combine_chunks()
+    return table.to_batches()[0] if len(table) else page[0]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
 def _whole_numbers(column: pa.Array, cells: list[Any]) -> list[Any]:
@@ -140,7 +186,7 @@ _ESCAPED: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\
 
 
 def _write(batches: Iterator[pa.RecordBatch], output: str, encoding: str, console: Console) -> None:
-    from kafkalog.cli.text import counted, human_bytes
+    from kafkalog.cli.text import human_bytes
     from kafkalog.interchange.file_types import SUFFIXES, TEXT_FORMATS, file_type
     from kafkalog.interchange.record_writers import OutputFormat
     from kafkalog.interchange.text_output import text_of_bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_keys
 from kafkalog.cli.scan_options import decode_options, usage_errors
+from kafkalog.cli.terminal import is_exact
 from kafkalog.cli.text import counted, human_bytes, names_line
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     total = {**_total(result, log_dir, totals), "next": [step.as_dict() for step in steps]}
     # a job of cron mails whatever is printed
     console.show([total], () if args.quiet and totals.ok else lines)
-    for step in steps:
-        console.note(f"next: {step} ({step.why})")
+    console.next_steps(steps)
 
 
 def _verify_partitions(
@@ -111,7 +110,9 @@ def _verify_partitions(
         if partition.losses:
             console.losses({partition.path: partition.loss})
         console.unkept_findings(partition.n_more_findings)
-        is_shown = not (args.quiet and partition.ok)
+        is_folded = not (is_exact(args.verbose) or any(partition.all_findings()) or partition.gaps)
+        totals.n_folded += is_folded
+        is_shown = not (is_folded or (args.quiet and partition.ok))
         console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
 
 
@@ -166,7 +167,7 @@ class _Totals:
 
     def __init__(self) -> None:
         self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
-        self.n_damage = self.n_unreadable = 0
+        self.n_damage = self.n_unreadable = self.n_folded = 0
         self.damaged: list[str] = []
         self.unreadable: list[str] = []
 
@@ -189,7 +190,7 @@ class _Totals:
         return not (self.n_damage or self.n_unreadable)
 
     def as_text(self, not_checked: str) -> str:
-        size = human_bytes(self.n_bytes) if sys.stdout.isatty() else counted(self.n_bytes, "byte")
+        size = counted(self.n_bytes, "byte") if is_exact(exact=False) else human_bytes(self.n_bytes)
         parts = [
             counted(self.n_partitions, "partition"),
             counted(self.n_segments, "segment"),
@@ -289,6 +290,8 @@ def _root_lines(result: Verification, totals: _Totals, not_checked: str, *, is_q
         yield "log dir"
         for finding in result.findings:
             yield f"  {'!' if finding.damage else '-'} {finding}"
+    if totals.n_folded and not is_quiet:
+        yield f"OK: {counted(totals.n_folded, 'partition')} without findings (-v lists them)"
     # with -q, nothing else is listed anyway
     if totals.n_partitions > 1 and not is_quiet:
         yield from names_line("damaged", totals.damaged)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import counted
+from kafkalog.cli.terminal import is_exact
+from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.recovered_partitions import Preflight
@@ -76,7 +77,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     def show(row: PartitionPlan) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
-        if is_told or args.verbose:
+        # on a terminal, the sum stands for partitions whose segments are only read
+        is_folded = row.verdict == "recovers" and not is_exact(args.verbose) and row.is_plain_recovery
+        if (is_told and not is_folded) or args.verbose:
             shown.extend(row.lines())
             console.show((), row.lines())
 
@@ -94,8 +97,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _print_findings(result, "\n".join(shown), console)
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
-    for step in result.next:
-        console.note(f"next: {step} ({step.why})")
+    console.next_steps(result.next)
     # the exit code is 1 for all that is lost, also where no file is damaged
     found = [one for one in result.findings.rows if one.damage]
     for row in result.partitions:
@@ -151,5 +153,11 @@ def _sum_up(result: Preflight, console: Console) -> None:
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
     if result.n_bytes_read:
-        needed = f"up to {result.n_bytes_needed:,} bytes for indexes"
-        console.note(f"recovery would read {result.n_bytes_read:,} bytes, and need {needed}")
+        console.note(
+            f"recovery would read {_size(result.n_bytes_read)}, and need up to {_size(result.n_bytes_needed)}"
+            " for indexes"
+        )
+
+
+def _size(n: int) -> str:
+    return counted(n, "byte") if is_exact(exact=False) else human_bytes(n)

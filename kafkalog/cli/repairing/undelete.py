@@ -68,8 +68,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(one for one in report.findings.rows if one not in in_table)
     console.unkept_findings(report.findings.n_more)
     console.show([report], _lines(report))
-    for step in report.next:
-        console.note(f"next: {step} ({step.why})")
+    console.next_steps(report.next)
 
 
 def _lines(report: Undeleted) -> Iterator[str]:

@@ -586,7 +586,7 @@ class _LoadState:
         if self._targets is not None:
             self._targets.check(key)
         else:
-            refuse_existing(target, "the partition exists")
+            refuse_existing(target, "the partition exists, and load changes none: name another output or topic")
         if self._stage is None:
             return None
         self._writers[key] = writer = PartitionWriter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -84,6 +85,12 @@ def _check_column(column: str, derived: Collection[str]) -> None:
         known = (*PLACE_COLUMNS, *ALL_COLUMNS, *derived, "headers.NAME")
         close = near(column, known)
         there = f"did you mean {close!r}? There are" if close else "there are"
+        field = re.match(r"(key|value)\.", column)
+        if field is not None:
+            raise ValueError(
+                f"no column {column!r} to filter by: a field needs the format of its {field[1]}, such as"
+                f" decode={{{field[1]!r}: 'json'}} (--{field[1]}-format json)"
+            )
         raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
 
 

@@ -1,0 +1,138 @@
+"""Lays out text for a terminal: lines that fit its width, tables whose less important columns go first, colour."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+from kafkalog.cli.text import escape_line, table
+from kafkalog.text import human_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.reporting.tables import Table
+
+_RED: Final = "\x1b[31m"
+_PLAIN: Final = "\x1b[0m"
+_ALARM: Final = re.compile(
+    r"^ *! .*|(?<=  )! .*|^(?:loses|does not start|damaged|unreadable|lost)\b.*|[\d,]+ findings? of damage.*"
+)
+"""What is wrong, in lines for people."""
+_COMMAND: Final = re.compile(r"\.sh --|^ *kafkalog ")
+"""Lines to copy, which stay whole."""
+_NARROWEST: Final = 20
+_WIDEST_CELL: Final = 60
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal that stdout is; None for a file or a pipe, where nothing may be left out."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether a stream is a terminal for which nobody has turned colour off."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def red(text: str) -> str:
+    """The text in the colour of damage."""
+    return f"{_RED}{text}{_PLAIN}"
+
+
+def alarming(line: str) -> str:
+    """A line with colour for what it says of damage or loss.
+
+    >>> alarming("orders-0  0.log  1 finding of damage"), alarming("orders-1  0.log  OK")
+    ('orders-0  0.log  \\x1b[31m1 finding of damage\\x1b[0m', 'orders-1  0.log  OK')
+    """
+    return _ALARM.sub(lambda found: red(found[0]), line)
+
+
+def wrapped(line: str, width: int, indent: int = 2) -> list[str]:
+    """A line as lines that fit a width, the next ones indented more; words and commands to copy stay whole.
+
+    >>> wrapped("  ! orders-0: the checksum is wrong", 24)
+    ['  ! orders-0: the', '    checksum is wrong']
+    """
+    if len(line) <= width or width < _NARROWEST or _COMMAND.search(line):
+        return [line]
+    inner = " " * (len(line) - len(line.lstrip()) + indent)
+    return textwrap.wrap(
+        line, width, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+
+
+def is_exact(exact: object) -> bool:
+    """Whether sizes are exact numbers: in files and pipes, and with ``--bytes``."""
+    return bool(exact) or not sys.stdout.isatty()
+
+
+def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Iterable[str], width: int | None) -> list[str]:
+    """Format rows as `table` does; columns are dropped in turn while lines are wider than a terminal.
+
+    >>> fitting([["NAME", "SIZE", "CODEC"], ["orders", "5", "zstd"]], [False, True, False], ["CODEC"], 16)
+    ['NAME    SIZE', 'orders     5']
+    """
+    lines = table(rows, right)
+    for name in drop:
+        if width is None or max(map(len, lines)) <= width:
+            break
+        if name not in rows[0]:
+            continue
+        at = rows[0].index(name)
+        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+        right = [*right[:at], *right[at + 1 :]]
+        lines = table(rows, right)
+    return lines
+
+
+def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str]:
+    """Rows of any query as a table that fits a terminal: long cells are cut, then the last columns are left out.
+
+    >>> query_table(["fruit", "n"], [["apple", "12"], ["fig", "3"]], [False, True], 40)
+    ['fruit   n', 'apple  12', 'fig     3']
+    """
+    for most in (_WIDEST_CELL, 30, 24):
+        cut = [[_shortened(cell, most) for cell in row] for row in [names, *rows]]
+        lines = table(cut, right)
+        if max(map(len, lines)) <= width:
+            return lines
+    n = len(names)
+    while n > 1 and max(map(len, lines)) > width:
+        n -= 1
+        lines = table([row[:n] for row in cut], right[:n])
+    hidden = len(names) - n
+    return [*lines, f"({hidden} more column{'s' if hidden > 1 else ''}; --csv or --json show all)"]
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def result_table(result: Table, drop: Sequence[str] = (), *, exact: bool) -> Iterator[str]:
+    """Yield a table of a result as lines; a terminal gets human sizes, and no columns that are empty or do not fit."""
+    from kafkalog.reporting.tables import NUMERIC, column_title
+
+    width = terminal_width()
+    rows = [[*map(escape_line, _cells(result, row, exact=exact))] for row in result.rows]
+    titles, right = [*map(column_title, result.shown)], [kind in NUMERIC for kind in result.shown.values()]
+    if width is not None:
+        full = [at for at in range(len(titles)) if any(cells[at] for cells in rows)]
+        titles, right = [titles[at] for at in full], [right[at] for at in full]
+        rows = [[cells[at] for at in full] for cells in rows]
+    least = [*map(column_title, drop), *reversed(titles[1:])]
+    yield from fitting([titles, *rows], right, least, width)
+    if result.n_more:
+        yield f"and {result.n_more:,} more"
+
+
+def _cells(result: Table, row: tuple[object, ...], *, exact: bool) -> list[str]:
+    """The cells of a row as text, sizes for people unless they have to be exact."""
+    return [
+        human_bytes(value) if kind == "bytes" and isinstance(value, int) and not exact else text
+        for text, value, kind in zip(result.texts(row), row, result.shown.values(), strict=False)
+    ]
