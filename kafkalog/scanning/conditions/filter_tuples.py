@@ -89,7 +89,7 @@ def _check_column(column: str, derived: Collection[str]) -> None:
         if field is not None:
             raise ValueError(
                 f"no column {column!r} to filter by: a field needs the format of its {field[1]}, such as"
-                f" decode={{{field[1]!r}: 'json'}} (--{field[1]}-format json)"
+                f" decode={{{field[1]!r}: 'json'}} (--{field[1]}-format json, of commands that decode)"
             )
         raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
 
