@@ -357,7 +357,7 @@ kafkalog cat D/orders-7 -> has orders-0
 kafkalog ls 'C:\\kafka\\logs' -> /mnt/c/kafka/logs
 kafkalog ls out.parquet -> kafkalog load
 kafkalog ls disk.img -> kafkalog undelete
-kafkalog ls notes.txt -> name a log dir
+kafkalog ls notes.txt -> or name a log dir
 kafkalog ls backup.tgz -> unpack it
 kafkalog cat D --filter 'value.user == 3' -> --value-format json
 kafkalog convert P -o c --drop 'value.user == 3' -> --value-format json

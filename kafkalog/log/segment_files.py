@@ -180,7 +180,7 @@ class SegmentListing:
 def open_segment(path: Place, **options: Any) -> Segment:
     """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
-        hint = "not a segment, whose name ends in .log: name a log dir, a partition directory or a .log file"
+        hint = "not a segment: the file name must end in .log; or name a log dir or a partition directory"
         if path.name.endswith(kf.PACKED_LOG_SUFFIXES):
             hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
         elif path.name.endswith(_ARCHIVES):

@@ -419,7 +419,7 @@ def sql(
     >>> kafkalog.sql('select count(*) as n from "p-multi" where partition = 0', "tests/golden/log_dir").fetchall()
     [(122,)]
     """
-    if isinstance(path, str) and " " in path and " " not in query:
+    if isinstance(path, str) and " " in path and " " not in str(query):
         query, path = path, query  # as in the shell, in either order
     return QueryResult(Querying(path, on_decode_error=on_decode_error, **options), query)
 
