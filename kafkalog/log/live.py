@@ -50,9 +50,10 @@ def settled(read: Callable[[], Found], is_final: Callable[[Found], bool], *, is_
 
 def repeated(read: Callable[[], Found], is_final: Callable[[Found], bool], n_attempts: float) -> Found:
     """The result of the first attempt that is final, or of the last one; there is a pause after each other one."""
-    for found in polled(read):
-        if is_final(found) or (n_attempts := n_attempts - 1) <= 0:
-            break
+    found = read()
+    while (n_attempts := n_attempts - 1) > 0 and not is_final(found):
+        time.sleep(PAUSE_SECONDS)
+        found = read()
     return found
 
 

@@ -121,7 +121,8 @@ class SegmentCheck:
                 self._check_bytes(segment, window, findings.add)
                 intact = batches[np.flatnonzero(valid_crcs(window))]
             gaps.feed(intact)
-            indexes.feed(batches)
+            for check in indexes.checks:
+                check.feed(batches)
             epochs.feed(batches)
             if int(batches.position[0]) != end:
                 result.transaction_epochs.end()  # the bytes before it may have held markers
@@ -143,7 +144,8 @@ class SegmentCheck:
             if self._stopped:
                 return end
         result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps
-        for finding in indexes.finish(end, source.size, largest):
+        size = source.size
+        for finding in (*indexes.of_offsets(end, size), *indexes.of_times(end, size, largest)):
             findings.add(finding)
         return end
 
@@ -214,24 +216,16 @@ class _IndexChecks:
         offset_index = open_index(OffsetIndex, segment, add, is_live=around.is_live)
         time_index = open_index(TimeIndex, segment, add, is_live=around.is_live)
         self._offset_index, self._time_index = offset_index, time_index
-        self._checks: list[OffsetIndexCheck | TimeIndexCheck] = []
+        self.checks: list[OffsetIndexCheck | TimeIndexCheck] = []
         if offset_index is not None:
             self._offsets = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=interval_bytes)
-            self._checks.append(self._offsets)
+            self.checks.append(self._offsets)
         if time_index is not None:
             self._times = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
-            self._checks.append(self._times)
+            self.checks.append(self._times)
 
-    def feed(self, batches: BatchTable) -> None:
-        """Compare the entries of the next batches."""
-        for check in self._checks:
-            check.feed(batches)
-
-    def finish(self, end: int, size: int, largest: int) -> list[Finding]:
-        """What is wrong with the indexes of a log whose batches end at a position, with its largest timestamp."""
-        return [*self._of_offsets(end, size), *self._of_times(end, size, largest)]
-
-    def _of_offsets(self, end: int, size: int) -> list[Finding]:
+    def of_offsets(self, end: int, size: int) -> list[Finding]:
+        """What is wrong with the offset index of a log whose batches end at a position."""
         segment, index, time_index = self._segment, self._offset_index, self._time_index
         if index is not None:
             # a running broker may trim both indexes after one of them was read
@@ -244,7 +238,8 @@ class _IndexChecks:
             return [_missing(segment, kf.INDEX_SUFFIX, what, damage=False)]
         return []
 
-    def _of_times(self, end: int, size: int, largest: int) -> list[Finding]:
+    def of_times(self, end: int, size: int, largest: int) -> list[Finding]:
+        """What is wrong with the time index of a log with this largest timestamp."""
         segment, index = self._segment, self._time_index
         if index is not None:
             used = index.dtype.itemsize if self._times.starts_with_zeros else 0
