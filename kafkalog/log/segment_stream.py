@@ -149,6 +149,7 @@ class SegmentStream:
         self.stopped = False
         self._last_position = follows
         self._before: int | None = None
+        self._before_last = self.previous  # the last offset before the batch at `_last_position`
         self._witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         self._start = 0
         self._follows, self._goes_on = follows, goes_on
@@ -203,6 +204,10 @@ class SegmentStream:
 
     def _reach(self, batches: BatchTable | RecordRun) -> None:
         """Batches are read: the next ones have higher offsets."""
+        if len(batches) > 1 and isinstance(batches, BatchTable):
+            self._before_last = int(batches.last_offset[-2])
+        else:
+            self._before_last = self.previous
         self.previous = self._before = batches.end_offset - 1
         self._last_position = batches.last_position
 
@@ -264,7 +269,7 @@ class SegmentStream:
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
             # The batch before this one is damaged too. Its length led here, so this position may be wrong.
             behind = last
-            self.previous = -1  # the offset of a damaged batch proves nothing
+            self.previous = self._before_last  # the offset of a damaged batch proves nothing
         position = self._behind_too_large(error) or self._resynchroniser.after(behind)
         self._last_position = None
         end = self.source.size if position is None else position

@@ -54,6 +54,16 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+def test_damage_whose_size_leads_into_copies_returns_nothing_twice(tmp_path):
+    """The damaged batch before the copies proves no offset; the one before it does."""
+    path = tmp_path / segment_file_name(0)
+    path.write_bytes(b"".join([*map(v2, (0, 3, 6, 9)), damaged(v2(12)), b"?" * 70, v2(15), v2(6)]))
+    assert of_scan(path).kept == [*range(12)]
+    path.write_bytes(b"".join([v2(0), v2(3), v2(6), damaged(v2(9)), b"?" * 70, damaged(v2(12)), v2(0), v2(3)]))
+    assert of_scan(path).kept == [*range(9)]
+
+
 def damaged(data):
     return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
 

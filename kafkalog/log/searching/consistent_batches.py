@@ -343,4 +343,9 @@ def _displacement(every: IntactRuns, keep: Mask, base_offset: int) -> npt.NDArra
     n_spans = np.abs(every.first_offset - expected) / span
     distance: npt.NDArray[np.int64] = np.minimum(16 * np.log2(1 + n_spans), _LEVELS - 1).astype(np.int64)
     distance[anchor] = 0
-    return distance
+    # of two copies, prefer the earlier one, as readers do: what lies between them is then after both neighbours
+    identity = np.stack([every.first_offset, every.last_offset, every.end - every.start])
+    _, first, number = np.unique(identity, axis=1, return_index=True, return_inverse=True)
+    earlier = first[number.reshape(-1)]
+    is_later = earlier < np.arange(len(every))
+    return np.minimum(np.maximum(distance, distance[earlier] + is_later), _LEVELS - 1)
