@@ -605,12 +605,14 @@ cdef class RecordWindows:
         cdef int64_t base
         cdef int64_t before
         cdef uint8_t head[8]
+        cdef bint rises = True
         window.n_batches = n
         window.n_records = self.filler.columns.n_records - self.before.n_records
         window.is_compressed = rows.attribute_bits & CODEC_MASK != 0
         window.first_offset = window.first_record_offset = rows.first_offset
         if window.n_records and rows.magics != ONLY_V2 and self.filler.columns.offset != NULL:
             window.first_record_offset = self.filler.columns.offset[self.before.n_records]
+            rises = self.offsets_rise(window.n_records)
         window.last_offset = rows.last_offset
         window.last_position = rows.last_position
         window.end_position = rows.end_position
@@ -628,7 +630,17 @@ cdef class RecordWindows:
             before = rows.at.last_offset[n - 2] if n > 1 else previous_offset
             base = rows.at.base_offset[n - 1] if rows.at.base_offset[n - 1] >= 0 else rows.at.last_offset[n - 1]
             window.is_plain = base <= before + 1
+        window.is_plain = window.is_plain and rises
         return window
+
+    cdef bint offsets_rise(self, int64_t n_records):
+        """Return whether the offsets of the records rise, up to the last one of the headers at most."""
+        cdef const int64_t* offset = self.filler.columns.offset + self.before.n_records
+        cdef int64_t i
+        for i in range(1, n_records):
+            if offset[i] <= offset[i - 1]:
+                return False
+        return offset[n_records - 1] <= self.rows.last_offset
 
     cdef RecordWindow appended(self, int descriptor, int64_t start, int64_t size, int64_t previous_offset, int64_t n,
                                const uint8_t[::1] there):
@@ -648,7 +660,8 @@ cdef class RecordWindows:
         self.into = None
         if window.n_records:
             window.batch = (window.n_records, c.offset[first] if c.offset != NULL else None,
-                            1 if rows.common_bits & TIMESTAMP_TYPE_BIT else 0)
+                            1 if rows.common_bits & TIMESTAMP_TYPE_BIT else 0,
+                            c.offset[c.n_records - 1] if c.offset != NULL else None)
         return window
 
     cdef RecordWindow window(self, Block block, Layout* layout, int descriptor, int64_t start, int64_t size,

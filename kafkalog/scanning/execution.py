@@ -39,7 +39,7 @@ from kafkalog.records.batch_table import BatchTable, RecordRun
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.gathering import APPENDED, Appended, GatheredRecords
-from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.header_walk import WINDOW_BYTES, walk
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
@@ -116,7 +116,7 @@ class Pass:
         self._gone_back: set[Place] = set()
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
-        self._is_kept = False
+        self._is_kept = self._keeps_positions = False
         self._into: GatheredRecords | None = None
         self._n_waiting = 0  # tasks that were planned and not begun
 
@@ -151,6 +151,7 @@ class Pass:
         query = self.query
         self._schema, self._is_kept, self._into, self._n_waiting = schema, is_kept, into, 0
         self.statistics.n_records = self.statistics.n_records_selected = 0
+        self._keeps_positions = "batch_position" in names
         if query.residual is not None and query.residual.is_needed:
             names = list(dict.fromkeys([*names, *query.residual.record_columns]))
         if query.latest is not None:
@@ -267,7 +268,7 @@ class Pass:
             mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
             n_records = 0 if records is None else records.n_records
             if records is not None and selection.has_timestamps:
-                records = records_in_range(selection, records, batches, mask, names or ())
+                records = records_in_range(selection, records, batches, mask, _with_positions(names or (), batches))
                 if records is None:  # which of them are of which batch is only known inside
                     window = window._replace(window=with_bytes(window.source, window.window))
                 elif mask is not None and not mask.all():
@@ -280,7 +281,7 @@ class Pass:
                 yield Task(window, partition, done, True, latest)
                 del done
             elif n_wanted:
-                decode_rows = partial(self._decode, window, selection, names or (), form)
+                decode_rows = partial(self._decode, window, selection, _with_positions(names or (), batches), form)
                 for first, stop in shares(batches):
                     work = BatchTask(pool, decode_rows, first, stop)
                     self._n_waiting += 1
@@ -424,7 +425,7 @@ class Pass:
             return
         counts, position, progress = self.statistics, run.start, self.progress
         reached = self._reached.get(id(task.partition), -1)
-        may_go_back = id(task.partition) in self._in_sets and run.first_offset <= reached
+        may_go_back = id(task.partition) in self._in_sets
         n_records = 0
         try:
             for batch in run:
@@ -434,7 +435,8 @@ class Pass:
                 if may_go_back and not n_records and n_batch:
                     first = _first_offset(batch)
                     if first is not None and first <= reached:
-                        self._note_return(task, reached, first, run.start)
+                        self._note_return(task, reached, first, _first_with_records(task, run))
+                reached = max(reached, _last_offset(batch))
                 n_records += n_batch
                 yield task, batch
                 del batch  # its memory can be reused for the next one
@@ -444,7 +446,7 @@ class Pass:
         finally:
             counts.n_records = (counts.n_records or 0) + n_records
             counts.n_records_selected = (counts.n_records_selected or 0) + n_records
-            self._reached[id(task.partition)] = max(reached, run.end_offset - 1)
+            self._reached[id(task.partition)] = reached
             if progress is not None:
                 progress(run.end_position - position)
 
@@ -460,8 +462,11 @@ class Pass:
             columns = self._apply_residual(task, _latest_of(decoded.columns, task.latest))
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
-                if (task.window.whole.magic < 2).any():
+                if "offset" in columns:
                     self._note_order(task, columns)
+                    if not self._keeps_positions and "batch_position" in columns:
+                        names = [name for name in columns if name != "batch_position"]
+                        columns = RecordColumns(columns.n_records, {name: columns[name] for name in names})
                 yield columns
                 del columns
             if decoded.error is not None:
@@ -472,22 +477,26 @@ class Pass:
 
     def _note_order(self, task: Task, columns: RecordColumns) -> None:
         """Report the first record of a segment whose offset goes back: no header of a v0 or v1 batch tells."""
-        if "offset" not in columns or not columns.n_records:
+        if not columns.n_records:
             return
-        offset, batches = columns.offset, task.window.whole
-        reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
-        self._reached[id(task.partition)] = int(reached[-1])
-        self._in_sets.add(id(task.partition))
+        partition, batches, offset = id(task.partition), task.window.whole, columns.offset
+        before = self._reached.get(partition, -1)
+        if not _has_sets(batches) and partition not in self._in_sets:
+            self._reached[partition] = max(before, int(offset[-1]))
+            return  # in v2, headers tell
+        reached = np.maximum.accumulate(np.append(before, offset))
+        self._reached[partition] = int(reached[-1])
+        self._in_sets.add(partition)
         back = np.flatnonzero(offset <= reached[:-1])
         if not back.size:
             return
-        first, before = int(offset[back[0]]), int(reached[back[0]])
-        # the offsets of all batches before it rise: it is the first that goes back, or that goes past the record before
-        last = batches.last_offset
-        is_it = (last <= np.maximum.accumulate(np.append(reached[0], last))[:-1]) | (last > before)
-        # else a header hides the offset before, and all headers rise
-        row = int(np.argmax(is_it)) if is_it.any() else min(int(np.searchsorted(last, first)), len(batches) - 1)
-        self._note_return(task, before, first, int(batches.position[row]))
+        row = int(back[0])
+        if "batch_position" in columns:
+            position = int(columns.batch_position[row])
+        else:  # of v2 alone: the header has the range of its offsets
+            is_it = (batches.last_offset >= offset[row]) & (batches.records_count != 0)
+            position = int(batches.position[int(np.argmax(is_it))])
+        self._note_return(task, int(reached[row]), int(offset[row]), position)
 
     def _note_return(self, task: Task, before: int, first: int, position: int) -> None:
         """Report it once for a segment: how its windows were cut and decoded must not show."""
@@ -572,6 +581,37 @@ def _first_offset(batch: pa.RecordBatch | Appended) -> int | None:
     if isinstance(batch, Appended):
         return batch.first_offset
     return batch.column("offset")[0].as_py() if "offset" in batch.schema.names else None
+
+
+def _last_offset(batch: pa.RecordBatch | Appended) -> int:
+    """The offset of the last record; -1 if there is none, or if offsets were not asked for."""
+    if isinstance(batch, Appended):
+        return -1 if batch.last_offset is None else batch.last_offset
+    if not batch.num_rows or (column := batch.schema.get_field_index("offset")) < 0:
+        return -1
+    last: int = batch.column(column)[-1].as_py()
+    return last
+
+
+def _has_sets(batches: BatchTable) -> bool:
+    """Whether there are batches of v0 or v1, whose headers do not tell whether the offsets of their records rise."""
+    return bool((batches.magic < 2).any())
+
+
+def _with_positions(names: Sequence[str], batches: BatchTable) -> Sequence[str]:
+    """The names of columns, and the position of the batch of each record if the order of offsets is compared."""
+    return [*names, "batch_position"] if _has_sets(batches) and "offset" in names else names
+
+
+def _first_with_records(task: Task, run: RecordRun) -> int:
+    """Position of the first batch of a run that has records."""
+    for window in walk(task.window.source, start=run.start):
+        mask = (window.batches.records_count != 0) & ~window.batches.is_control
+        position = int(window.batches.position[int(np.argmax(mask))])
+        task.window.source.release(window.data, window.start)
+        if mask.any():
+            return position
+    return run.start
 
 
 def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:

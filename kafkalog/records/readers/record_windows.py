@@ -93,7 +93,10 @@ class WindowOptions:
         is_usual = rows.magics == 1 << 2 and not rows.attribute_bits & kf.CONTROL_BIT
         of_records = (lambda: batches) if is_usual else partial(_of_records, batches, filled_counts(rows), filled)
         has_create_times = not (rows.magics & 1 or rows.attribute_bits & kf.TIMESTAMP_TYPE_BIT)
-        return with_batch_columns(filled, of_records, self.names, has_create_times=has_create_times)
+        names = self.names
+        if rows.magics != 1 << 2 and "offset" in names:  # for callers that compare the order of offsets
+            names = [*names, "batch_position"]
+        return with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
 
 
 def _columns(found: RecordWindow, data: Bytes) -> dict[str, Column]:

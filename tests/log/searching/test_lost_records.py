@@ -134,6 +134,46 @@ def test_records_of_compressed_messages_that_go_back_are_noted_in_windows_of_any
                 assert findings(path, window_bytes, threads=threads) == expected
 
 
+def empty(base):
+    return builder.batch_v2([], base_offset=base, last_offset_delta=0)
+
+
+def plain_batch(base, *offsets):
+    return builder.batch_v2([builder.record_v2(n - base, 0, None, b"v") for n in offsets], base_offset=base)
+
+
+def compressed(*offsets, header=None):
+    """A compressed message of v0, whose header may have another offset than that of its last record."""
+    inner = [builder.message(offset, b"k", b"v" * 9, magic=0) for offset in offsets]
+    return builder.wrapper(inner, offset=offsets[-1] if header is None else header, magic=0, codec=builder.GZIP)
+
+
+HIDDEN = {
+    # batches; the number of the one that is reported, None if no records go back
+    "within a message, next to batches without records": (
+        [empty(0), empty(1), compressed(2, 514, 213, header=4), empty(5)],
+        2,
+    ),
+    "before a batch without records": ([compressed(2, 514, header=3), empty(4), plain_batch(5, 5, 6)], 2),
+    "before messages": ([compressed(2, 514, header=3), compressed(4, 5), compressed(6, 7)], 1),
+    "only of batches without records": ([plain_batch(0, 0, 1), empty(2), compressed(2, 3, header=4)], None),
+    "within a message that another one follows": ([compressed(0, 9, 2), compressed(3, 4), plain_batch(5, 5)], 0),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_records_that_go_back_are_noted_in_their_batch(tmp_path, case):
+    parts, number = HIDDEN[case]
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join(parts))
+    expected = [] if number is None else [sum(map(len, parts[:number]))]
+    for columns in (None, ["offset"], ["offset", "key"]):
+        for window_bytes in (None, 1, 2**7, 2**9):
+            for options in ({}, {"threads": 3}, {"isolation_level": "read_committed"}):
+                found = findings(path, window_bytes, columns=columns, **options)
+                assert [one.position for one in found if one.reason is Reason.OFFSET_ORDER] == expected
+
+
 def kept(*parts, base_offset=0, end_offset=2**63 - 1):
     """The first offsets of the runs that agree."""
     source = BufferSource(b"".join(parts))
