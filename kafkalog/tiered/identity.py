@@ -32,6 +32,19 @@ class Claim(NamedTuple):
     """The offsets; None if the end is not known."""
     size_in_bytes: int | None = None
     max_timestamp: int | None = None
+    next_start: int | None = None
+    """Where the segment begins that is listed after it: offsets that begin there or later are not its own."""
+
+    def fits(self, first: int, first_end: int, last: int) -> bool:
+        """Whether these may be the offsets of the segment: those of its first batch, and its last one."""
+        is_behind = self.next_start is not None and first >= self.next_start
+        return self.first <= first_end and not is_behind and (self.last is None or last <= self.last)
+
+    @property
+    def offsets(self) -> str:
+        """The offsets, for messages."""
+        following = "" if self.next_start is None else f", and the next segment begins at {self.next_start}"
+        return f"{self.first}{'' if self.last is None else f' to {self.last}'}{following}"
 
 
 @dataclass
@@ -92,8 +105,7 @@ class SegmentIdentity:
         ends = BatchTable.concatenate([first, *tail])
         newest = self._newest(ends)
         return newest is not None and all(
-            claim.first <= int(ends.last_offset[0])
-            and (claim.last is None or int(ends.last_offset[-1]) <= claim.last)
+            claim.fits(ends.first_offset, int(ends.last_offset[0]), int(ends.last_offset[-1]))
             and claim.size_in_bytes in (None, self.source.size)
             and claim.max_timestamp in (None, newest)
             for claim in self.claims
@@ -158,9 +170,8 @@ class SegmentIdentity:
         """How the content contradicts a claim."""
         content, by = self._content, claim.by
         assert content.first is not None
-        if content.first_end < claim.first or (claim.last is not None and content.last > claim.last):
-            end = "" if claim.last is None else f" to {claim.last}"
-            return f"it has offsets {content.first} to {content.last}, but {by} has {claim.first}{end}"
+        if not claim.fits(content.first, content.first_end, content.last):
+            return f"it has offsets {content.first} to {content.last}, but {by} has {claim.offsets}"
         size, newest = claim.size_in_bytes, claim.max_timestamp
         # an object that was cut ends inside a batch, or nearly always
         if size is not None and size != self.source.size and content.is_whole:

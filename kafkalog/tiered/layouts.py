@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class Copy:
     """The offset at which the next segment of a log dir begins."""
     is_last: bool = False
     """Whether it may be the active segment of a log dir."""
+    next_start: int | None = None
+    """The next higher start offset of a copy of the partition."""
     reported: Claim | None = None
     """What the metadata topic says of its `.log`."""
 
@@ -118,7 +121,7 @@ class Copy:
 
     @cached_property
     def _contradiction(self) -> str | None:
-        claims = self.claims() or [Claim("its name", self.start_offset, None)]
+        claims = self.claims() or [Claim("its name", self.start_offset, None, next_start=self.next_start)]
         with self._open(kf.LOG_SUFFIX) as source:
             offsets = times = None
             if not self.is_last:  # a broker that runs or crashed leaves indexes of zeros
@@ -261,6 +264,9 @@ class Layout:
                 copy = found[start, identity] = self.kind(of, start, identity, required=self.required)
                 copy.keys = self._keys  # type: ignore[attr-defined]
             found[start, identity].files[match["suffix"]] = place / name
+        starts = sorted({start for start, _ in found})
+        for (start, _), copy in found.items():
+            copy.next_start = next(iter(starts[bisect_right(starts, start) :]), None)
         return [found[key] for key in sorted(found)]
 
 

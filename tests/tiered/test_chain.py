@@ -2,8 +2,8 @@
 
 from kafkalog.storage.location import Location
 from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
-from kafkalog.tiered.chain import Hole, MetadataFinder, chain
-from kafkalog.tiered.layouts import Copy, PartitionId
+from kafkalog.tiered.chain import Hole, ListingFinder, MetadataFinder, chain
+from kafkalog.tiered.layouts import Copy, Extent, PartitionId
 
 OF = PartitionId("t", "id", 0)
 
@@ -77,3 +77,21 @@ def test_a_copy_that_goes_on_past_its_epoch_is_cut_there():
     # the leader of epoch 0 went on to 49, and lost: from 20 on the records are those of epoch 3
     segments = finder(("lost", 49, {0: 10}), ("b", 29, {3: 20}))
     assert read(chain(segments, [(0, 0), (3, 20)], 10, 30)) == ([("lost", 10, 19), ("b", 20, 29)], [])
+
+
+def listed(*copies):
+    """Copies that say of themselves where they end, and of which epochs they are."""
+    found = []
+    for start, end, epochs in copies:
+        copy = Copy(OF, start, f"{start}", {".log": Location(None, f"{start}")})
+        copy.__dict__["extent"] = Extent(end, epochs)
+        found.append(copy)
+    return ListingFinder(found)
+
+
+def test_a_segment_of_one_record_counts_and_one_without_any_does_not():
+    found = chain(listed((0, 4, {0: 0}), (5, 5, {0: 5})), [(0, 0)], 0, 6)
+    assert read(found) == ([("0", 0, 4), ("5", 5, 5)], [])
+    empty = listed((0, 4, {0: 0}), (5, 4, {0: 5}))
+    assert empty.first_after(0, 4) is None
+    assert read(chain(empty, [(0, 0)], 0, 8)) == ([("0", 0, 4)], [(5, 7)])

@@ -6,6 +6,7 @@ import uuid
 import warnings
 from pathlib import Path
 
+import builder
 import numpy as np
 import pytest
 from conftest import GOLDEN
@@ -15,6 +16,7 @@ from tiered_sets import TieredSet
 
 import kafkalog
 from kafkalog.errors import CorruptionWarning, ReadError, Reason
+from kafkalog.tiered.identity import SegmentIdentity
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = ("p-txn-0", "p-multi-0", "p-delrec-0", "p-headers-0")
@@ -139,3 +141,30 @@ def test_only_the_timestamps_tell_segments_of_one_size_apart(tmp_path):
             faults = kafkalog.verify_tiered(stored.remote, stored.log_dir, keys=KEYS).faults
             assert {fault.segment_id for fault in faults} == {stored.copies[f"{topic}-0"][0][0] for topic in "ab"}
             exchange({".log": logs[0]}, {".log": logs[1]})
+
+
+def write_plain(remote, n_segments=3):
+    """A plain layout of small segments, whose offsets only their names have."""
+    for base in range(0, 3 * n_segments, 3):
+        records = [builder.record_v2(i, 0, b"k", b"%d" % (base + i)) for i in range(3)]
+        path = remote / "t-0" / f"{base:020d}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(builder.batch_v2(records, base_offset=base))
+    return sorted((remote / "t-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("other", [1, 2])
+def test_offsets_above_the_name_of_an_object_are_those_of_another_segment(other, tmp_path):
+    logs = write_plain(tmp_path / "remote")
+    assert kafkalog.verify_tiered(tmp_path / "remote").ok
+    exchange({".log": logs[0]}, {".log": logs[other]})
+    faults = kafkalog.verify_tiered(tmp_path / "remote").faults
+    assert [fault.kind for fault in faults if fault.damage].count("other_segment") == 2, [*map(str, faults)]
+
+
+def test_a_healthy_copy_is_not_read_whole(base, monkeypatch):
+    def read_whole(self):
+        raise AssertionError("a few batches settle it")
+
+    monkeypatch.setattr(SegmentIdentity, "_read", read_whole)
+    assert kafkalog.verify_tiered(base.remote, base.log_dir, keys=KEYS).ok
