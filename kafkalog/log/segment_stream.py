@@ -204,10 +204,9 @@ class SegmentStream:
 
     def _reach(self, batches: BatchTable | RecordRun) -> None:
         """Batches are read: the next ones have higher offsets."""
-        if len(batches) > 1 and isinstance(batches, BatchTable):
+        self._before_last = self.previous
+        if isinstance(batches, BatchTable) and batches.last_offset.size > 1:
             self._before_last = int(batches.last_offset[-2])
-        else:
-            self._before_last = self.previous
         self.previous = self._before = batches.end_offset - 1
         self._last_position = batches.last_position
 

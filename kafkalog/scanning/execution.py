@@ -431,12 +431,15 @@ class Pass:
             for batch in run:
                 if isinstance(batch, tuple):
                     batch = Appended(*batch)
-                n_batch = batch.n_records if isinstance(batch, Appended) else batch.num_rows
+                    n_batch, last = batch.n_records, batch.last_offset
+                else:
+                    n_batch, column = batch.num_rows, batch.schema.get_field_index("offset")
+                    last = batch.column(column)[-1].as_py() if n_batch and column >= 0 else None
                 if may_go_back and not n_records and n_batch:
                     first = _first_offset(batch)
                     if first is not None and first <= reached:
                         self._note_return(task, reached, first, _first_with_records(task, run))
-                reached = max(reached, _last_offset(batch))
+                reached = reached if last is None else max(reached, last)
                 n_records += n_batch
                 yield task, batch
                 del batch  # its memory can be reused for the next one
@@ -581,16 +584,6 @@ def _first_offset(batch: pa.RecordBatch | Appended) -> int | None:
     if isinstance(batch, Appended):
         return batch.first_offset
     return batch.column("offset")[0].as_py() if "offset" in batch.schema.names else None
-
-
-def _last_offset(batch: pa.RecordBatch | Appended) -> int:
-    """The offset of the last record; -1 if there is none, or if offsets were not asked for."""
-    if isinstance(batch, Appended):
-        return -1 if batch.last_offset is None else batch.last_offset
-    if not batch.num_rows or (column := batch.schema.get_field_index("offset")) < 0:
-        return -1
-    last: int = batch.column(column)[-1].as_py()
-    return last
 
 
 def _has_sets(batches: BatchTable) -> bool:
