@@ -436,9 +436,7 @@ class Pass:
                     n_batch, column = batch.num_rows, batch.schema.get_field_index("offset")
                     last = batch.column(column)[-1].as_py() if n_batch and column >= 0 else None
                 if may_go_back and not n_records and n_batch:
-                    first = _first_offset(batch)
-                    if first is not None and first <= reached:
-                        self._note_return(task, reached, first, _first_with_records(task, run))
+                    self._compare_first(task, run, _first_offset(batch), reached)
                 reached = reached if last is None else max(reached, last)
                 n_records += n_batch
                 yield task, batch
@@ -452,6 +450,11 @@ class Pass:
             self._reached[id(task.partition)] = reached
             if progress is not None:
                 progress(run.end_position - position)
+
+    def _compare_first(self, task: Task, run: RecordRun, first: int | None, reached: int) -> None:
+        """Report the first record of a run if its offset goes back."""
+        if first is not None and first <= reached:
+            self._note_return(task, reached, first, _first_with_records(task, run))
 
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
         """The columns that a task decodes, until it is done or damage ends its partition."""
