@@ -106,7 +106,8 @@ def stage(
 
     def take(row: PartitionPlan) -> None:
         path = Path(row.path)
-        if row.problem is not None or row.n_bytes_lost:
+        # a broker serves what it does not notice, and consumers stop there
+        if row.problem is not None or row.n_bytes_lost or row.unnoticed is not None:
             damaged.append(row)
             if staged is not None:
                 staged.remove(f"{by_path[path][2]}{by_path[path][0].key}")
@@ -139,7 +140,7 @@ def _add_served(findings: Findings, recovered: Findings, damaged: set[Path]) -> 
 
 def _why_damaged(row: PartitionPlan) -> Finding:
     """Why a broker would lose records of a partition, or not start."""
-    finding = row.problem or next((one.finding for one in row.segments if one.finding is not None), None)
+    finding = row.problem or next((one.finding for one in row.segments if one.finding is not None), row.unnoticed)
     end = "the log start offset is past the log end"
     return finding or Finding(Reason.LOG_START_BEHIND_END, end, path=row.path)
 

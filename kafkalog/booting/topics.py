@@ -21,7 +21,6 @@ from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState, 
 from kafkalog.booting.sources import Copy
 from kafkalog.errors import (
     DEFAULT_LIMITS,
-    CorruptionError,
     Finding,
     KafkalogError,
     LimitExceededError,
@@ -345,9 +344,8 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
             if copy.topic_id is not None:
                 found.setdefault(copy.topic_id, copy)
         except KafkalogError as error:
-            if options.topic_id(name) is None:
-                detail = f"{error.detail}; remove the file, or name the id with --set {name}:topic.id=ID (settings)"
-                raise CorruptionError.about(error, detail) from error
+            # the metadata log or another copy has the id; without them, a topic gets a new one, as without the file
+            evidence.note(error.to_finding(damage=False))
     chosen = options.topic_id(name)
     if chosen is not None:
         return chosen, "option"

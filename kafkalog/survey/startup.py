@@ -76,7 +76,7 @@ class PartitionPlan(JsonFields):
     """What becomes of one partition."""
 
     _json_properties: ClassVar[tuple[str, ...]] = ("verdict", "error", "n_bytes", "n_bytes_lost", "losses")
-    _json_without = ("lost", "n_bytes_read")
+    _json_without = ("lost", "n_bytes_read", "unnoticed")
 
     path: str
     topic_partition: kf.TopicPartition | None
@@ -105,6 +105,8 @@ class PartitionPlan(JsonFields):
     """Segments that cannot be read here, such as without permission: what a broker does with them is not known."""
     remarks: list[str] = field(default_factory=list)
     """What is lost besides records: producer states that are forgotten, epochs that are wrong."""
+    unnoticed: Finding | None = None
+    """Damage that a broker keeps and does not notice: a wrong magic byte or offset. Its consumers fail there."""
 
     @property
     def error(self) -> str | None:

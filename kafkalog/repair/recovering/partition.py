@@ -196,6 +196,8 @@ class PartitionRecovery:
         self._apply_names(report)
         self._put_topic_id(report)
         report.files = self.files
+        told = (one.unnoticed for work in self.works for one in work.found)
+        report.unnoticed = next((one for one in told if one is not None), None)
         self.output.commit()
         return report
 

@@ -38,7 +38,7 @@ or the copy that leads has no damage there, so that compaction may have removed 
 _IDENTITY: Final = ("last_offset", "crc", "size_in_bytes", "leader_epoch")
 
 
-def rank(replica: Replica) -> tuple[int, int, bool, int, int, bytes]:
+def rank(replica: Replica) -> tuple[int, int, tuple[bool, int, bool, int], bytes]:
     """The order in which replicas lead and fill holes; equal only for equal batches, so that no argument order decides.
 
     The latest leader epoch comes first, then the highest end. Of two that are equal, the one that lost less: a copy
@@ -47,8 +47,9 @@ def rank(replica: Replica) -> tuple[int, int, bool, int, int, bytes]:
     rows = replica.rows
     n_offsets = int((rows["last_offset"] - rows["first_offset"] + 1).sum())
     content = b"".join(rows[name].tobytes() for name in ("first_offset", "last_offset", "crc"))
-    is_tail_kept = not replica.is_tail_lost
-    return replica.last_epoch, replica.end_offset, is_tail_kept, n_offsets, -replica.n_bytes_lost, content
+    is_tail_kept, is_complete = not replica.is_tail_lost, not replica.losses
+    damage = is_tail_kept, n_offsets, is_complete, -replica.n_bytes_lost
+    return replica.last_epoch, replica.end_offset, damage, content
 
 
 class Comparison(NamedTuple):
