@@ -18,6 +18,7 @@ TIME = 1_700_000_000_000
 SINGLES = ("single-a", "single-b", "single-c")
 TRIPLES = ("orders", "stale", "lagging", "payments", "table", kf.CONSUMER_OFFSETS)
 TOPICS = (*SINGLES, *TRIPLES)
+COMPACTED = ("table", kf.CONSUMER_OFFSETS)
 SETTINGS = {(TOPIC, "table"): {"cleanup.policy": "compact"}, (TOPIC, "orders"): {"retention.ms": "5000"}}
 GROUPS = ("billing", "reports")
 
