@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -18,10 +19,12 @@ from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning
+from kafkalog.log.partition import Partition
 from kafkalog.log.tail import LogTail
 from kafkalog.spark.offsets import LOST_HINT, DataLossError, Offsets, open_paths, starting_offsets, wanted_partitions
 from kafkalog.spark.reader import TaskReader, plan_tasks
 from kafkalog.spark.source_options import SourceOptions
+from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.location import is_url
 
 JsonOffsets = dict[str, dict[str, int]]
@@ -113,9 +116,21 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         starts = {key: first for key, (first, _) in ranges.items() if first is not None}
         stops = {key: stop for key, (_, stop) in ranges.items()}
         # by offsets alone: a batch that Spark runs again after a failure has the same records
-        made = plan_tasks(log_dir, options, ranges, starts, stops, self._followed().outcomes)
+        made = plan_tasks(log_dir, options, ranges, starts, stops, partial(self._outcomes, starts))
         self._check_replaced(begun)
         return [InputPartition(task) for task in made.tasks]
+
+    def _outcomes(self, starts: Offsets, partition: Partition, until_offset: int | None) -> TransactionOutcomes:
+        """How the transactions of a batch ended; those of remote segments are not known from following local ones."""
+        followed, key = self._followed(), partition.topic_partition
+        if key is not None and self._options.paths != self._options.followed:
+            local_start = followed.starts().get(key)
+            if local_start is None or starts.get(key, -1) < local_start:
+                planning, reading = self._options.planning, self._options.reading
+                return partition.reader.learn_outcomes(
+                    until_offset, on_corruption=planning["on_corruption"], check_crcs=reading["check_crcs"]
+                )
+        return followed.outcomes(partition, until_offset)
 
     def commit(self, end: JsonOffsets) -> None:
         """Discard the state that only finished batches needed."""

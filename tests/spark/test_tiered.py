@@ -57,10 +57,12 @@ def test_jobs_read_remote_segments(spark, tiered, tmp_path):
     assert all(row["ok"] for row in rows)
 
 
-def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, source, tiered, tmp_path):
+@pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
+def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, source, tiered, tmp_path, level):
     jobs.register(spark)
     reader = spark.readStream.format("kafkalog").option("tiered", str(tiered.remote))
     options = {"subscribe": "p-multi,p-txn", "startingOffsets": "earliest", "columns": ",".join(COLUMNS)}
+    options["kafka.isolation.level"] = level
     stream = reader.options(**options).load(str(tiered.log_dir))
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
     query = writer.trigger(availableNow=True).start(str(tmp_path / "rows"))
@@ -68,7 +70,7 @@ def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, 
     while query.isActive and time.monotonic() < deadline:
         query.awaitTermination(1)
     assert query.exception() is None
-    whole = kafkalog.read_table(LOG_DIR, topics=["p-multi", "p-txn"], columns=COLUMNS)
+    whole = kafkalog.read_table(LOG_DIR, topics=["p-multi", "p-txn"], columns=COLUMNS, isolation_level=level)
     assert ordered(arrow(spark.read.parquet(str(tmp_path / "rows")))) == ordered(whole)
 
 
