@@ -165,7 +165,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
-    """Read committed offsets from JSON lines, or from CSV if the name ends so.
+    """Read committed offsets from JSON lines, or from CSV if the name ends so, also without a header, as Kafka has it.
 
     Raises NotKafkaError for a line that is none, and for two of the same group and partition.
     """
@@ -202,6 +202,18 @@ def encode_commits(commits: Iterable[Commit], *, as_csv: bool = False) -> bytes:
     return text.getvalue().encode()
 
 
+def encode_for_kafka(commits: Iterable[Commit]) -> bytes:
+    """Encode committed offsets as ``kafka-consumer-groups --reset-offsets --from-file`` takes them: CSV, no header.
+
+    Kafka takes lines without the group if one group is reset, and with it otherwise. Source: CsvUtils, Kafka 4.3.
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(
+        (one.group, one.topic, one.partition, one.offset) for one in commits
+    )
+    return text.getvalue().encode()
+
+
 def commits_of(found: Iterable[Group]) -> list[Commit]:
     """The committed offsets of groups, without share groups, which have none."""
     return [
@@ -213,7 +225,10 @@ def commits_of(found: Iterable[Group]) -> list[Commit]:
 
 
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
+    first = next(csv.reader(io.StringIO(text, newline="")), [])
+    # Kafka's own tool writes and reads no header
+    names = FIELDS[:4] if len(first) == 4 and first[2].isdecimal() else None
+    rows = csv.DictReader(io.StringIO(text, newline=""), names)
     for row in rows:
         yield (
             rows.line_num,

@@ -58,7 +58,7 @@ _JOBS: Final = {
 """By job, the module of each command, and one sentence about it, for the help."""
 
 LOCAL: Final = frozenset(
-    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot", "sample", "undelete"},
+    {"preflight", "recover", "truncate", "trim", "compact", "merge", "reindex", "boot", "sample", "undelete"},
 )
 """Commands that take no URLs of logs."""
 

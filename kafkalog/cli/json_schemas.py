@@ -110,6 +110,11 @@ plan: @repair.rescue.plan.RescuePlan
 plan_piece: @repair.rescue.plan.PlanPiece, leader_epochs [int]
 replica_batch: @repair.diff.ReplicaBatch
 diff: @repair.diff.ReplicaDiff, is_kept bool?
+content_diff: @comparing.content.ContentDiff
+topic_content: @comparing.content.TopicContent
+content_range: @comparing.content.ContentRange
+translation: @comparing.translation.Translation
+translated_offset: @comparing.translation.TranslatedOffset
 boot: path text, release text, cluster_id text, is_written bool, ok bool, doubts [text], metadata text?,
     metadata_doubt text,
     carried {int}, next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
@@ -148,7 +153,7 @@ OUTPUTS: Final = {
     " | dumped_aborted | dumped_producer | dumped_sanity | dumped_mismatch",
     "producers": "producers",
     "epochs": "epochs",
-    "groups": "group | state_record",
+    "groups": "group | state_record | translation",
     "transactions": "transaction | state_record",
     "metadata": "cluster_row | state_record",
     "schemas": "schema | state_record",
@@ -163,7 +168,7 @@ OUTPUTS: Final = {
     "salvage": "salvage",
     "undelete": "undelete",
     "merge": "merge",
-    "diff": "diff",
+    "diff": "diff | content_diff",
     "boot": "boot | rescued_quorum",
     "reindex": "rebuilt_file",
     "convert": "converted",

@@ -146,7 +146,10 @@ def sanitizers(options: argparse.Namespace) -> int:
             "KAFKALOG_FUZZ_N": str(options.inputs),
             "PYTHONMALLOC": "malloc",
         }
-        return pytest(tree, "-m", "kernels and not soak", *options.tests, **settings)
+        # pycryptodome loads its libraries in a way that sanitizers refuse, and freed memory stays with the sanitizer
+        without = [f"--ignore=tests/{name}" for name in ("tiered", "cli/test_unreadable.py", "operations")]
+        without += ["--deselect=tests/kernels/test_bounds.py::test_decoded_columns_do_not_stay_when_they_are_freed"]
+        return pytest(tree, "-m", "kernels and not soak", *without, *options.tests, **settings)
 
 
 def fuzz(options: argparse.Namespace) -> int:

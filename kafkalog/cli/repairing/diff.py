@@ -1,4 +1,4 @@
-"""`kafkalog diff`: compares two replicas of a partition."""
+"""`kafkalog diff`: compares two replicas of a partition, or the content of two clusters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import Command
+from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import parse_bytes, table
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
+    from kafkalog.comparing.content import ContentDiff
     from kafkalog.repair.diff import ReplicaDiff
 
 _PATHS: Final = (
-    "DIR",
-    "two partition directories",
-    "The two DIRs are directories of the same partition from two brokers.",
+    "A B",
+    "two partition directories; with --content also log dirs, URLs, or tables from export",
+    "A and B are directories of the same partition from two brokers, or what --content compares. They are only read.",
 )
 COMMAND: Final = Command(
     description="""\
@@ -24,16 +27,34 @@ Compare two replicas of a partition batch by batch. Print the first batch in whi
 truncate to which offset. Leader epochs decide, as between brokers. Other segment boundaries, log starts and log ends
 are not differences.
 
-A damaged replica is an error; run 'kafkalog salvage' on it first. The exit code is 1 if the replicas differ.""",
+With --content, compare records by key, value, headers and timestamp, whatever their offsets, batches, compression,
+transactions and partitions: a topic and its mirror, or a cluster and its restored backup (pip install
+'kafkalog[sql]'). Each range of offsets that differs is a line: missing on the other side, repeated (it has the record
+less often), or moved (it has it in another order or partition). A topic of A is the one of the same name in B, or
+the only one that ends in .NAME, as MirrorMaker calls it.
+
+A damaged log is an error; run 'kafkalog salvage' on it first. The exit code is 1 if A and B differ.""",
     examples="""\
   kafkalog diff /mnt/broker-1/orders-0 /mnt/broker-2/orders-0
-  kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0""",
+  kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0
+  kafkalog diff --content /mnt/primary /mnt/mirror -t orders
+  kafkalog diff --content /mnt/kafka s3://backup/kafka --ignore timestamp""",
     options="""
   --json    the result as a JSON object
   @limits
+with --content:
+  --content                  compare the content of records, whatever their offsets
+  @topics
+  --ignore FIELD,...         fields that do not count: key, value, headers, timestamp; repeatable
+  --isolation-level {read_uncommitted,read_committed} [read_uncommitted]
+                             read_committed leaves out aborted transactions
+  --memory SIZE              memory for sorting; the rest goes to the temporary directory (default: 512M)
+  --temporary-directory DIR  for digests, about 100 bytes per record (default: the system's)
 """,
+    types={"memory": parse_bytes},
     paths=_PATHS,
     n_paths=2,
+    needs=dict.fromkeys(("topics", "ignore", "memory", "temporary_directory"), "content"),
 )
 
 
@@ -64,6 +85,8 @@ def _different(found: ReplicaDiff) -> Iterator[str]:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compare, and print the result."""
+    if args.content:
+        return _compare(args, console)
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
 
@@ -72,3 +95,48 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if not found.ok:
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])
+    return None
+
+
+COMPARING: Final = ("topics", "ignore", "isolation_level", "temporary_directory", "limits")
+"""The options of comparing content that go to Python as they are."""
+
+
+def _compare(args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.comparing.content import DEFAULT_MEMORY, compare
+    from kafkalog.errors import Finding, Reason
+
+    console.start_progress(0, "records", unit=" records")
+    memory = DEFAULT_MEMORY if args.memory is None else args.memory
+    with usage_errors():
+        found = compare(*args.paths, **chosen(args, *COMPARING), memory_bytes=memory, progress=console.progress.advance)
+    console.progress.close()
+    console.show([found], _content(found))
+    if not found.ok:
+        console.count_findings([Finding(Reason.OFFSET_GAP, "the content differs", path=found.a)])
+
+
+_NUMBERS: Final = ("n_records_a", "n_records_b", "n_same", "n_moved", "n_missing_in_b", "n_missing_in_a")
+
+
+def _content(found: ContentDiff) -> Iterator[str]:
+    header = ["TOPIC", "IN A", "IN B", "SAME", "MOVED", "MISSING IN B", "MISSING IN A", "REPEATED"]
+    rows = [header]
+    for one in found.topics:
+        name = one.topic_a if one.topic_a == one.topic_b else f"{one.topic_a} = {one.topic_b}"
+        numbers = [*(getattr(one, number) for number in _NUMBERS), one.n_repeated_in_a + one.n_repeated_in_b]
+        rows.append([name, *(f"{number:,}" for number in numbers)])
+    yield from table(rows, [False] + [True] * (len(header) - 1))
+    for one in found.topics:
+        for part in one.ranges:
+            offsets = f"offsets {part.first_offset}..{part.last_offset + 1}"
+            place = f"{part.side}: {part.topic}-{part.partition} {offsets}"
+            yield f"{place}: {counted(part.n_records, 'record')} {_KINDS[part.kind]}"
+        if one.n_more_ranges:
+            yield f"{one.topic_a}: {counted(one.n_more_ranges, 'more range')}"
+    for side, names in (("a", found.only_in_a), ("b", found.only_in_b)):
+        for name in names:
+            yield f"{side}: {name} is only here"
+
+
+_KINDS: Final = {"missing": "only here", "repeated": "here more often", "moved": "elsewhere in another place"}

@@ -13,6 +13,8 @@ from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
+    from kafkalog.booting.coordinators import Commit
+    from kafkalog.comparing.translation import TranslatedOffset, Translation
     from kafkalog.system_topics.groups import Group, GroupOffset, Groups
     from kafkalog.system_topics.history import StateRecord
 
@@ -25,24 +27,34 @@ The result is the state that a broker has after it loads these topics, for class
 streams groups. The lag needs the partitions in the same log dirs. Some records have topic ids; their names come from
 __cluster_metadata. Each broker has only some partitions of __consumer_offsets, so name the log dirs of all brokers.
 
---end-timestamp shows the state right before a time, as far as compaction has kept it.""",
+--end-timestamp shows the state right before a time, as far as compaction has kept it.
+
+--translate-to B finds, for each committed offset, the offset in another cluster from which the group misses no record
+and reads none twice: in a mirror, or in a restored backup. Records are compared by content, as 'kafkalog diff
+--content' does. With -o, the file is for 'kafkalog boot --groups', and in CSV also for Kafka's
+kafka-consumer-groups --reset-offsets --from-file. The exit code is 1 unless every offset is exact.""",
     examples="""\
   kafkalog groups /var/lib/kafka
   kafkalog groups /var/lib/kafka -g billing --members
   kafkalog groups /var/lib/kafka --end-timestamp 2026-11-21T08:00Z
   kafkalog groups /var/lib/kafka --history | jq -c 'select(.key.group == "billing") | [.offset, .type, .value]'
   kafkalog groups /var/lib/kafka -o offsets.jsonl
+  kafkalog groups /mnt/primary --translate-to /mnt/mirror -o groups.csv
   kafkalog groups /var/lib/kafka --json | jq -c 'select(.lag > 1000) | [.group, .lag]'""",
     options="""
   @limits
 which groups:
   -g --groups G,...    only these groups: names or globs such as 'billing-*'; repeatable
   @as_of
+in another cluster:
+  --translate-to B    translate committed offsets to these of B: log dir, URL, or partition directory
+  --ignore FIELD,...  fields that do not count: key, value, headers, timestamp; repeatable
 output:
   --members           also print members with their assignments, and deliveries of share groups
   -o --output FILE    write the committed offsets to this file
   --json              an object per group, with members
 """,
+    needs={"ignore": "translate-to"},
 )
 
 
@@ -52,6 +64,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     if args.history:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE, is_wanted=_is_wanted(args.groups))
+    if args.translate_to is not None:
+        return _translate(args, console)
     found = groups(args.paths, **chosen(args, "groups", *AS_OF))
     console.findings(found.findings)
     if args.output is not None:
@@ -81,13 +95,65 @@ def _is_wanted(names: Sequence[str] | None) -> Callable[[StateRecord], bool]:
 
 def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
     from kafkalog.booting.coordinators import commits_of, encode_commits, is_csv
+
+    commits = commits_of(found)
+    _write_commits(commits, encode_commits(commits, as_csv=is_csv(args.output)), args, console)
+
+
+def _translate(args: argparse.Namespace, console: Console) -> None:
+    """Translate committed offsets, and print or write them."""
+    from kafkalog.booting.coordinators import encode_commits, encode_for_kafka, is_csv
+    from kafkalog.cli.scan_options import usage_errors
+    from kafkalog.comparing.translation import commits_of_translation, translate
+    from kafkalog.storage.location import is_url
+    from kafkalog.storage.stores import locate
+
+    other = args.translate_to
+    if is_url(other):
+        other = locate(other, dict(args.storage_options or ()))
+    console.start_progress(0, "records", unit=" records")
+    with usage_errors():
+        found = translate(
+            args.paths, other, **chosen(args, "groups", "ignore", "limits"), progress=console.progress.advance
+        )
+    console.progress.close()
+    console.findings(found.findings)
+    if args.output is None:
+        console.show([found], _translated(found))
+    else:
+        commits = commits_of_translation(found)
+        encoded = encode_for_kafka(commits) if is_csv(args.output) else encode_commits(commits)
+        _write_commits(commits, encoded, args, console)
+        for one in found.offsets:
+            if one.certainty != "exact":
+                console.note(_doubt(one))
+    if not found.ok:
+        from kafkalog.errors import Finding, Reason
+
+        console.count_findings([Finding(Reason.UNPROVEN, "offsets are not exact", path=found.a)])
+
+
+def _translated(found: Translation) -> Iterator[str]:
+    rows = [["GROUP", "TOPIC", "PARTITION", "OFFSET", "THERE", "CERTAINTY", "BETWEEN", "READ AGAIN", "NOT THERE"]]
+    for one in found.offsets:
+        between = "" if one.certainty != "bounded" else f"{one.earliest}..{one.latest}"
+        place = [one.group, one.topic, str(one.partition), str(one.from_offset), _number(one.offset)]
+        rows.append([*place, one.certainty, between, *(str(n or "") for n in (one.n_again, one.n_absent))])
+    yield from table(rows, [False, False, True, True, True, False, False, True, True])
+    yield from (_doubt(one) for one in found.offsets if one.certainty != "exact")
+
+
+def _doubt(one: TranslatedOffset) -> str:
+    return f"{one.group}: {one.from_topic}-{one.from_partition} offset {one.from_offset} is {one.certainty}: {one.why}"
+
+
+def _write_commits(commits: Sequence[Commit], encoded: bytes, args: argparse.Namespace, console: Console) -> None:
     from kafkalog.storage.output_paths import check_outside
     from kafkalog.storage.staging import staged_file
 
     check_outside(args.output, args.paths, is_new=True)
-    commits = commits_of(found)
     with staged_file(args.output, parents=True) as file:
-        file.write(encode_commits(commits, as_csv=is_csv(args.output)))
+        file.write(encoded)
     n_groups = len({one.group for one in commits})
     console.note(f"{counted(len(commits), 'committed offset')} of {counted(n_groups, 'group')} in {args.output}")
 

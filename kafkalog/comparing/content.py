@@ -1,0 +1,298 @@
+"""How two topics differ by the content of their records, as ranges of offsets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from kafkalog import format as kf
+from kafkalog.comparing.digests import FIELDS, Database, Field, Source, batches_of, table_at
+from kafkalog.comparing.pairs import pair
+from kafkalog.errors import NotKafkaError, Reason
+from kafkalog.html import JsonFields
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.parsing import name_matcher, one_of
+
+Kind = Literal["missing", "moved", "repeated"]
+Side = Literal["a", "b"]
+DEFAULT_MEMORY: Final = 2**29
+_MOST_RANGES: Final = 1000
+"""Per topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRange(JsonFields):
+    """Records of one side, one after the other, that differ in the same way."""
+
+    kind: Kind
+    """``missing``: the other side does not have them. ``repeated``: it has them less often. ``moved``: it has them in
+    another order, or in another partition.
+    """
+    side: Side
+    """The side that has them."""
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    n_records: int
+
+
+@dataclass(slots=True)
+class TopicContent(JsonFields):
+    """A topic on both sides."""
+
+    _json_properties = ("ok",)
+
+    topic_a: str
+    topic_b: str
+    n_records_a: int
+    n_records_b: int
+    n_same: int
+    """Records that both have, in the same order."""
+    n_moved: int
+    """Records that both have, in another order or partition."""
+    n_missing_in_a: int
+    n_missing_in_b: int
+    n_repeated_in_a: int
+    n_repeated_in_b: int
+    """Records that this side has more often than the other."""
+    ranges: list[ContentRange] = field(default_factory=list)
+    """The first 1,000 ranges that differ."""
+    n_more_ranges: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether both sides have the same records in the same order."""
+        return self.n_same == self.n_records_a == self.n_records_b
+
+
+@dataclass(slots=True)
+class ContentDiff(JsonFields):
+    """How two clusters, or two topics, differ by content."""
+
+    _json_properties = ("ok",)
+
+    a: str
+    b: str
+    """Their paths."""
+    topics: list[TopicContent] = field(default_factory=list)
+    only_in_a: list[str] = field(default_factory=list)
+    only_in_b: list[str] = field(default_factory=list)
+    """Topics that the other side does not have."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether both sides have the same topics with the same records in the same order."""
+        return not self.only_in_a and not self.only_in_b and all(one.ok for one in self.topics)
+
+    def _rows(self) -> list[object]:
+        return [*self.topics]
+
+
+class Sides:
+    """Two sides that are compared, and their topics side by side.
+
+    A topic of `a` is the one of the same name in `b`. If there is none, it is the only one that ends in a dot and this
+    name, as MirrorMaker calls copies. A side with a single topic or an exported table is compared with the only topic
+    of the other.
+    """
+
+    def __init__(
+        self, a: Paths | LogDir, b: Paths | LogDir, topics: str | Sequence[str] | None, options: Mapping[str, Any]
+    ) -> None:
+        self._options = {name: value for name, value in options.items() if name != "limits"}
+        opening = {"limits": options["limits"]} if options.get("limits") is not None else {}
+        self._sources: dict[str, Source] = {"a": _source(a, opening), "b": _source(b, opening)}
+        self.paths = {"a": _named(a), "b": _named(b)}
+        mine, theirs = _topics_of(self._sources["a"], topics), _topics_of(self._sources["b"], None)
+        self.pairs: list[tuple[str, str]] = []
+        if len(mine) == len(theirs) == 1:
+            self.pairs = [(mine[0], theirs[0])]
+        else:
+            copies = {topic: [other for other in theirs if other.endswith(f".{topic}")] for topic in mine}
+            for topic in mine:
+                other = topic if topic in theirs else copies[topic][0] if len(copies[topic]) == 1 else None
+                if other is not None:
+                    self.pairs.append((topic, other))
+        self.only_in_a = sorted({*mine} - {topic for topic, _ in self.pairs})
+        known = {other for _, other in self.pairs}
+        self.only_in_b = sorted({*theirs} - known) if topics is None else []
+
+    @property
+    def log_dir_of_a(self) -> LogDir | None:
+        """The log dir of the first side; None for a table."""
+        source = self._sources["a"]
+        return source if isinstance(source, LogDir) else None
+
+    def fill(self, database: Database, fields: Sequence[Field], topics: tuple[str, str], progress: Any) -> list[int]:
+        """Fill a database with a topic of both sides; returns the numbers of records."""
+        return [
+            database.fill(
+                side,
+                batches_of(self._sources[side], topic, fields, progress, self._options),
+                is_sorted=isinstance(self._sources[side], LogDir),
+            )
+            for side, topic in zip("ab", topics, strict=True)
+        ]
+
+
+def compare(
+    a: Paths | LogDir,
+    b: Paths | LogDir,
+    *,
+    topics: str | Sequence[str] | None = None,
+    ignore: Sequence[Field] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY,
+    temporary_directory: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], object] = lambda n_records: None,
+    **options: Any,
+) -> ContentDiff:
+    """Compare two clusters, or two topics, by the content of their records.
+
+    Offsets, partitions' batches, compression, transactions and leader epochs do not matter. Without the sources being
+    changed, each record is read once, and its digest kept in a database on disk.
+
+    Parameters
+    ----------
+    a, b : path-like, sequence of path-like, or what `open` returned
+        Log dirs, partition directories, URLs, or tables that `export` wrote. Open a tiered log with ``open(path,
+        tiered=URL)``.
+    topics : str or sequence of str, optional
+        Topics of `a`: names or globs. Default: all but internal ones.
+    ignore : sequence of {"key", "value", "headers", "timestamp"}, optional
+        Fields that do not count.
+    memory_bytes : int
+        Memory for DuckDB; the rest of what it sorts goes to `temporary_directory`, about 100 bytes per record.
+    progress : callable
+        ``progress(n_records)`` is called with the number of records read since the last call.
+    **options
+        Of `scan`, such as ``isolation_level`` and ``on_corruption``.
+
+    Returns
+    -------
+    ContentDiff
+
+    Raises
+    ------
+    NotKafkaError
+        The sides have no topic in common.
+    KafkalogError
+        A log is damaged, or cannot be read.
+    ImportError
+        DuckDB is not installed.
+
+    Examples
+    --------
+    >>> from kafkalog.comparing import compare
+    >>> compare("tests/golden/log_dir", "tests/golden/log_dir", topics="p-multi").ok
+    True
+    """
+    fields = check_fields(ignore)
+    sides = Sides(a, b, topics, options)
+    found = ContentDiff(sides.paths["a"], sides.paths["b"], only_in_a=sides.only_in_a, only_in_b=sides.only_in_b)
+    if not sides.pairs:
+        raise NotKafkaError(Reason.NOT_KAFKA, f"no topic is also in {found.b}", path=found.a)
+    with Database(fields, memory_bytes, temporary_directory) as database:
+        for names in sides.pairs:
+            counts = sides.fill(database, fields, names, progress)
+            pair(database)
+            found.topics.append(_content(database, names, counts))
+    return found
+
+
+def check_fields(ignore: Sequence[Field] | None) -> list[Field]:
+    """The fields that count; ValueError if none is left."""
+    ignore = ignore or ()
+    for name in ignore:
+        one_of("ignore", name, FIELDS)
+    fields = [name for name in FIELDS if name not in ignore]
+    if not fields:
+        raise ValueError("ignore names all fields: nothing is left to compare")
+    return fields
+
+
+def _content(database: Database, names: tuple[str, str], counts: Sequence[int]) -> TopicContent:
+    """What the pairs of a topic show."""
+    ((n_same, n_moved),) = database.run(
+        "select count(*) filter (not is_moved), count(*) filter (is_moved) from pairs"
+    ).fetchall()
+    alone = {
+        side: database.run(
+            f"select count(*) filter (not is_known), count(*) filter (is_known) from {side}_alone"
+        ).fetchone()
+        for side in "ab"
+    }
+    ranges, n_more = _ranges(database, names)
+    return TopicContent(
+        topic_a=names[0],
+        topic_b=names[1],
+        n_records_a=counts[0],
+        n_records_b=counts[1],
+        n_same=n_same,
+        n_moved=n_moved,
+        n_missing_in_a=alone["b"][0],
+        n_missing_in_b=alone["a"][0],
+        n_repeated_in_a=alone["a"][1],
+        n_repeated_in_b=alone["b"][1],
+        ranges=ranges,
+        n_more_ranges=n_more,
+    )
+
+
+_DIFFERENT: Final = """
+create or replace table {side}_ranges as
+select partition, kind, min("offset") as first, max("offset") as last, count(*) as n, min(i) as i
+from (
+    select *, i - row_number() over (partition by partition, kind order by i) as island
+    from (
+        select i, partition, "offset", if(is_known, 'repeated', 'missing') as kind from {side}_alone
+        union all
+        select {side}i, {side}_partition, {side}_offset, 'moved' from pairs where is_moved
+    )
+)
+group by partition, kind, island
+"""
+
+
+def _ranges(database: Database, names: tuple[str, str]) -> tuple[list[ContentRange], int]:
+    """The first ranges that differ, and how many more there are."""
+    found: list[ContentRange] = []
+    n_ranges = 0
+    sides: list[Side] = ["a", "b"]
+    for side, topic in zip(sides, names, strict=True):
+        database.run(_DIFFERENT.format(side=side))
+        ((n_here,),) = database.run(f"select count(*) from {side}_ranges").fetchall()
+        n_ranges += n_here
+        rows = database.run(f"select * exclude i from {side}_ranges order by i limit {_MOST_RANGES - len(found)}")
+        for partition, kind, *numbers in rows.fetchall():
+            found.append(ContentRange(kind, side, topic, partition, *numbers))
+    return found, n_ranges - len(found)
+
+
+def _source(path: Paths | LogDir, opening: Any) -> Source:
+    if isinstance(path, LogDir):
+        return path
+    table = table_at(path) if isinstance(path, (str, os.PathLike)) else None
+    return table if table is not None else open_log_dir(path, **opening)
+
+
+def _named(path: Paths | LogDir) -> str:
+    """The path of a side, for people."""
+    if isinstance(path, LogDir):
+        return " ".join(map(str, path.paths))
+    return str(path) if isinstance(path, (str, os.PathLike)) else " ".join(map(str, path))
+
+
+def _topics_of(source: Source, topics: str | Sequence[str] | None) -> list[str]:
+    """The topics of a side; empty text for the one of a table without a column for topics."""
+    if not isinstance(source, LogDir):
+        if "topic" not in source.schema.names:
+            return [""]
+        batches = source.scanner(columns=["topic"]).to_batches()
+        names: set[str] = {name for batch in batches for name in batch[0].unique().to_pylist()}
+        return [*filter(name_matcher(topics), sorted(names))]
+    known = source.topics if topics is not None else sorted({*source.topics} - kf.INTERNAL_TOPICS)
+    return [*filter(name_matcher(topics), known)]

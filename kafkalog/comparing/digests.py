@@ -1,0 +1,174 @@
+"""The records of two topics as rows of a database: where each is, and a digest of what it holds.
+
+DuckDB keeps the rows on disk, so that memory does not grow with the topics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from kafkalog.errors import NotKafkaError, Reason
+from kafkalog.interchange.file_types import file_type
+from kafkalog.interchange.input_paths import input_files
+from kafkalog.log.log_dir import LogDir
+from kafkalog.scanning.read import scan
+
+if TYPE_CHECKING:
+    import duckdb
+
+Field = Literal["key", "value", "headers", "timestamp"]
+FIELDS: Final[tuple[Field, ...]] = ("key", "value", "headers", "timestamp")
+"""What makes the content of a record."""
+
+_PLACE: Final = ("partition", "offset")
+_KINDS: Final = {"parquet": "parquet", "arrow": "ipc"}
+# each part with its length before it, and null as n: no two records have the same text unless they are equal
+_NET: Final = "coalesce(encode(octet_length({0})::varchar || ':') || {0}, 'n'::blob)"
+_PARTS: Final[dict[Field, str]] = {
+    "key": _NET.format("key"),
+    "value": _NET.format("value"),
+    "headers": "encode(coalesce(array_to_string(list_transform(headers,"
+    " lambda header: hex(header.key) || ':' || coalesce(hex(header.value), 'n')), ','), '') || ';')",
+    "timestamp": "encode(coalesce(timestamp::varchar, 'n'))",
+}
+
+_TYPES: Final = {
+    "i": pa.int64(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "timestamp": pa.int64(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+
+Source: TypeAlias = LogDir | pads.Dataset
+"""A log dir, or an exported table, which is one topic."""
+
+
+def table_at(path: str | os.PathLike[str]) -> pads.Dataset | None:
+    """The exported table at a path: a .parquet or .arrow file, or a directory of such files. None if it is none.
+
+    Raises NotKafkaError if the columns `partition` and `offset` are missing.
+    """
+    try:
+        files = [str(file.path) for file in input_files([path])]
+    except NotKafkaError:
+        return None
+    kinds = {_KINDS.get(file_type(file)[0] or "") for file in files}
+    kind = kinds.pop()
+    if kinds or kind is None:
+        return None
+    table = pads.dataset(files, format=kind, partitioning="hive")
+    if missing := [name for name in _PLACE if name not in table.schema.names]:
+        detail = f"the table has no column {missing[0]!r}: only tables from 'kafkalog export' can be compared"
+        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=str(path))
+    return table
+
+
+class Database:
+    """A database in a temporary directory, with the tables ``a`` and ``b``; a context manager.
+
+    Both have the columns ``i`` (number of the record on its side), ``partition``, ``offset`` and ``digest`` (128 bits
+    of `fields`). `memory_bytes` bounds what DuckDB holds; the rest goes to `directory`.
+    """
+
+    def __init__(self, fields: Sequence[Field], memory_bytes: int, directory: str | os.PathLike[str] | None) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise ImportError("comparing content needs duckdb: pip install 'kafkalog[sql]'") from error
+        self._fields = fields
+        self._stack = contextlib.ExitStack()
+        home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-", dir=directory))
+        self.connection: duckdb.DuckDBPyConnection = self._stack.enter_context(
+            contextlib.closing(duckdb.connect(f"{home}/records.duckdb"))
+        )
+        self.run(f"set memory_limit = '{memory_bytes // 2**20} MiB'")
+        self.run(f"set temp_directory = '{home}/spilled'")
+        self.run("set preserve_insertion_order = false")
+        # per thread, sorting holds buffers of its own
+        self.run(f"set threads = {min(os.cpu_count() or 1, 8)}")
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, query: str, **parameters: object) -> Any:
+        """Run a query; its result has `fetchall` and `fetchnumpy`."""
+        return self.connection.execute(query, parameters) if parameters else self.connection.execute(query)
+
+    def fill(self, side: str, batches: Iterable[pa.RecordBatch], *, is_sorted: bool = True) -> int:
+        """Fill a side with records, in the order of partitions and offsets or not; returns how many there are."""
+        columns = [*_PLACE, *self._fields]
+        numbered = _numbered(batches, columns)
+        first = next(numbered)
+        reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, numbered))
+        digest = " || ".join(_PARTS[name] for name in self._fields)
+        self.connection.register("records", reader)
+        number = "i" if is_sorted else 'row_number() over (order by partition, "offset") - 1'
+        self.run(
+            f'create or replace table {side} as select {number} as i, partition, "offset", digest'
+            f' from (select i, partition, "offset", md5_number({digest}) as digest from records)'
+        )
+        self.connection.unregister("records")
+        ((n_records,),) = self.run(f"select count(*) from {side}").fetchall()
+        return int(n_records)
+
+
+def batches_of(
+    source: Source, topic: str, fields: Sequence[Field], progress: Callable[[int], object], options: Any
+) -> Iterator[pa.RecordBatch]:
+    """The records of a topic of a source, with their place and `fields`; those of a log are in order."""
+    columns = [*_PLACE, *fields]
+    if isinstance(source, LogDir):
+        records = scan(source, topics=[topic], columns=columns, internal=True, **options)
+        for batch in records.to_batches():
+            progress(batch.num_rows)
+            yield batch
+        return
+    known = [name for name in columns if name in source.schema.names]
+    chosen = None if not topic else pads.field("topic") == topic
+    for batch in source.scanner(columns=known, filter=chosen).to_batches():
+        progress(batch.num_rows)
+        table = pa.Table.from_batches([batch])
+        for name in set(columns) - {*known}:
+            table = table.append_column(name, pa.nulls(len(table), _TYPES[name]))
+        yield from table.select(columns).combine_chunks().to_batches()
+
+
+def _numbered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches with the number of each record, times as milliseconds, keys and values as bytes; at least one."""
+    n_records = 0
+    for batch in batches:
+        columns = [_stored(name, batch.column(name)) for name in names]
+        numbers = pa.array(np.arange(n_records, n_records + batch.num_rows, dtype=np.int64))
+        n_records += batch.num_rows
+        yield pa.RecordBatch.from_arrays([numbers, *columns], names=["i", *names])
+    if not n_records:
+        yield pa.RecordBatch.from_arrays([pa.array([], _TYPES[name]) for name in ["i", *names]], names=["i", *names])
+
+
+def _stored(name: str, column: pa.Array) -> pa.Array:
+    if name == "timestamp" and pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    try:
+        return column.cast(_TYPES[name])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        detail = f"column {name!r} is {column.type}, not bytes: compare a table that was exported without formats"
+        raise NotKafkaError(Reason.COLUMN_TYPE, detail, path="") from None
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others

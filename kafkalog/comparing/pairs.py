@@ -1,0 +1,142 @@
+"""Which record of one topic is which of another: by content, and by order where the same content stands several times.
+
+Records that stand once on both sides, in the same order, are anchors. A record that stands several times is paired
+between the anchors around it, first with first. What is left is paired anywhere, and has moved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog.comparing.digests import Database
+
+_MOST_SORTED: Final = 5_000_000
+"""Of more anchors that are out of order, one run is found without a search for the longest one."""
+
+# records that stand once in a partition of either side
+_ONCE: Final = """
+create or replace table once as
+select partition, a.i as ai, b.i as bi
+from (select partition, digest, min(i) as i from a group by all having count(*) = 1) a
+join (select partition, digest, min(i) as i from b group by all having count(*) = 1) b using (partition, digest)
+"""
+# with the largest number before each row, and the smallest from it on: between two rows where the one is below the
+# other, the order is the same on both sides
+_BLOCKS: Final = """
+create or replace table ordered as
+select partition, ai, bi, count(*) filter (coalesce(before < after, true)) over (partition by partition order by ai)
+    as block
+from (
+    select *,
+        max(bi) over (partition by partition order by ai rows between unbounded preceding and 1 preceding) as before,
+        min(bi) over (partition by partition order by ai rows between current row and unbounded following) as after
+    from once
+)
+"""
+_ANCHORS: Final = """
+create or replace table anchors as
+select partition, ai, bi, count(*) over (partition by partition, block) > 1 as is_mixed from ordered
+"""
+# each record with the anchor before it, its number among equal records there, and how many there are on both sides
+_SIDE: Final = """
+create or replace table {side}_rows as
+select r.i, r.partition, r."offset", r.digest, coalesce(x.ai, -1) as gap,
+    row_number() over (partition by r.partition, r.digest, coalesce(x.ai, -1) order by r.i) as k
+from {side} r asof left join anchors x on r.partition = x.partition and r.i >= x.{side}i
+"""
+_COUNTS: Final = """
+create or replace table counts as
+select partition, digest, gap, coalesce(a.n, 0) as na, coalesce(b.n, 0) as nb
+from (select partition, digest, gap, count(*) as n from a_rows group by all) a
+full join (select partition, digest, gap, count(*) as n from b_rows group by all) b using (partition, digest, gap)
+"""
+# what is not paired between anchors is paired anywhere
+_LEFT: Final = """
+create or replace table {side}_left as
+select r.i, r.partition, r."offset", r.digest, row_number() over (partition by r.digest order by r.i) as k
+from {side}_rows r join counts c using (partition, digest, gap)
+where r.k > least(c.na, c.nb)
+"""
+_PAIRS: Final = """
+create or replace table pairs as
+select a.i as ai, b.i as bi, a.partition as a_partition, b.partition as b_partition, a."offset" as a_offset,
+    b."offset" as b_offset,
+    -- of records that stand several times, others may be between the same anchors
+    coalesce(max(b.i) over (partition by partition order by a.i rows between unbounded preceding and 1 preceding) > b.i,
+        false) as is_moved,
+    gap
+from a_rows a join b_rows b using (partition, digest, gap, k)
+union all
+select a.i, b.i, a.partition, b.partition, a."offset", b."offset", true, null
+from a_left a join b_left b using (digest, k)
+"""
+
+
+def pair(database: Database) -> None:
+    """Fill the table ``pairs`` of a database, with a row per record of ``a`` that is in ``b``, from both tables.
+
+    Also makes ``a_alone`` and ``b_alone``: records without a partner, and whether the other side has such a record.
+    """
+    run = database.run
+    run(_ONCE)
+    run(_BLOCKS)
+    run(_ANCHORS)
+    _keep_longest_runs(database)
+    for side in ("a", "b"):
+        run(_SIDE.format(side=side))
+    run(_COUNTS)
+    for side in ("a", "b"):
+        run(_LEFT.format(side=side))
+    run(_PAIRS)
+    for side, other in (("a", "b"), ("b", "a")):
+        run(
+            f'create or replace table {side}_alone as select l.i, l.partition, l."offset",'
+            f" l.digest in (select digest from {other}) as is_known from {side}_left l"
+            f" anti join {other}_left o using (digest, k)"
+        )
+
+
+def _keep_longest_runs(database: Database) -> None:
+    """Of anchors in another order on both sides, keep the most that are in the same."""
+    run = database.run
+    for (partition,) in run("select distinct partition from anchors where is_mixed order by all").fetchall():
+        query = "select ai, bi from anchors where is_mixed and partition = $partition order by ai"
+        mixed = run(query, partition=partition).fetchnumpy()
+        others = np.delete(mixed["ai"], longest_rising(mixed["bi"]))
+        database.connection.register("others", pa.table({"ai": others}))
+        run("delete from anchors where ai in (select ai from others)")
+        database.connection.unregister("others")
+
+
+def longest_rising(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The rows of a longest rising run of numbers that are all different, which need not stand side by side.
+
+    >>> longest_rising(np.array([3, 0, 1, 5, 2])).tolist()
+    [1, 2, 4]
+    """
+    if numbers.size > _MOST_SORTED:
+        highest = np.maximum.accumulate(numbers)
+        return np.flatnonzero(numbers == highest)
+    ends: list[int] = []
+    rows: list[int] = []
+    before = np.full(numbers.size, -1, np.int64)
+    for row, number in enumerate(numbers.tolist()):
+        length = bisect_left(ends, number)
+        if length:
+            before[row] = rows[length - 1]
+        if length == len(ends):
+            ends.append(number)
+            rows.append(row)
+        else:
+            ends[length], rows[length] = number, row
+    found = np.empty(len(ends), np.int64)
+    row = rows[-1] if rows else -1
+    for place in range(len(ends) - 1, -1, -1):
+        found[place] = row
+        row = int(before[row])
+    return found

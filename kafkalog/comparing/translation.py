@@ -1,0 +1,290 @@
+"""Committed offsets of groups as offsets of another topic with the same records, such as a mirror or a backup."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from kafkalog.booting.coordinators import Commit
+from kafkalog.comparing.content import DEFAULT_MEMORY, Sides, check_fields
+from kafkalog.comparing.digests import Database, Field
+from kafkalog.comparing.pairs import pair
+from kafkalog.errors import Finding, NotKafkaError, Reason
+from kafkalog.html import JsonFields
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths
+from kafkalog.system_topics.groups import Group, groups
+from kafkalog.text import counted
+
+Certainty = Literal["exact", "bounded", "impossible"]
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedOffset(JsonFields):
+    """A committed offset, and where the group goes on in the other topic."""
+
+    group: str
+    topic: str
+    partition: int
+    """In which the group goes on."""
+    offset: int | None
+    """From here on, no record is missed that the group has not read; None if that cannot be known."""
+    certainty: Certainty
+    """``exact``: nothing is missed, and nothing is read twice. ``bounded``: only between `earliest` and `latest`."""
+    earliest: int | None
+    """Nothing is missed from here on, even if what cannot be known is to the group's disadvantage."""
+    latest: int | None
+    """Nothing is read twice from here on."""
+    n_again: int
+    """Records that the group reads again from `offset` on."""
+    n_absent: int
+    """Records that the group has not read, and that the other topic does not have."""
+    from_topic: str
+    from_partition: int
+    from_offset: int
+    """The committed offset; of several partitions that go to one, the first."""
+    metadata: str = ""
+    why: str = ""
+    """Why it is not exact."""
+
+
+@dataclass(slots=True)
+class Translation(JsonFields):
+    """Committed offsets of groups, translated."""
+
+    _json_properties = ("ok",)
+
+    a: str
+    b: str
+    offsets: list[TranslatedOffset] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether each offset is exact."""
+        return all(one.certainty == "exact" for one in self.offsets)
+
+    def _rows(self) -> list[object]:
+        return [*self.offsets]
+
+
+def translate(
+    a: Paths | LogDir,
+    b: Paths | LogDir,
+    *,
+    groups: str | Sequence[str] | None = None,
+    topics: str | Sequence[str] | None = None,
+    ignore: Sequence[Field] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY,
+    temporary_directory: str | os.PathLike[str] | None = None,
+    progress: Callable[[int], object] = lambda n_records: None,
+    **options: Any,
+) -> Translation:
+    """Translate the committed offsets of groups in `a` to offsets of the same records in `b`.
+
+    Parameters
+    ----------
+    a, b : path-like, sequence of path-like, or what `open` returned
+        See `compare`. `a` has ``__consumer_offsets``.
+    groups : str or sequence of str, optional
+        Names or globs. Default: all but share groups, which have no such offsets.
+    topics, ignore, memory_bytes, temporary_directory, progress, **options
+        See `compare`.
+
+    Returns
+    -------
+    Translation
+
+    Notes
+    -----
+    `TranslatedOffset.offset` is behind every record that the group has read, and not behind any that it has not, where
+    the order of records allows. Where equal records make it uncertain which one is which, or records are in another
+    order, it is the offset from which nothing is missed.
+
+    Raises
+    ------
+    NotKafkaError, KafkalogError, ImportError
+        See `compare`.
+    """
+    fields = check_fields(ignore)
+    sides = Sides(a, b, topics, options)
+    found = Translation(sides.paths["a"], sides.paths["b"])
+    log_dir = sides.log_dir_of_a
+    if log_dir is None:
+        raise NotKafkaError(Reason.NOT_KAFKA, "an exported table has no groups", path=found.a)
+    known = [group for group in _groups(log_dir, groups) if group.type != "share"]
+    wanted = {one.topic for group in known for one in group.offsets}
+    pairs = dict(sides.pairs)
+    with Database(fields, memory_bytes, temporary_directory) as database:
+        for topic, other in pairs.items():
+            if topic in wanted:
+                sides.fill(database, fields, (topic, other), progress)
+                pair(database)
+                found.offsets += _translated(database, topic, other, known)
+    for group in known:
+        found.offsets += _of_other_topics(group, pairs, topics is None)
+    found.offsets.sort(key=lambda one: (one.group, one.topic, one.partition))
+    return found
+
+
+def commits_of_translation(found: Translation) -> list[Commit]:
+    """The translated offsets as commits; those that are impossible are left out."""
+    return [
+        Commit(one.group, one.topic, one.partition, one.offset, metadata=one.metadata)
+        for one in found.offsets
+        if one.offset is not None
+    ]
+
+
+def _groups(log_dir: LogDir, names: str | Sequence[str] | None) -> list[Group]:
+    return [*groups(log_dir, groups=names)]
+
+
+def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Iterator[TranslatedOffset]:
+    """Offsets in topics that the other side does not have."""
+    for one in group.offsets:
+        if one.topic not in pairs and is_all:
+            yield _impossible(group, one, one.topic, "the other side does not have this topic")
+
+
+def _impossible(group: Group, one: Any, topic: str, why: str) -> TranslatedOffset:
+    place = (one.topic, one.partition, one.offset, one.metadata)
+    return TranslatedOffset(group.name, topic, one.partition, None, "impossible", None, None, 0, 0, *place, why)
+
+
+# between which records of b a record of a is. The last of copies counts. Where records are missing, repeated or in
+# another order, and equal ones stand between the same anchors, a record is any of these.
+_PARTNERS: Final = """
+create or replace table partners as
+with unsure as (
+    select distinct partition, gap from counts where na <> nb
+    union select distinct a_partition, gap from pairs where is_moved and gap is not null
+),
+places as (
+    select a.partition, a."offset" as a_offset, digest, gap,
+        case when na > 1 and is_unsure then 1
+            -- another copy may be the one of a record that has moved
+            when digest in (select digest from a_left join b_left using (digest, k)) then k
+            else k + (nb - na) end as first_k,
+        if(na > 1 and is_unsure, nb, k + (nb - na)) as last_k
+    from a_rows a join counts using (partition, digest, gap)
+    left join (select *, true as is_unsure from unsure) using (partition, gap)
+    where nb > 0
+)
+select p.partition as a_partition, p.a_offset, p.partition as b_partition, f."offset" as first, l."offset" as last
+from places p
+join b_rows f on (f.partition, f.digest, f.gap, f.k) = (p.partition, p.digest, p.gap, p.first_k)
+join b_rows l on (l.partition, l.digest, l.gap, l.k) = (p.partition, p.digest, p.gap, p.last_k)
+union all
+select a_partition, a_offset, b_partition, b_offset, b_offset from pairs
+where is_moved
+-- a partition that is there under its number has not moved to another, whatever equal records are there
+and (a_partition = b_partition or a_partition not in (select a_partition from pairs where not is_moved))
+and (a_partition, ai) not in (
+    select (a.partition, a.i) from a_rows a join counts using (partition, digest, gap) where nb > 0
+)
+"""
+_BOUNDS: Final = """
+select c.number, b_partition, max(last) filter (a_offset < c."offset") + 1 as low,
+    min(first) filter (a_offset >= c."offset") as high,
+    coalesce(min(c.partition) filter (c."offset" >= 0 and c.partition = b_partition),
+        min(c.partition) filter (c."offset" >= 0)) as a_partition
+from partners join commits c on a_partition = c.partition
+group by all having a_partition is not null
+"""
+_AGAIN: Final = """
+select c.number, t.b_partition, count(*) from partners p
+join commits c on p.a_partition = c.partition and p.a_offset < c."offset"
+join chosen t on t.number = c.number and t.b_partition = p.b_partition and p.last >= t."offset"
+group by all
+"""
+_ABSENT: Final = """
+select c.number, c.partition, count(*) from a_alone a
+join commits c on a.partition = c.partition and a."offset" >= c."offset" and c."offset" >= 0
+where not a.is_known group by all
+"""
+_UNKNOWN: Final = """
+select t.number, t.b_partition, count(*), min(b."offset") from b_alone b
+join chosen t on b.partition = t.b_partition and b."offset" >= coalesce(t.low, -1) and b."offset" < t.high
+where not b.is_known group by all
+"""
+
+
+def _translated(database: Database, topic: str, other: str, known: Sequence[Group]) -> Iterator[TranslatedOffset]:
+    """The offsets of all groups in a topic."""
+    of_group = [
+        {one.partition: one for one in group.offsets if one.topic == topic and one.offset >= 0} for group in known
+    ]
+    ((n_partitions,),) = database.run("select coalesce(max(partition), -1) + 1 from a").fetchall()
+    rows = [
+        # a partition without a committed offset: the group has read nothing of it
+        (number, partition, offsets[partition].offset if partition in offsets else -1)
+        for number, offsets in enumerate(of_group)
+        if offsets
+        for partition in range(n_partitions)
+    ]
+    _register(database, "commits", ("number", "partition", "offset"), rows)
+    database.run(_PARTNERS)
+    bounds = {(number, at): (low, high, of) for number, at, low, high, of in database.run(_BOUNDS).fetchall()}
+    chosen = [
+        (*key, high if low is None or (high is not None and high < low) else low, low, high)
+        for key, (low, high, _) in bounds.items()
+    ]
+    _register(database, "chosen", ("number", "b_partition", "offset", "low", "high"), chosen)
+    again = _by_place(database.run(_AGAIN).fetchall())
+    absent = _by_place(database.run(_ABSENT).fetchall())
+    unknown = _by_place(database.run(_UNKNOWN).fetchall())
+    for (number, at), (low, high, of) in sorted(bounds.items()):
+        commit = of_group[number][of]
+        n_again, n_absent = again.get((number, at), (0,))[0], absent.get((number, of), (0,))[0]
+        n_unknown, first_unknown = unknown.get((number, at), (0, None))
+        offset, earliest, latest, why = _chosen(low, high, n_again, n_unknown, first_unknown)
+        yield TranslatedOffset(
+            *(known[number].name, other, at, offset, "bounded" if why else "exact", earliest, latest),
+            *(n_again, n_absent, topic, of, commit.offset, commit.metadata, why),
+        )
+    reached = {(number, of) for (number, _), (*_, of) in bounds.items()}
+    for number, offsets in enumerate(of_group):
+        for partition, commit in offsets.items():
+            if (number, partition) not in reached:
+                why = f"{other} has none of the records that are left of {topic}-{partition}"
+                yield _impossible(known[number], commit, other, why)
+
+
+def _chosen(
+    low: int | None, high: int | None, n_again: int, n_unknown: int, first_unknown: int | None
+) -> tuple[int, int, int, str]:
+    """The offset to go on at, the bounds, and why it is not exact.
+
+    `low` is behind all records that the group has read, `high` is the first one that it has not.
+    """
+    if low is not None and high is not None and high < low:
+        why = (
+            f"records are in another order, or several are equal: up to {counted(n_again, 'record')} may be read again"
+        )
+        return high, high, low, why
+    if n_unknown and high is not None and first_unknown is not None:
+        # what is only there before the first common record is older than what is left here
+        offset = high if low is None else low
+        why = f"{counted(n_unknown, 'record')} before offset {high} {'is' if n_unknown == 1 else 'are'} only there"
+        return offset, first_unknown if low is None else low, high, why
+    place = high if high is not None else low
+    assert place is not None
+    return place, place, place, ""
+
+
+def _register(database: Database, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Make rows of whole numbers a table."""
+    cells = [*zip(*rows, strict=True)] or [()] * len(columns)
+    table = pa.table([pa.array(column, pa.int64()) for column in cells], names=[*columns])
+    database.connection.register("rows", table)
+    database.run(f"create or replace table {name} as select * from rows")
+    database.connection.unregister("rows")
+
+
+def _by_place(rows: Iterable[Sequence[int]]) -> dict[tuple[int, int], tuple[Any, ...]]:
+    return {(row[0], row[1]): tuple(row[2:]) for row in rows}
