@@ -186,7 +186,7 @@ def compare(
 
     Examples
     --------
-    >>> from kafkalog.comparing import compare
+    >>> from kafkalog.comparing.content import compare
     >>> compare("tests/golden/log_dir", "tests/golden/log_dir", topics="p-multi").ok
     True
     """

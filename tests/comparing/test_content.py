@@ -36,7 +36,7 @@ def common_subsequence(a, b):
     return best[-1]
 
 
-@pytest.mark.parametrize("seed", range(examples(8)))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_each_record_is_the_same_moved_missing_or_repeated(seed, tmp_path):
     rng = random.Random(seed)
     n_values = rng.choice([3, 10, 10_000])
@@ -63,7 +63,7 @@ def test_each_record_is_the_same_moved_missing_or_repeated(seed, tmp_path):
         assert found.n_same == in_order
     for side, counts in (("a", found.n_missing_in_b + found.n_repeated_in_a), ("b", found.n_repeated_in_b)):
         assert sum(one.n_records for one in found.ranges if one.side == side) == counts + found.n_moved
-    assert found.ok == (a == b or [*map(sorted, (a, b))][0] == sorted(b) and found.n_same == len(a))
+    assert found.ok == (found.n_same == len(a) == len(b))
 
 
 def test_ranges_name_the_offsets(tmp_path):
@@ -85,7 +85,9 @@ def test_a_record_in_another_partition_has_moved(tmp_path):
 
 
 def test_fields_without_meaning_are_left_out(tmp_path, log_dir):
-    table = kafkalog.read_table(log_dir, topics="p-headers", columns=["key", "value", "headers", "timestamp", "partition"])
+    table = kafkalog.read_table(
+        log_dir, topics="p-headers", columns=["key", "value", "headers", "timestamp", "partition"]
+    )
     kafkalog.write_table(table, tmp_path / "same", topic="p-headers")
     assert compare(log_dir, tmp_path / "same", topics="p-headers").ok
     kafkalog.write_table(table.drop_columns("headers"), tmp_path / "without", topic="p-headers")
@@ -104,7 +106,9 @@ def test_null_and_empty_differ(tmp_path):
 def test_tables_and_mirrored_names_are_compared(tmp_path, log_dir):
     kafkalog.export(log_dir, tmp_path / "exported.parquet", topics=["p-multi"])
     assert compare(log_dir, tmp_path / "exported.parquet", topics="p-multi").ok
-    table = kafkalog.read_table(log_dir, topics="p-multi", columns=["key", "value", "headers", "timestamp", "partition"])
+    table = kafkalog.read_table(
+        log_dir, topics="p-multi", columns=["key", "value", "headers", "timestamp", "partition"]
+    )
     kafkalog.write_table(table, tmp_path / "mirror", topic="primary.p-multi")
     kafkalog.write_table(table, tmp_path / "mirror", topic="heartbeats")
     found = compare(log_dir, tmp_path / "mirror", topics=["p-multi", "p-headers"])
@@ -112,15 +116,13 @@ def test_tables_and_mirrored_names_are_compared(tmp_path, log_dir):
     assert found.only_in_a == ["p-headers"]
     assert not found.ok
     with pytest.raises(NotKafkaError, match="no topic is also in"):
-        compare(log_dir, tmp_path / "mirror", topics="p-compact,no".split(","))
+        compare(log_dir, tmp_path / "mirror", topics=["p-compact", "no"])
 
 
 def test_transactions_batches_and_codecs_make_no_difference(tmp_path, log_dir):
-    converted = tmp_path / "converted"
-    kafkalog.rewrite(log_dir, converted, topics=["p-txn"], compression="gzip") if hasattr(kafkalog, "rewrite") else (
-        kafkalog.write_table(kafkalog.read_table(log_dir, topics="p-txn"), converted, topic="p-txn")
-    )
-    assert compare(log_dir, converted, topics="p-txn").ok
+    table = kafkalog.read_table(log_dir, topics="p-txn", columns=["key", "value", "headers", "timestamp", "partition"])
+    kafkalog.write_table(table, tmp_path / "copy", topic="p-txn", compression="gzip")
+    assert compare(log_dir, tmp_path / "copy", topics="p-txn").ok
 
 
 def test_the_command_prints_ranges_and_ends_with_one(tmp_path, capsys):
