@@ -113,7 +113,7 @@ diff: @repair.diff.ReplicaDiff, is_kept bool?
 content_diff: @comparing.content.ContentDiff
 topic_content: @comparing.content.TopicContent
 content_range: @comparing.content.ContentRange
-translation: @comparing.translation.Translation
+translated_offsets: @comparing.translation.TranslatedOffsets
 translated_offset: @comparing.translation.TranslatedOffset
 boot: path text, release text, cluster_id text, is_written bool, ok bool, doubts [text], metadata text?,
     metadata_doubt text,
@@ -153,7 +153,7 @@ OUTPUTS: Final = {
     " | dumped_aborted | dumped_producer | dumped_sanity | dumped_mismatch",
     "producers": "producers",
     "epochs": "epochs",
-    "groups": "group | state_record | translation",
+    "groups": "group | state_record | translated_offsets",
     "transactions": "transaction | state_record",
     "metadata": "cluster_row | state_record",
     "schemas": "schema | state_record",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ from kafkalog.errors import Finding, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
-from kafkalog.system_topics.groups import Group, groups
+from kafkalog.system_topics.groups import Group, GroupOffset, groups
 from kafkalog.text import counted
 
 Certainty = Literal["exact", "bounded", "impossible"]
@@ -53,7 +53,7 @@ class TranslatedOffset(JsonFields):
 
 
 @dataclass(slots=True)
-class Translation(JsonFields):
+class TranslatedOffsets(JsonFields):
     """Committed offsets of groups, translated."""
 
     _json_properties = ("ok",)
@@ -83,7 +83,7 @@ def translate(
     temporary_directory: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda n_records: None,
     **options: Any,
-) -> Translation:
+) -> TranslatedOffsets:
     """Translate the committed offsets of groups in `a` to offsets of the same records in `b`.
 
     Parameters
@@ -97,7 +97,7 @@ def translate(
 
     Returns
     -------
-    Translation
+    TranslatedOffsets
 
     Notes
     -----
@@ -112,7 +112,7 @@ def translate(
     """
     fields = check_fields(ignore)
     sides = Sides(a, b, topics, options)
-    found = Translation(sides.paths["a"], sides.paths["b"])
+    found = TranslatedOffsets(sides.paths["a"], sides.paths["b"])
     log_dir = sides.log_dir_of_a
     if log_dir is None:
         raise NotKafkaError(Reason.NOT_KAFKA, "an exported table has no groups", path=found.a)
@@ -131,7 +131,7 @@ def translate(
     return found
 
 
-def commits_of_translation(found: Translation) -> list[Commit]:
+def commits_of_translation(found: TranslatedOffsets) -> list[Commit]:
     """The translated offsets as commits; those that are impossible are left out."""
     return [
         Commit(one.group, one.topic, one.partition, one.offset, metadata=one.metadata)
@@ -219,15 +219,7 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
     of_group = [
         {one.partition: one for one in group.offsets if one.topic == topic and one.offset >= 0} for group in known
     ]
-    ((n_partitions,),) = database.run("select coalesce(max(partition), -1) + 1 from a").fetchall()
-    rows = [
-        # a partition without a committed offset: the group has read nothing of it
-        (number, partition, offsets[partition].offset if partition in offsets else -1)
-        for number, offsets in enumerate(of_group)
-        if offsets
-        for partition in range(n_partitions)
-    ]
-    _register(database, "commits", ("number", "partition", "offset"), rows)
+    _register_commits(database, of_group)
     database.run(_PARTNERS)
     bounds = {(number, at): (low, high, of) for number, at, low, high, of in database.run(_BOUNDS).fetchall()}
     chosen = [
@@ -248,11 +240,22 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
             *(n_again, n_absent, topic, of, commit.offset, commit.metadata, why),
         )
     reached = {(number, of) for (number, _), (*_, of) in bounds.items()}
-    for number, offsets in enumerate(of_group):
-        for partition, commit in offsets.items():
-            if (number, partition) not in reached:
-                why = f"{other} has none of the records that are left of {topic}-{partition}"
-                yield _impossible(known[number], commit, other, why)
+    unreached = {(number, at) for number, offsets in enumerate(of_group) for at in offsets} - reached
+    for number, at in sorted(unreached):
+        why = f"{other} has none of the records that are left of {topic}-{at}"
+        yield _impossible(known[number], of_group[number][at], other, why)
+
+
+def _register_commits(database: Database, of_group: Sequence[Mapping[int, GroupOffset]]) -> None:
+    """Make committed offsets a table; of a partition without one, the group has read nothing."""
+    ((n_partitions,),) = database.run("select coalesce(max(partition), -1) + 1 from a").fetchall()
+    rows = [
+        (number, at, offsets[at].offset if at in offsets else -1)
+        for number, offsets in enumerate(of_group)
+        if offsets
+        for at in range(n_partitions)
+    ]
+    _register(database, "commits", ("number", "partition", "offset"), rows)
 
 
 def _chosen(

@@ -14,7 +14,7 @@ from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
     from kafkalog.booting.coordinators import Commit
-    from kafkalog.comparing.translation import TranslatedOffset, Translation
+    from kafkalog.comparing.translation import TranslatedOffset, TranslatedOffsets
     from kafkalog.system_topics.groups import Group, GroupOffset, Groups
     from kafkalog.system_topics.history import StateRecord
 
@@ -133,7 +133,7 @@ def _translate(args: argparse.Namespace, console: Console) -> None:
         console.count_findings([Finding(Reason.UNPROVEN, "offsets are not exact", path=found.a)])
 
 
-def _translated(found: Translation) -> Iterator[str]:
+def _translated(found: TranslatedOffsets) -> Iterator[str]:
     rows = [["GROUP", "TOPIC", "PARTITION", "OFFSET", "THERE", "CERTAINTY", "BETWEEN", "READ AGAIN", "NOT THERE"]]
     for one in found.offsets:
         between = "" if one.certainty != "bounded" else f"{one.earliest}..{one.latest}"
