@@ -216,15 +216,12 @@ where not b.is_known group by all
 
 def _translated(database: Database, topic: str, other: str, known: Sequence[Group]) -> Iterator[TranslatedOffset]:
     """The offsets of all groups in a topic."""
-    of_group = [
-        {one.partition: one for one in group.offsets if one.topic == topic and one.offset >= 0} for group in known
-    ]
+    of_group = [_committed(group, topic) for group in known]
     _register_commits(database, of_group)
     database.run(_PARTNERS)
     bounds = {(number, at): (low, high, of) for number, at, low, high, of in database.run(_BOUNDS).fetchall()}
     chosen = [
-        (*key, high if low is None or (high is not None and high < low) else low, low, high)
-        for key, (low, high, _) in bounds.items()
+        (*key, min(at for at in (low, high) if at is not None), low, high) for key, (low, high, _) in bounds.items()
     ]
     _register(database, "chosen", ("number", "b_partition", "offset", "low", "high"), chosen)
     again = _by_place(database.run(_AGAIN).fetchall())
@@ -240,10 +237,15 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
             *(n_again, n_absent, topic, of, commit.offset, commit.metadata, why),
         )
     reached = {(number, of) for (number, _), (*_, of) in bounds.items()}
-    unreached = {(number, at) for number, offsets in enumerate(of_group) for at in offsets} - reached
-    for number, at in sorted(unreached):
+    committed = {(number, at) for number, offsets in enumerate(of_group) for at in offsets}
+    for number, at in sorted(committed - reached):
         why = f"{other} has none of the records that are left of {topic}-{at}"
         yield _impossible(known[number], of_group[number][at], other, why)
+
+
+def _committed(group: Group, topic: str) -> dict[int, GroupOffset]:
+    """The committed offsets of a group in a topic, by partition."""
+    return {one.partition: one for one in group.offsets if one.topic == topic and one.offset >= 0}
 
 
 def _register_commits(database: Database, of_group: Sequence[Mapping[int, GroupOffset]]) -> None:
