@@ -433,7 +433,7 @@ def log_dirs_below(path: Place, depth: int = 3) -> list[Place]:
 def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> list[AnyPlace]:
     """Paths without those that another of them has: the same directory, also through a link, or the log dir above.
 
-    `note` gets a finding for each that is left out.
+    `note` gets a finding for each directory that is left out.
     """
     given = [(path, place_of(real_path(path))) for path in paths]
     first = {real: path for path, real in reversed(given)}
@@ -444,7 +444,7 @@ def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> l
         other = first[real] if real in found else next((first[one] for one in above if one in first), None)
         if other is None:
             found[real] = path
-        else:
+        elif not real.name.endswith(kf.LOG_SUFFIX):
             detail = f"it is named twice: {other} is the same directory, or has it. It counts once"
             note(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=False))
     return list(found.values())
