@@ -276,7 +276,9 @@ def test_lines_fit_a_terminal_and_only_a_terminal_has_colour(command, width, dam
     plain = "".join(screens(argv, monkeypatch))
     assert "\x1b" not in plain + piped
     assert ("\x1b[31m" in shown) == (command in ("verify", "report", "preflight"))
-    assert not [line for line in plain.splitlines() if len(line) > width and not TO_COPY.search(line)]
+    # a path is not broken
+    long = [line for line in plain.splitlines() if len(line) > width and " " in line.strip()]
+    assert not [line for line in long if not TO_COPY.search(line)]
     # a word that a line ends in the middle of would be in no other output
     names = re.compile(r"\b(?:orders|payments|customers)-\d\b")
     assert {*names.findall(plain)} <= {*names.findall(piped)}
