@@ -44,7 +44,7 @@ keys: Bytes by key. Of keys, values and headers, before compression.
 headers: Bytes by header. Of names and values, before compression.
     header, n number, n_bytes bytes, share share
 what_if: What other settings would give. Measured on a sample; the interval holds the result in 99.9 % of cases.
-    compression?, level number?, batch_size bytes?, n_bytes_before bytes, n_bytes bytes, low bytes, high bytes,
+    compression?, level number?, batch_size bytes?, n_bytes_before bytes, n_bytes bytes, saved share, low bytes, high bytes,
     n_sampled bytes
 """
 
@@ -172,7 +172,8 @@ def space(
             what = _whole(log_dir, change, topics, partitions, threads)
         else:
             what = runs.estimate(change, sample_bytes, seed, threads=threads, limits=limits)
-        tables["what_if"].rows.append(tuple(asdict(what).values()))
+        row = {**asdict(what), "saved": what.saved}
+        tables["what_if"].rows.append(tuple(row[name] for name in tables["what_if"].columns))
     return Space([str(one) for one in log_dir.paths], summary_of, tables, findings)
 
 

@@ -86,6 +86,11 @@ class WhatIf:
     n_sampled: int
     """Bytes that were converted; with all of them the estimate is exact."""
 
+    @property
+    def saved(self) -> float:
+        """The share of the bytes that the change saves; negative if it needs more."""
+        return 1 - self.n_bytes / self.n_bytes_before if self.n_bytes_before else 0.0
+
 
 class Runs:
     """Where runs of batches are, of which some are sampled; a run has at least `run_bytes`."""

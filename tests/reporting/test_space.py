@@ -133,6 +133,7 @@ def test_a_small_log_is_converted_as_a_whole():
     report = kafkalog.convert(shared_log_dir(), "/nowhere", compression="zstd", dry_run=True)
     (row,) = rows(found, "what_if")
     assert row["low"] == row["n_bytes"] == row["high"] == report.total("n_bytes_after")
+    assert row["saved"] == pytest.approx(1 - row["n_bytes"] / row["n_bytes_before"])
 
 
 @pytest.mark.parametrize("text", ["", "zstd:x", ":6", "none:1:2:3", "zstd:99", "brotli", "::0"])
