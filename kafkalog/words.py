@@ -238,8 +238,6 @@ _OPTIONS: Final = r"""
 --partition-cols --hive --partition | --partition-by | --partition-by topic,date
 --codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
 --name --topic-name --into | --topic | --topic VALUE
---value-format --key-format | --drop | --drop 'value contains TEXT', or kafkalog sql to find keys by fields and \
-    --drop 'key == KEY': convert decodes no values
 --delete --erase --remove | --drop | --drop 'key == VALUE'
 --bytes --exact --raw | --json | --json, which has exact numbers
 --command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH

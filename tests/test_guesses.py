@@ -361,7 +361,6 @@ kafkalog ls notes.txt -> or name a log dir
 kafkalog ls backup.tgz -> unpack it
 kafkalog cat D --filter 'value.user == 3' -> --value-format json
 kafkalog convert P -o c --drop 'value.user == 3' -> --value-format json
-kafkalog convert P -o c --value-format json --drop 'value.user == 3' -> kafkalog sql
 kafkalog cat D --schema-registry http://h -> --value-format
 kafkalog sql 'show tables' D
 kafkalog sql 'select keys from orders' D -> there are topic

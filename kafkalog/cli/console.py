@@ -214,6 +214,11 @@ class Console:
             else:
                 self._n_unprinted += 1
 
+    def unknown_matches(self, n: int) -> None:
+        """Report values that did not decode, so that conditions on fields could not judge their records."""
+        self._codes.add(Exit.DAMAGE)
+        self.message("error", f"{counted(n, 'value')} did not decode: whether a condition matches is not known")
+
     def undecoded(self, n: int, accepted: str | None) -> None:
         """Report values that did not decode: an error, also with -q, unless ``--on-decode-error`` accepts them."""
         if not n:

@@ -44,8 +44,8 @@ keys: Bytes by key. Of keys, values and headers, before compression.
 headers: Bytes by header. Of names and values, before compression.
     header, n number, n_bytes bytes, share share
 what_if: What other settings would give. Measured on a sample; the interval holds the result in 99.9 % of cases.
-    compression?, level number?, batch_size bytes?, n_bytes_before bytes, n_bytes bytes, saved share, low bytes, high bytes,
-    n_sampled bytes
+    compression?, level number?, batch_size bytes?, n_bytes_before bytes, n_bytes bytes, saved share, low bytes,
+    high bytes, n_sampled bytes
 """
 
 

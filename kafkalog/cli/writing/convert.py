@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import FILTER_HELP, Command, chosen, selected_bytes
-from kafkalog.cli.scan_options import check_names, hint_at_skip, path_of, settings_of, usage_errors
+from kafkalog.cli.scan_options import check_names, decode_options, hint_at_skip, path_of, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ synced. After a failure, damage or Ctrl-C, it does not exist. SRC stays unchange
 To erase a person, drop by key, or set values to null and let compaction remove the rest:
   kafkalog convert SRC -o DST --drop 'key == user-42'
   kafkalog convert SRC -o DST --redact value=null --redact-where 'key == user-42'
+  kafkalog convert SRC -o DST --value-format json --drop 'value.user == 42'
+
+A record whose value does not decode is never dropped by a field; the exit code is 1 then.
 
 {FILTER_HELP}
 --drop and --redact-where take the same conditions. A comparison with null never matches: 'key != abc' does not match a
@@ -72,6 +76,7 @@ which records:
   --redact-secret-file FILE    hash with HMAC-SHA-256 and the secret in this file; without a secret, anyone can find a
                                value by hashing likely ones
   @internal
+  @decoding
 how to write:
   --compression CODEC        none, gzip, snappy, lz4 or zstd (default: keep that of each batch)
   --compression-level N      level of the codec, in Kafka's range
@@ -95,6 +100,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Convert, and print what became of each partition."""
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.converting.convert import convert
+    from kafkalog.values.decoding import DecodeWarning
 
     opened = open_path(path_of(args), limits=args.limits)
     config, redact = _config(args), dict(args.redact or ()) or None
@@ -109,16 +115,20 @@ def run(args: argparse.Namespace, console: Console) -> None:
             "without a secret, anyone can find the redacted values by hashing likely ones; use --redact-secret-file"
         )
     console.start_progress(selected_bytes(opened, args), "records")
-    with usage_errors(), hint_at_skip("convert what is intact"):
+    with usage_errors(), hint_at_skip("convert what is intact"), warnings.catch_warnings():
+        # findings have the same
+        warnings.simplefilter("ignore", DecodeWarning)
         report = convert(
             opened,
-            **{**chosen(args, convert), "redact": redact, "config": config},
+            **{**chosen(args, convert), "redact": redact, "config": config, **decode_options(args)},
             redact_secret=secret,
             progress=console.progress.advance,
         )
     console.progress.close()
     console.all_findings(report.findings)
     console.losses(report.findings.losses)
+    if report.n_undecoded:
+        console.unknown_matches(report.n_undecoded)
     _show(report, args, console)
 
 

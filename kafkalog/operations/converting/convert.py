@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -34,6 +34,7 @@ from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.converted_partitions import ConversionReport, converted
+from kafkalog.operations.converting.decoded_conditions import DecodedConditions
 from kafkalog.operations.converting.kept_records import Rules
 from kafkalog.operations.converting.partition import PartitionConversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
@@ -43,11 +44,15 @@ from kafkalog.operations.rebuilding.partitions import may_copy, saved_alone
 from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
+from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import check_free
 from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
+
+if TYPE_CHECKING:
+    from kafkalog.values.options import Decode
 
 MAX_BATCH_SIZE: Final = 2**30
 
@@ -66,6 +71,9 @@ def convert(
     redact: Mapping[str, str | None] | None = None,
     redact_where: Filters | None = None,
     redact_secret: bytes | str | None = None,
+    decode: Mapping[str, Decode] | None = None,
+    schemas: Any = None,
+    schema_context: str | None = None,
     compression: str | Compression | None = None,
     compression_level: int | None = None,
     batch_size: int | None = None,
@@ -107,6 +115,10 @@ def convert(
         partition for them). A compacted topic cannot have null keys: its cleaner drops such records.
     redact_where : list of tuple, or list of list of tuple, optional
         The records to redact; default: all.
+    decode, schemas, schema_context : optional
+        Formats of keys and values, as in `kafkalog.scan`. `filters`, `drop` and `redact_where` may name fields then,
+        such as ``("value.user", "==", 42)``. A pass before the conversion decodes; whether a record matches whose value
+        does not decode is not known: it is not dropped, and `ConversionReport.n_undecoded` counts it.
     redact_secret : bytes or str, optional
         Secret for ``"hash"``, which then is HMAC-SHA-256. Without a secret, values that can be guessed (names, numbers,
         addresses) can be recovered by hashing guesses.
@@ -177,7 +189,6 @@ def convert(
     >>> report.total("n_records_before"), report.total("n_records_dropped")
     (303, 2)
     """
-    rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted)
     batch_size = optional_integer("batch_size", batch_size, 1, MAX_BATCH_SIZE)
     decodes_all = on_corruption != "raise"
     settings = Settings(_compression(compression, compression_level), batch_size, limits, decodes_all)
@@ -200,6 +211,11 @@ def convert(
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
     if not dry_run:
         check_free(target)
+    reading = {"topics": topics, "partitions": partitions, "internal": internal, "on_corruption": on_corruption}
+    decoding = {"decode": decode, "schemas": schemas, "schema_context": schema_context}
+    found = DecodedConditions(opened, {**reading, **decoding}, note) if decode else None
+    rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted, found)
+    report.n_undecoded = 0 if found is None else found.n_undecoded
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic
@@ -283,16 +299,18 @@ def _rules(
     redact_where: Filters | None,
     redact_secret: bytes | str | None,
     include_deleted: bool,
+    decoded: DecodedConditions | None,
 ) -> Rules:
     if redact is None and (redact_where is not None or redact_secret is not None):
         raise ValueError("redact_where and redact_secret need redact, which names what to redact")
-    return Rules(
-        None if filters is None else parse_filters(filters),
-        None if drop is None else parse_filters(drop),
-        None if redact is None else Redaction.parse(redact, redact_secret),
-        None if redact_where is None else parse_filters(redact_where),
-        bool(include_deleted),
-    )
+
+    def parsed(conditions: Filters | None) -> Filter | None:
+        if conditions is None:
+            return None
+        return parse_filters(conditions if decoded is None else decoded.by_place(conditions))
+
+    redaction = None if redact is None else Redaction.parse(redact, redact_secret)
+    return Rules(parsed(filters), parsed(drop), redaction, parsed(redact_where), bool(include_deleted))
 
 
 def _compression(compression: str | Compression | None, level: int | None) -> Compression | None:

@@ -62,6 +62,8 @@ class ConversionReport(HtmlReport):
     """Damage that was skipped or that ended a partition, and remarks."""
     is_written: bool = False
     """False after a dry run."""
+    n_undecoded: int = 0
+    """Values that conditions on fields could not judge, since they did not decode. Their records are not dropped."""
 
     def __repr__(self) -> str:
         n = counted(len(self.partitions), "partition")
