@@ -95,7 +95,7 @@ def pair(database: Database) -> None:
     run(_PAIRS)
     for side, other in (("a", "b"), ("b", "a")):
         run(
-            f'create or replace table {side}_alone as select l.i, l.partition, l."offset",'
+            f'create or replace table {side}_alone as select l.i, l.partition, l."offset", l.digest,'
             f" l.digest in (select digest from {other}) as is_known from {side}_left l"
             f" anti join {other}_left o using (digest, k)"
         )

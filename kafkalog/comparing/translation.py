@@ -156,6 +156,33 @@ def _impossible(group: Group, one: Any, topic: str, why: str) -> TranslatedOffse
     return TranslatedOffset(group.name, topic, one.partition, None, "impossible", None, None, 0, 0, *place, why)
 
 
+# ways of records from one partition to another. If the numbers of partitions are the same, only what stands once here,
+# and in one partition there, shows them: an equal record may be another one
+_WAYS: Final = """
+create or replace table ways as
+select distinct a_partition, b_partition from pairs
+where a_partition <> b_partition and (
+    (select count(distinct partition) from a) <> (select count(distinct partition) from b)
+    or a_partition not in (select a_partition from pairs where not is_moved)
+    or ai in (
+        select a.i from (select digest, min(i) as i from a group by all having count(*) = 1) a
+        join (select digest from b group by all having count(distinct partition) = 1) b using (digest)
+    )
+)
+"""
+# records that stand several times, of which some have gone such a way: each may be any of those there, unless all went
+# the same way
+_SPREAD: Final = """
+create or replace table spread as
+select digest from (select digest, partition, true as is_a from a union all select digest, partition, false from b)
+where digest in (
+    select l.digest from a_left l join b_left r on l.digest = r.digest
+    join ways on (a_partition, b_partition) = (l.partition, r.partition)
+)
+group by digest
+having count(distinct partition) filter (is_a) > 1 or count(distinct partition) filter (not is_a) > 1
+    or count(*) filter (is_a) <> count(*) filter (not is_a)
+"""
 # between which records of b a record of a is. The last of copies counts. Where records are missing, repeated or in
 # another order, and equal ones stand between the same anchors, a record is any of these.
 _PARTNERS: Final = """
@@ -173,26 +200,35 @@ places as (
         if(na > 1 and is_unsure, nb, k + (nb - na)) as last_k
     from a_rows a join counts using (partition, digest, gap)
     left join (select *, true as is_unsure from unsure) using (partition, gap)
-    where nb > 0
+    where nb > 0 and digest not in (select digest from spread)
 )
 select p.partition as a_partition, p.a_offset, p.partition as b_partition, f."offset" as first, l."offset" as last
 from places p
 join b_rows f on (f.partition, f.digest, f.gap, f.k) = (p.partition, p.digest, p.gap, p.first_k)
 join b_rows l on (l.partition, l.digest, l.gap, l.k) = (p.partition, p.digest, p.gap, p.last_k)
 union all
-select a_partition, a_offset, b_partition, b_offset, b_offset from pairs
-where is_moved
--- a partition that is there under its number has not moved to another, whatever equal records are there
-and (a_partition = b_partition or a_partition not in (select a_partition from pairs where not is_moved))
+select a_partition, a_offset, b_partition, b_offset, b_offset
+from pairs join a on a.i = ai
+where is_moved and digest not in (select digest from spread)
+and (a_partition = b_partition or (a_partition, b_partition) in (select (a_partition, b_partition) from ways))
 and (a_partition, ai) not in (
     select (a.partition, a.i) from a_rows a join counts using (partition, digest, gap) where nb > 0
 )
+union all
+select a.partition, a."offset", b.partition, b.first, b.last
+from a join (
+    select digest, partition, min("offset") as first, max("offset") as last
+    from b where digest in (select digest from spread) group by all
+) b using (digest)
+where a.partition = b.partition
+    or (a.partition, b.partition) in (select (a_partition, b_partition) from ways)
 """
 _BOUNDS: Final = """
 select c.number, b_partition, max(last) filter (a_offset < c."offset") + 1 as low,
     min(first) filter (a_offset >= c."offset") as high,
     coalesce(min(c.partition) filter (c."offset" >= 0 and c.partition = b_partition),
-        min(c.partition) filter (c."offset" >= 0)) as a_partition
+        min(c.partition) filter (c."offset" >= 0)) as a_partition,
+    list(distinct c.partition) filter (c."offset" >= 0) as a_partitions
 from partners join commits c on a_partition = c.partition
 group by all having a_partition is not null
 """
@@ -207,6 +243,17 @@ select c.number, c.partition, count(*) from a_alone a
 join commits c on a.partition = c.partition and a."offset" >= c."offset" and c."offset" >= 0
 where not a.is_known group by all
 """
+# records that are there once more than here, further on, where the group has read an equal one
+_SENT_AGAIN: Final = """
+select t.number, t.b_partition, count(*), max(b."offset") from b_alone b
+join chosen t on b.partition = t.b_partition and b."offset" >= t."offset"
+where b.is_known and exists (
+    select 1 from a join commits c on a.partition = c.partition and a."offset" < c."offset"
+    where a.digest = b.digest and c.number = t.number
+    and (a.partition = b.partition or (a.partition, b.partition) in (select (a_partition, b_partition) from ways))
+)
+group by all
+"""
 _UNKNOWN: Final = """
 select t.number, t.b_partition, count(*), min(b."offset") from b_alone b
 join chosen t on b.partition = t.b_partition and b."offset" >= coalesce(t.low, -1) and b."offset" < t.high
@@ -218,29 +265,91 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
     """The offsets of all groups in a topic."""
     of_group = [_committed(group, topic) for group in known]
     _register_commits(database, of_group)
-    database.run(_PARTNERS)
-    bounds = {(number, at): (low, high, of) for number, at, low, high, of in database.run(_BOUNDS).fetchall()}
-    chosen = [
-        (*key, min(at for at in (low, high) if at is not None), low, high) for key, (low, high, _) in bounds.items()
-    ]
-    _register(database, "chosen", ("number", "b_partition", "offset", "low", "high"), chosen)
-    again = _by_place(database.run(_AGAIN).fetchall())
-    absent = _by_place(database.run(_ABSENT).fetchall())
+    for query in (_WAYS, _SPREAD, _PARTNERS):
+        database.run(query)
+    bounds = [_Bounds(*row) for row in database.run(_BOUNDS).fetchall()]
+    _register_chosen(database, bounds)
     unknown = _by_place(database.run(_UNKNOWN).fetchall())
-    for (number, at), (low, high, of) in sorted(bounds.items()):
-        commit = of_group[number][of]
-        n_again, n_absent = again.get((number, at), (0,))[0], absent.get((number, of), (0,))[0]
-        n_unknown, first_unknown = unknown.get((number, at), (0, None))
-        offset, earliest, latest, why = _chosen(low, high, n_again, n_unknown, first_unknown)
+    ends = dict(database.run('select partition, max("offset") + 1 from b group by all').fetchall())
+    for one in bounds:
+        out_of_range = {of_group[one.number][of].out_of_range for of in one.from_partitions}
+        n_unknown, first_unknown = unknown.get(one.place, (0, None))
+        one.choose(n_unknown, first_unknown, ends[one.partition], out_of_range)
+    _register_chosen(database, bounds)
+    again = _by_place(database.run(_AGAIN).fetchall())
+    sent = _by_place(database.run(_SENT_AGAIN).fetchall())
+    absent = _by_place(database.run(_ABSENT).fetchall())
+    for one in sorted(bounds, key=lambda one: one.place):
+        commit = of_group[one.number][one.from_partition]
+        n_sent, last = sent.get(one.place, (0, None))
+        one.add_again(again.get(one.place, (0,))[0], n_sent, last)
+        n_absent = sum(absent.get((one.number, of), (0,))[0] for of in one.from_partitions)
+        certainty: Certainty = "bounded" if one.why else "exact"
         yield TranslatedOffset(
-            *(known[number].name, other, at, offset, "bounded" if why else "exact", earliest, latest),
-            *(n_again, n_absent, topic, of, commit.offset, commit.metadata, why),
+            *(known[one.number].name, other, one.partition, one.offset, certainty, one.earliest, one.latest),
+            *(one.n_again, n_absent, topic, one.from_partition, commit.offset, commit.metadata, one.why),
         )
-    reached = {(number, of) for (number, _), (*_, of) in bounds.items()}
+    reached = {(one.number, of) for one in bounds for of in one.from_partitions}
     committed = {(number, at) for number, offsets in enumerate(of_group) for at in offsets}
     for number, at in sorted(committed - reached):
         why = f"{other} has none of the records that are left of {topic}-{at}"
         yield _impossible(known[number], of_group[number][at], other, why)
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """Where a group may go on in a partition."""
+
+    number: int
+    """Of the group."""
+    partition: int
+    low: int | None
+    """Behind all records that the group has read."""
+    high: int | None
+    """The first record that it has not read."""
+    from_partition: int
+    from_partitions: list[int]
+    """Those with a committed offset whose records are here."""
+    offset: int = -1
+    earliest: int = -1
+    latest: int = -1
+    n_again: int = 0
+    why: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.number, self.partition
+
+    def choose(self, n_unknown: int, first_unknown: int | None, end: int, out_of_range: set[str | None]) -> None:
+        """Choose the offset, by the records before `high` that are only there, and by the end of the partition."""
+        low, high = self.low, self.high
+        place = high if high is not None else low
+        assert place is not None
+        self.offset = self.earliest = self.latest = place
+        if low is not None and high is not None and high < low:
+            self.latest = low
+            self.why = "records are in another order, or several are equal"
+        elif n_unknown and high is not None and first_unknown is not None:
+            self.earliest = first_unknown if low is None else low
+            # what is only there before the first common record is older than what is left here, and the group has
+            # read it, unless its offset is older as well
+            is_older = low is None and "before_start" not in out_of_range
+            self.offset = high if is_older else self.earliest
+            self.why = (
+                f"{counted(n_unknown, 'record')} before offset {high} {'is' if n_unknown == 1 else 'are'} only there"
+            )
+        if "past_end" in out_of_range and end > self.latest:
+            self.latest = end
+            self.why = "the group has read past the end of the log here: what follows there may be read again"
+
+    def add_again(self, n_again: int, n_sent: int, last: int | None) -> None:
+        """Add records that are read again: partners of what the group has read, and what is there once more."""
+        self.n_again = n_again + n_sent
+        if last is not None:
+            self.latest = max(self.latest, last + 1)
+            self.why = self.why or "records are there more often than here"
+        if self.n_again:
+            self.why += f": up to {counted(self.n_again, 'record')} may be read again"
 
 
 def _committed(group: Group, topic: str) -> dict[int, GroupOffset]:
@@ -260,26 +369,9 @@ def _register_commits(database: Database, of_group: Sequence[Mapping[int, GroupO
     _register(database, "commits", ("number", "partition", "offset"), rows)
 
 
-def _chosen(
-    low: int | None, high: int | None, n_again: int, n_unknown: int, first_unknown: int | None
-) -> tuple[int, int, int, str]:
-    """The offset to go on at, the bounds, and why it is not exact.
-
-    `low` is behind all records that the group has read, `high` is the first one that it has not.
-    """
-    if low is not None and high is not None and high < low:
-        why = (
-            f"records are in another order, or several are equal: up to {counted(n_again, 'record')} may be read again"
-        )
-        return high, high, low, why
-    if n_unknown and high is not None and first_unknown is not None:
-        # what is only there before the first common record is older than what is left here
-        offset = high if low is None else low
-        why = f"{counted(n_unknown, 'record')} before offset {high} {'is' if n_unknown == 1 else 'are'} only there"
-        return offset, first_unknown if low is None else low, high, why
-    place = high if high is not None else low
-    assert place is not None
-    return place, place, place, ""
+def _register_chosen(database: Database, bounds: Iterable[_Bounds]) -> None:
+    rows = [(one.number, one.partition, one.offset, one.low, one.high) for one in bounds]
+    _register(database, "chosen", ("number", "b_partition", "offset", "low", "high"), rows)
 
 
 def _register(database: Database, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -122,3 +122,77 @@ def test_the_command_writes_what_boot_and_kafka_take(tmp_path, capsys):
         for one in group.offsets
     }
     assert {(one.group, *one.key, one.offset) for one in read_commits_file(output)} == expected
+
+
+def test_partitions_of_another_number_are_followed(tmp_path, monkeypatch):
+    a = write(
+        tmp_path / "a", [(0, value) for value in (b"a", b"b", b"c", b"d")] + [(1, value) for value in (b"e", b"f")]
+    )
+    there = [(0, b"a"), (0, b"e"), (1, b"f"), (2, b"b"), (0, b"c"), (2, b"d")]
+    b = write(tmp_path / "b", there)
+    found = translated(monkeypatch, a, b, {0: 2, 1: 1}, {0: 4, 1: 0})
+    assert [(one.group, one.partition, one.offset, one.certainty) for one in found] == [
+        ("group-0", 0, 2, "exact"),
+        ("group-0", 1, 0, "exact"),
+        ("group-0", 2, 1, "exact"),
+        ("group-1", 0, 1, "bounded"),  # e is unread, c is read
+        ("group-1", 1, 0, "exact"),
+        ("group-1", 2, 2, "exact"),
+    ]
+    merged = write(tmp_path / "merged", [(0, value) for _, value in there])
+    assert [(one.partition, one.certainty) for one in translated(monkeypatch, a, merged, {0: 4, 1: 2})] == [
+        (0, "exact")
+    ]
+
+
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_nothing_is_missed_in_partitions_of_another_number(seed, tmp_path, monkeypatch):
+    rng = random.Random(seed)
+    n_here, n_there = rng.sample([1, 2, 3, 4], 2)
+    keys = [rng.randrange(rng.choice([3, 1000])) for _ in range(rng.randrange(2, 40))]
+    a = [(key * 7 % n_here, b"%d" % key, number) for number, key in enumerate(keys)]
+    b = [(key * 7 % n_there, b"%d" % key, number) for number, key in enumerate(keys)]
+    b = damage(rng, b, rng.choice(["lost", "sent again", "whole"]))
+    for name, side in (("a", a), ("b", b)):
+        write(tmp_path / name, [one[:2] for one in side])
+    here, there = ({at: [one for one in side if one[0] == at] for at, *_ in side} for side in (a, b))
+    committed = {at: rng.randrange(len(records) + 1) for at, records in here.items()}
+    read = {record[2] for at, records in here.items() for record in records[: committed[at]]}
+    found = {one.partition: one for one in translated(monkeypatch, tmp_path / "a", tmp_path / "b", committed)}
+    for at, records in there.items():
+        wanted = {record[2]: record[1] for record in records if record[2] not in read}
+        one = found[at]
+        assert one.offset is not None
+        got = Counter(record[1] for record in records[one.offset :])
+        assert Counter(wanted.values()) <= got, one
+        if one.certainty == "exact":
+            assert got <= Counter(record[1] for record in records if record[2] in wanted), one
+
+
+def test_a_record_that_is_there_again_further_on_is_read_twice(tmp_path, monkeypatch):
+    a = write(tmp_path / "a", [(0, value) for value in (b"x", b"y", b"z", b"w")])
+    b = write(tmp_path / "b", [(0, value) for value in (b"x", b"y", b"x", b"z", b"w")])
+    first, second = translated(monkeypatch, a, b, {0: 1}, {0: 2})
+    assert (first.offset, first.certainty, first.latest, first.n_again) == (1, "bounded", 3, 1)
+    assert (second.offset, second.certainty) == (3, "exact")
+
+
+@pytest.mark.parametrize(
+    ("here", "committed", "out_of_range", "expected"),
+    [
+        (b"abcd", 6, "past_end", (4, "bounded", 4, 8)),
+        (b"efgh", 6, "past_end", (8, "exact", 8, 8)),
+        (b"cd", 0, None, (2, "bounded", 0, 2)),
+        (b"cd", 0, "before_start", (0, "bounded", 0, 2)),
+    ],
+)
+def test_an_offset_outside_of_the_log_is_exact_only_at_the_same_end(
+    here, committed, out_of_range, expected, tmp_path, monkeypatch
+):
+    sides = {"a": here, "b": b"abcdefgh"}
+    for name, values in sides.items():
+        write(tmp_path / name, [(0, bytes([value])) for value in values])
+    offset = GroupOffset("t", 0, committed, out_of_range=out_of_range)
+    monkeypatch.setattr(translation, "_groups", lambda *_: [Group("g", offsets=[offset])])
+    (one,) = translate(tmp_path / "a", tmp_path / "b").offsets
+    assert (one.offset, one.certainty, one.earliest, one.latest) == expected
