@@ -26,6 +26,18 @@ def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path):
     assert any("producer 7" in line and "marker" in line for line in report.lines())
 
 
+def test_a_copy_of_a_batch_of_a_transaction_loses_no_marker(tmp_path):
+    begun = batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    marker = builder.control_batch(1, base_offset=3, producer_id=7, producer_epoch=0)
+    for number, data in enumerate((log_of(begun, begun, marker, batch(4)), log_of(begun, batch(3), begun, batch(6)))):
+        (tmp_path / str(number)).mkdir()
+        place = named(tmp_path / str(number), data)
+        [partition] = kafkalog.salvage(place, output=tmp_path / f"out{number}").partitions
+        [lost] = partition.lost
+        assert (lost.n_records, lost.certainty, lost.open_transactions) == (0, "exact", ())
+        assert partition.transactions_without_marker == []
+
+
 def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path):
     data = bytearray(log_of(*dense(300)))
     for at in range(1000, len(data), 5000):
