@@ -8,9 +8,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TextIO
 
-from kafkalog.cli.text import escape_line, table
+from kafkalog.cli.text import escape_line, table, text_width
 from kafkalog.text import human_bytes
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Iterable
     """
     lines = table(rows, right)
     for name in drop:
-        if width is None or max(map(len, lines)) <= width:
+        if width is None or max(map(text_width, lines)) <= width:
             break
         if name not in rows[0]:
             continue
@@ -99,10 +100,10 @@ def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
     for most in (_WIDEST_CELL, 30, 24):
         cut = [[_shortened(cell, most) for cell in row] for row in [names, *rows]]
         lines = table(cut, right)
-        if max(map(len, lines)) <= width:
+        if max(map(text_width, lines)) <= width:
             return lines
     n = len(names)
-    while n > 1 and max(map(len, lines)) > width:
+    while n > 1 and max(map(text_width, lines)) > width:
         n -= 1
         lines = table([row[:n] for row in cut], right[:n])
     hidden = len(names) - n
@@ -110,7 +111,10 @@ def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
 
 
 def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if text_width(text) <= most:
+        return text
+    ends = accumulate(map(text_width, text))
+    return text[: sum(end < most for end in ends)] + "…"
 
 
 def result_table(result: Table, drop: Sequence[str] = (), *, exact: bool) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
+from unicodedata import combining, east_asian_width
 
 from kafkalog.text import counted as counted
 from kafkalog.text import human_bytes as human_bytes
@@ -131,14 +132,25 @@ def parse_bytes(text: str) -> int:
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
     """Format rows, the header first, as lines with aligned columns; `right` says which are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
+            " " * (width - text_width(cell)) * to_right + cell + " " * (width - text_width(cell)) * (not to_right)
             for cell, width, to_right in zip(row, widths, right, strict=True)
         ).rstrip()
         for row in rows
     ]
+
+
+def text_width(text: str) -> int:
+    """The columns of a terminal that a text takes: East Asian characters take two.
+
+    >>> text_width("fig"), text_width("無花果")
+    (3, 6)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 1 + (east_asian_width(one) in "FW") for one in text)
 
 
 def duration(milliseconds: int) -> str:

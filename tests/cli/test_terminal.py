@@ -315,6 +315,24 @@ def test_sql_prints_a_table_on_a_terminal_and_tabs_elsewhere(damaged, monkeypatc
     assert "more columns; --csv or --json show all" in out
 
 
+def test_tables_stay_in_line_whatever_names_and_values_are(damaged, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.setenv("COLUMNS", "40")
+    query = "select '無花果' as \"a\nb\", 1 as n union all select 'fig', 12 order by n"
+    assert screens(["sql", query, damaged], monkeypatch)[0] == "a\\nb     n\n無花果   1\nfig     12\n(2 rows)\n"
+    cut = screens(["sql", "select repeat('無', 50) as tree, 1 as n", damaged], monkeypatch)[0].splitlines()[1]
+    assert cut == f"{'無' * 14}…  1"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_report_says_what_is_damaged_however_narrow_the_terminal_is(width, damaged, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out, _ = screens(["report", damaged], monkeypatch)
+    assert "crc_mismatch: the checksum does not match the batch's bytes" in " ".join(out.split())
+    assert f"\n  kafkalog report {damaged} -o report.html\n" in out
+
+
 def test_sql_reports_damage_as_other_commands_do(damaged, monkeypatch):
     pytest.importorskip("duckdb")
     _, err = screens(["sql", "select max(value.total) from orders", damaged], monkeypatch, is_terminal=False)

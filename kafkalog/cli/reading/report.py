@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -103,7 +104,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 _SHOWN: Final = {
-    "findings": ("certainty", "last offset", "base offset", "records", "damage", "detail"),
     "losses": ("certainty", "bytes"),
     "problems": ("detail",),
     "start": ("log start offset", "records lost"),
@@ -117,6 +117,12 @@ _SHOWN: Final = {
 def _essence(found: Report) -> Iterator[str]:
     """Yield what a person has to know first: the verdict, damage and losses, topics and groups, the next steps."""
     yield from (f"{title + ':':<22}{text}" for title, text in found.key_figures())
+    if rows := found.findings.rows:
+        yield from ("", found.tables["findings"].title.upper())
+        # with several log dirs, each may have the same names
+        root = os.path.join(found.paths[0], "") if len(found.paths) == 1 else ""
+        yield from (f"  {'!' if finding.damage else '-'} {str(finding).removeprefix(root)}" for finding in rows)
+        yield from [f"and {found.findings.n_more:,} more"] * bool(found.findings.n_more)
     for name, least in _SHOWN.items():
         table = found.tables[name]
         if name == "start":
@@ -128,4 +134,4 @@ def _essence(found: Report) -> Iterator[str]:
         yield from ("", "NEXT STEPS")
     for line, why, *_ in found.tables["next"].rows:
         yield from (f"  {line}", f"    {why}")
-    yield from ("", f"All of it: kafkalog report {shlex.join(found.paths)} -o report.html")
+    yield from ("", "All of it:", f"  kafkalog report {shlex.join(found.paths)} -o report.html")

@@ -129,9 +129,9 @@ def _print_tables(batches: Iterable[pa.RecordBatch], console: Console, encoding:
         cells = [
             [one if one is None or isinstance(one, str) else encode_json(one) for one in column] for column in columns
         ]
-        texts = [_line([*row], False).rstrip("\n").split("\t") for row in zip(*cells, strict=True)]
+        texts = [_texts(row) for row in zip(*cells, strict=True)]
         right = [_is_number(column.type) for column in page.columns]
-        lines = query_table(page.schema.names, texts, right, terminal_width() or 80)
+        lines = query_table(_texts(page.schema.names), texts, right, terminal_width() or 80)
         console.write("".join(f"{line}\n" for line in [*lines, f"({counted(len(texts), 'row')})"]))
 
 
@@ -173,13 +173,16 @@ def _whole_numbers(column: pa.Array, cells: list[Any]) -> list[Any]:
 def _line(cells: list[Any], is_csv: bool) -> str:
     """A row: with tabs between cells, or as CSV, where null is empty and an empty text is in quotes."""
     if not is_csv:
-        texts = ["null" if one is None else escape_line(one.translate(_ESCAPED)) for one in cells]
-        return "\t".join(texts) + "\n"
+        return "\t".join(_texts(cells)) + "\n"
     quoted = []
     for one in cells:
         needs_quotes = one is not None and (not one or set(one) & set('",\r\n'))
         quoted.append("" if one is None else '"' + one.replace('"', '""') + '"' if needs_quotes else one)
     return ",".join(quoted) + "\n"
+
+
+def _texts(cells: Iterable[str | None]) -> list[str]:
+    return ["null" if one is None else escape_line(one.translate(_ESCAPED)) for one in cells]
 
 
 _ESCAPED: Final = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", ord("\\"): "\\\\"}
