@@ -72,7 +72,7 @@ class TaskReader:
         else:
             check_log_dirs(task)
         decoding, lost, path = self._decoding, LossCounts(), str(task.parts[0].path)
-        losses = TaskLosses()
+        losses = TaskLosses(task)
 
         def report(finding: Finding) -> None:
             losses.add(finding)

@@ -16,6 +16,8 @@ from kafkalog.errors import Finding, Findings, Reason
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog.scanning.planning import ReadTask
+
 GONE: Final = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)
 """Reasons for which a query without `failOnDataLoss` skips a segment."""
 
@@ -33,6 +35,7 @@ _PLACES: Final = {
 class TaskLosses:
     """What a task did not return."""
 
+    task: ReadTask
     n_lost_records: int = 0
     n_skipped_segments: int = 0
     n_undecoded: int = 0
@@ -49,7 +52,12 @@ class TaskLosses:
         """Log the counts in one line, with the place of the task in Spark, unless all are 0."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         if any(counts.values()):
-            logging.getLogger(_LOGGER).warning("%s", json.dumps({**_place(), **counts}))
+            logging.getLogger(_LOGGER).warning("%s", json.dumps({**_place(), "begins": self._begins(), **counts}))
+
+    def _begins(self) -> str:
+        """The position where the task begins: a task of Spark runs several after `coalesce`."""
+        first = self.task.parts[0]
+        return str(first.path) + "".join(f"/{segment.name}@{segment.start}" for segment in first.segments[:1])
 
 
 _COUNTS: Final = ("n_lost_records", "n_skipped_segments", "n_undecoded", "n_nulls")
@@ -102,9 +110,10 @@ def losses(spark: SparkSession) -> DataFrame:
 
     if spark.conf.get(_ENABLED, "false") != "true":
         raise ValueError(f"Spark does not collect what executors lose: set {_ENABLED} to true before the query")
-    schema = ", ".join(f"{name} bigint" for name in ("execution", "stage", "task", *_COUNTS))
+    place = ("execution", "stage", "task", "begins")
+    schema = ", ".join([*(f"{name} bigint" for name in (*place[:-1], *_COUNTS)), "begins string"])
     logged = spark.tvf.python_worker_logs().where(F.col("logger") == _LOGGER)
     rows = logged.select(F.from_json("msg", schema).alias("row")).select("row.*")
     # an attempt that runs again counts once
-    tasks = rows.groupBy("execution", "stage", "task").agg(*(F.max(name).alias(name) for name in _COUNTS))
+    tasks = rows.groupBy(*place).agg(*(F.max(name).alias(name) for name in _COUNTS))
     return tasks.groupBy("execution").agg(*(F.sum(name).alias(name) for name in _COUNTS))

@@ -61,6 +61,12 @@ def test_the_driver_counts_what_tasks_lose(counting, lossy):
     frame = jobs.scan(counting, lossy, columns=["offset"], on_corruption="skip")
     assert [frame.count(), frame.count()] == [5, 5]
     assert since(counting, before) == {"n_lost_records": 6}
+    # a task of Spark that reads several parts has the losses of each
+    shutil.copytree(lossy / "t-0", lossy / "t-1")
+    before = total(counting)
+    frame = counting.read.format("kafkalog").options(onCorruption="skip", taskBytes="1", subscribe="t")
+    assert frame.load(str(lossy)).coalesce(1).count() == 8
+    assert since(counting, before) == {"n_lost_records": 6}
     before = total(counting)
     frame = counting.read.format("kafkalog").options(failOnDataLoss="false", taskBytes="1").load(str(lossy / "u-0"))
     assert frame.count() == 1

@@ -73,7 +73,7 @@ def scan(
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
-        losses = TaskLosses()
+        losses = TaskLosses(task)
         for batch in read_task(task, limits=limits, report=losses.add, **reading):
             yield from types.split(types.to_spark(batch, schema))
         losses.log()
