@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _RED: Final = "\x1b[31m"
 _PLAIN: Final = "\x1b[0m"
 _ALARM: Final = re.compile(
-    r"^ *! .*|(?<=  )! .*|^(?:loses|does not start|damaged|unreadable|lost)\b.*|[\d,]+ findings? of damage.*"
+    r"^ *! .*|(?<=  )! .*|^(?:damaged|unreadable|lost): .*|[\d,]+ findings? of damage.*"
+    r"|^(?:loses|does not start|unreadable) +\S*(?:/|-\d+\b).*"
 )
 """What is wrong, in lines for people."""
 _COMMAND: Final = re.compile(r"\.sh --|^ *kafkalog ")

@@ -14,6 +14,7 @@ from builder import fix_crc
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.terminal import alarming
 
 HOSTILE = "\x1b[2J\u009b31m\u202e\x07\x7f\u2028"
 HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
@@ -331,6 +332,21 @@ def test_a_report_says_what_is_damaged_however_narrow_the_terminal_is(width, dam
     out, _ = screens(["report", damaged], monkeypatch)
     assert "crc_mismatch: the checksum does not match the batch's bytes" in " ".join(out.split())
     assert f"\n  kafkalog report {damaged} -o report.html\n" in out
+
+
+def test_a_topic_whose_name_sounds_like_damage_has_no_colour():
+    assert [*map(alarming, ("lost-0  0.log  OK", "loses        3  27 KiB", "damaged-log  1  5 B"))] == [
+        "lost-0  0.log  OK",
+        "loses        3  27 KiB",
+        "damaged-log  1  5 B",
+    ]
+    for line in (
+        "loses    /data/t-0  offsets 0..3",
+        "does not start t-0  offsets 0..3",
+        "damaged: t-0",
+        "lost: 3 records",
+    ):
+        assert alarming(line) == f"\x1b[31m{line}\x1b[0m"
 
 
 def test_sql_reports_damage_as_other_commands_do(damaged, monkeypatch):
