@@ -32,7 +32,8 @@ def proved_ends(segment: Segment, end: int, next_base_offset: int = 2**63 - 1) -
     """The ends that the indexes of a segment prove past `end`, where its `.log` ends, and before the next segment.
 
     A damaged entry proves nothing: the position of an offset entry must be at or past the end of the file, and the time
-    of a time entry must be later than all times in the log, as it is that of the batch which is gone.
+    of a time entry must be later than all times in the log, as it is that of the batch which is gone. Nor does an index
+    whose entries do not rise.
     """
     if not segment.has_base_offset:
         return []
@@ -52,7 +53,11 @@ def _past(end: int, kind: type[Index], segment: Segment) -> Index | None:
         index = segment.read_index(kind, is_bounded=False)
     except KafkalogError:
         return None
-    return None if index is None or not len(index) or int(index.offset[-1]) < end else index
+    if index is None or not len(index) or int(index.offset[-1]) < end:
+        return None
+    rising = index.position if isinstance(index, OffsetIndex) else index.timestamp
+    rises = np.all(rising[1:] > rising[:-1]) and np.all(index.offset[1:] >= index.offset[:-1])
+    return index if rises else None
 
 
 def _largest_timestamp(segment: Segment) -> int:

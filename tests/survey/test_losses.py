@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -117,6 +118,16 @@ def test_a_log_cut_at_a_batch_is_found_by_the_checkpoints(root, partition):
         file.truncate(int(batches.position[-1]))
     found = damage(root)
     assert ("log_end_missing", int(batches.base_offset[-1]), int(batches.last_offset[-1])) in found
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_of_random_bytes_proves_no_loss(root, partition, suffix):
+    index = partition / f"{bases(partition)[-1]:020d}{suffix}"
+    for seed in range(20):
+        rng = random.Random(seed)
+        # eight entries: fewer may rise by chance
+        index.write_bytes(bytes(rng.randrange(1, 128) for _ in range(8 * 24)))
+        assert "log_end_missing" not in {reason for reason, *_ in damage(root)}, seed
 
 
 def test_a_directory_that_lost_every_log_is_damage_and_hides_no_other(root, partition, capsys):
