@@ -384,8 +384,8 @@ class PartitionSalvage:
             n_records, certainty, end_offset = _count_suspect(suspects[0], begin, end_offset, n_records, certainty)
         if not is_torn:
             self._contents[plan.segment.base_offset].claimed_end = claimed
-        # where no offsets are lost, as where a batch stands twice, no marker is
-        transactions = self._open()[:_MOST_TRANSACTIONS] if end_offset is None or end_offset > begin else []
+        # copies between batches whose offsets follow each other replace no marker
+        transactions = self._open()[:_MOST_TRANSACTIONS] if reasons or n_records != 0 else []
         self._without_marker.update(dict.fromkeys(transactions))
         found = LostRange(
             path,

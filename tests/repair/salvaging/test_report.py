@@ -38,6 +38,15 @@ def test_a_copy_of_a_batch_of_a_transaction_loses_no_marker(tmp_path):
         assert partition.transactions_without_marker == []
 
 
+def test_a_marker_that_seems_to_have_no_room_may_be_lost(tmp_path):
+    begun = batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    marker = bytearray(builder.control_batch(1, base_offset=3, producer_id=7, producer_epoch=0))
+    marker[20] ^= 1
+    moved = (1).to_bytes(8, "big") + begun[8:]  # no checksum covers the offset
+    [partition] = kafkalog.salvage(named(tmp_path, log_of(moved, marker, batch(4))), output=tmp_path / "out").partitions
+    assert partition.transactions_without_marker == [(7, 1)]
+
+
 def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path):
     data = bytearray(log_of(*dense(300)))
     for at in range(1000, len(data), 5000):
