@@ -114,17 +114,22 @@ _SHOWN: Final = {
 """The tables that a terminal gets, with the columns that a narrow one leaves out, the first one first."""
 
 
+def _without(root: str, cell: object) -> object:
+    return cell.removeprefix(root) if isinstance(cell, str) else cell
+
+
 def _essence(found: Report) -> Iterator[str]:
     """Yield what a person has to know first: the verdict, damage and losses, topics and groups, the next steps."""
     yield from (f"{title + ':':<22}{text}" for title, text in found.key_figures())
-    if rows := found.findings.rows:
+    # with several log dirs, each may have the same names
+    root = os.path.join(found.paths[0], "") if len(found.paths) == 1 else ""
+    if rows := sorted(found.findings.rows, key=lambda finding: not finding.damage):
         yield from ("", found.tables["findings"].title.upper())
-        # with several log dirs, each may have the same names
-        root = os.path.join(found.paths[0], "") if len(found.paths) == 1 else ""
         yield from (f"  {'!' if finding.damage else '-'} {str(finding).removeprefix(root)}" for finding in rows)
         yield from [f"and {found.findings.n_more:,} more"] * bool(found.findings.n_more)
     for name, least in _SHOWN.items():
         table = found.tables[name]
+        table = replace(table, rows=[tuple(_without(root, cell) for cell in row) for row in table.rows])
         if name == "start":
             table = replace(table, rows=[row for row in table.rows if row[1] not in ("starts", "recovers")])
         if table.rows:
