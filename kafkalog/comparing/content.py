@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.comparing.digests import FIELDS, Database, Field, Source, batches_of, table_at
+from kafkalog.comparing.digests import FIELDS, Database, Field, Source, batches_of, table_at, table_batches
 from kafkalog.comparing.pairs import pair
 from kafkalog.errors import NotKafkaError, Reason
 from kafkalog.html import JsonFields
@@ -112,7 +112,9 @@ class Sides:
         if len(mine) == len(theirs) == 1:
             self.pairs = [(mine[0], theirs[0])]
         else:
-            copies = {topic: [other for other in theirs if other.endswith(f".{topic}")] for topic in mine}
+            # a topic there that is also here under its name is no copy of another one
+            names = {*theirs} - {*_topics_of(self._sources["a"], None)}
+            copies = {topic: [other for other in names if other.endswith(f".{topic}")] for topic in mine}
             for topic in mine:
                 other = topic if topic in theirs else copies[topic][0] if len(copies[topic]) == 1 else None
                 if other is not None:
@@ -291,7 +293,7 @@ def _topics_of(source: Source, topics: str | Sequence[str] | None) -> list[str]:
     if not isinstance(source, LogDir):
         if "topic" not in source.schema.names:
             return [""]
-        batches = source.scanner(columns=["topic"]).to_batches()
+        batches = table_batches(source, columns=["topic"])
         names: set[str] = {name for batch in batches for name in batch[0].unique().to_pylist()}
         return [*filter(name_matcher(topics), sorted(names))]
     known = source.topics if topics is not None else sorted({*source.topics} - kf.INTERNAL_TOPICS)

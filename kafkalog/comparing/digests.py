@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from kafkalog.errors import NotKafkaError, Reason
+from kafkalog.errors import NotKafkaError, ReadError, Reason, WriteError
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
 from kafkalog.log.log_dir import LogDir
@@ -28,6 +28,7 @@ Field = Literal["key", "value", "headers", "timestamp"]
 FIELDS: Final[tuple[Field, ...]] = ("key", "value", "headers", "timestamp")
 """What makes the content of a record."""
 
+_LEAST_MEMORY: Final = 2**26
 _PLACE: Final = ("partition", "offset")
 _KINDS: Final = {"parquet": "parquet", "arrow": "ipc"}
 # each part with its length before it, and null as n: no two records have the same text unless they are equal
@@ -67,11 +68,28 @@ def table_at(path: str | os.PathLike[str]) -> pads.Dataset | None:
     kind = kinds.pop()
     if kinds or kind is None:
         return None
-    table = pads.dataset(files, format=kind, partitioning="hive")
+    try:
+        table = pads.dataset(files, format=kind, partitioning="hive")
+    except FileNotFoundError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=str(path)) from error
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(error, str(path)) from error
     if missing := [name for name in _PLACE if name not in table.schema.names]:
         detail = f"the table has no column {missing[0]!r}: only tables from 'kafkalog export' can be compared"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=str(path))
     return table
+
+
+def table_batches(table: pads.Dataset, **how: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of an exported table; raises NotKafkaError for damage."""
+    try:
+        yield from table.scanner(**how).to_batches()
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(error, table.files[0]) from error
+
+
+def _unreadable(error: Exception, path: str) -> NotKafkaError:
+    return NotKafkaError(Reason.NOT_KAFKA, f"the table cannot be read, export it again: {error}", path=path)
 
 
 class Database:
@@ -86,9 +104,13 @@ class Database:
             import duckdb
         except ImportError as error:
             raise ImportError("comparing content needs duckdb: pip install 'kafkalog[sql]'") from error
+        if memory_bytes < _LEAST_MEMORY:
+            raise ValueError(f"memory (memory_bytes) must be at least {_LEAST_MEMORY // 2**20}M")
+        self._memory_bytes = memory_bytes
         self._fields = fields
+        self._failed: BaseException | None = None
         self._stack = contextlib.ExitStack()
-        home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-", dir=directory))
+        self._home = home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-", dir=directory))
         self.connection: duckdb.DuckDBPyConnection = self._stack.enter_context(
             contextlib.closing(duckdb.connect(f"{home}/records.duckdb"))
         )
@@ -101,8 +123,28 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        import duckdb
+
         self._stack.close()
+        # DuckDB gives errors of what it reads other types
+        if isinstance(error, duckdb.Error) and self._failed is not None:
+            raise self._failed from None
+        if isinstance(error, duckdb.OutOfMemoryException):
+            detail = (
+                f"comparing needs more memory than {self._memory_bytes // 2**20} MiB: raise --memory (memory_bytes)"
+            )
+            raise MemoryError(detail) from error
+        if isinstance(error, duckdb.IOException):
+            raise WriteError(Reason.WRITE_FAILED, f"the temporary directory: {error}", path=self._home) from error
+
+    def _noting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches; keeps the error of one that cannot be read."""
+        try:
+            yield from batches
+        except BaseException as error:
+            self._failed = error
+            raise
 
     def run(self, query: str, **parameters: object) -> Any:
         """Run a query; its result has `fetchall` and `fetchnumpy`."""
@@ -111,7 +153,7 @@ class Database:
     def fill(self, side: str, batches: Iterable[pa.RecordBatch], *, is_sorted: bool = True) -> int:
         """Fill a side with records, in the order of partitions and offsets or not; returns how many there are."""
         columns = [*_PLACE, *self._fields]
-        numbered = _numbered(batches, columns)
+        numbered = self._noting(_numbered(batches, columns))
         first = next(numbered)
         reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, numbered))
         digest = " || ".join(_PARTS[name] for name in self._fields)
@@ -137,14 +179,13 @@ def batches_of(
             progress(batch.num_rows)
             yield batch
         return
-    known = [name for name in columns if name in source.schema.names]
+    if missing := [name for name in fields if name not in source.schema.names]:
+        detail = f"the table has no column {missing[0]!r}: leave it out of the comparison with --ignore (ignore)"
+        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=source.files[0])
     chosen = None if not topic else pads.field("topic") == topic
-    for batch in source.scanner(columns=known, filter=chosen).to_batches():
+    for batch in table_batches(source, columns=columns, filter=chosen):
         progress(batch.num_rows)
-        table = pa.Table.from_batches([batch])
-        for name in set(columns) - {*known}:
-            table = table.append_column(name, pa.nulls(len(table), _TYPES[name]))
-        yield from table.select(columns).combine_chunks().to_batches()
+        yield batch
 
 
 def _numbered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

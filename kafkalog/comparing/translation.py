@@ -17,6 +17,7 @@ from kafkalog.errors import Finding, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
+from kafkalog.parsing import Time
 from kafkalog.system_topics.groups import Group, GroupOffset, groups
 from kafkalog.text import counted
 
@@ -78,6 +79,8 @@ def translate(
     *,
     groups: str | Sequence[str] | None = None,
     topics: str | Sequence[str] | None = None,
+    end_offset: int | None = None,
+    end_timestamp: Time | None = None,
     ignore: Sequence[Field] | None = None,
     memory_bytes: int = DEFAULT_MEMORY,
     temporary_directory: str | os.PathLike[str] | None = None,
@@ -92,6 +95,8 @@ def translate(
         See `compare`. `a` has ``__consumer_offsets``.
     groups : str or sequence of str, optional
         Names or globs. Default: all but share groups, which have no such offsets.
+    end_offset, end_timestamp
+        The state of the groups right before these, as `kafkalog.groups` has it.
     topics, ignore, memory_bytes, temporary_directory, progress, **options
         See `compare`.
 
@@ -116,7 +121,7 @@ def translate(
     log_dir = sides.log_dir_of_a
     if log_dir is None:
         raise NotKafkaError(Reason.NOT_KAFKA, "an exported table has no groups", path=found.a)
-    known = [group for group in _groups(log_dir, groups) if group.type != "share"]
+    known = [group for group in _groups(log_dir, groups, end_offset, end_timestamp) if group.type != "share"]
     wanted = {one.topic for group in known for one in group.offsets}
     pairs = dict(sides.pairs)
     with Database(fields, memory_bytes, temporary_directory) as database:
@@ -140,15 +145,17 @@ def commits_of_translation(found: TranslatedOffsets) -> list[Commit]:
     ]
 
 
-def _groups(log_dir: LogDir, names: str | Sequence[str] | None) -> list[Group]:
-    return [*groups(log_dir, groups=names)]
+def _groups(
+    log_dir: LogDir, names: str | Sequence[str] | None, end_offset: int | None, end_timestamp: Time | None
+) -> list[Group]:
+    return [*groups(log_dir, groups=names, end_offset=end_offset, end_timestamp=end_timestamp)]
 
 
 def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Iterator[TranslatedOffset]:
-    """Offsets in topics that the other side does not have."""
+    """Offsets in topics that not both sides have."""
     for one in group.offsets:
         if one.topic not in pairs and is_all:
-            yield _impossible(group, one, one.topic, "the other side does not have this topic")
+            yield _impossible(group, one, one.topic, "not both sides have this topic")
 
 
 def _impossible(group: Group, one: Any, topic: str, why: str) -> TranslatedOffset:

@@ -13,7 +13,7 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.comparing.content import compare
 from kafkalog.comparing.pairs import longest_rising
-from kafkalog.errors import NotKafkaError
+from kafkalog.errors import CorruptionError, NotKafkaError
 
 
 def write(directory, records, *, topic="t", **options):
@@ -151,3 +151,44 @@ def test_the_longest_rising_run(seed):
     found = longest_rising(np.array(numbers))
     assert len(found) == best
     assert np.all(np.diff(np.array(numbers)[found]) > 0)
+
+
+def test_damage_of_a_log_is_its_error(tmp_path, capsys):
+    a, b = (write(tmp_path / name, [(0, b"%d" % number) for number in range(9)]) for name in "ab")
+    (segment,) = b.glob("t-0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(CorruptionError, match="crc_mismatch"):
+        compare(a, b, temporary_directory=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert main(["diff", "--content", str(a), str(b)]) == 1
+    assert "crc_mismatch" in capsys.readouterr().err
+
+
+def test_tables_that_cannot_be_compared_say_why(tmp_path, log_dir, capsys):
+    table = tmp_path / "records.parquet"
+    kafkalog.export(log_dir, table, topics=["p-txn"], columns=["partition", "offset", "key", "timestamp", "headers"])
+    with pytest.raises(NotKafkaError, match="no column 'value': leave it out"):
+        compare(log_dir, table, topics="p-txn")
+    assert compare(log_dir, table, topics="p-txn", ignore=["value"]).ok
+    table.write_bytes(b"PAR1" + table.read_bytes()[:100])
+    with pytest.raises(NotKafkaError, match=r"records\.parquet: not_kafka: the table cannot be read"):
+        compare(log_dir, table, topics="p-txn")
+    assert main(["diff", "--content", str(log_dir), str(tmp_path / "none.parquet")]) == 3
+    assert "no such file or directory" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_no_bug(tmp_path, capsys):
+    a = write(tmp_path / "a", [(0, b"x")])
+    assert main(["diff", "--content", str(a), str(a), "--memory", "1M"]) == 2
+    assert "at least 64M" in capsys.readouterr().err
+
+
+def test_a_topic_of_both_sides_is_no_copy_of_another(tmp_path):
+    for side, topics in (("a", ("orders", "eu.orders", "x")), ("b", ("eu.orders", "x", "new"))):
+        for topic in topics:
+            write(tmp_path / side, [(0, topic.encode())], topic=topic)
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert [(one.topic_a, one.topic_b) for one in found.topics] == [("eu.orders", "eu.orders"), ("x", "x")]
+    assert (found.only_in_a, found.only_in_b) == (["orders"], ["new"])

@@ -196,3 +196,14 @@ def test_an_offset_outside_of_the_log_is_exact_only_at_the_same_end(
     monkeypatch.setattr(translation, "_groups", lambda *_: [Group("g", offsets=[offset])])
     (one,) = translate(tmp_path / "a", tmp_path / "b").offsets
     assert (one.offset, one.certainty, one.earliest, one.latest) == expected
+
+
+def test_the_command_knows_the_other_options_of_groups(capsys):
+    source = str(unpacked("k44"))
+    assert main(["groups", source, "--translate-to", source, "--end-timestamp", "2001-01-01T00:00Z"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert "no committed offsets" in err
+    for option in ("--members", "--history"):
+        assert main(["groups", source, "--translate-to", source, option]) == 2
+        assert "do not go with --translate-to" in capsys.readouterr().err

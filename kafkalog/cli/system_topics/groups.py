@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
 from kafkalog.cli.text import counted, iso_seconds, table
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print the groups."""
     from kafkalog.system_topics.groups import groups
 
+    if args.translate_to is not None and (args.history or args.members):
+        raise UsageError("--history and --members do not go with --translate-to")
     if args.history:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE, is_wanted=_is_wanted(args.groups))
     if args.translate_to is not None:
@@ -114,10 +117,12 @@ def _translate(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(0, "records", unit=" records")
     with usage_errors():
         found = translate(
-            args.paths, other, **chosen(args, "groups", "ignore", "limits"), progress=console.progress.advance
+            args.paths, other, **chosen(args, "groups", "ignore", *AS_OF), progress=console.progress.advance
         )
     console.progress.close()
     console.findings(found.findings)
+    if not found.offsets:
+        console.note("no committed offsets: the log dirs have no __consumer_offsets, or no group matches")
     if args.output is None:
         console.show([found], _translated(found))
     else:
