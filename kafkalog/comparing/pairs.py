@@ -29,8 +29,10 @@ join (select partition, digest, min(i) as i from b group by all having count(*) 
 # other, the order is the same on both sides
 _BLOCKS: Final = """
 create or replace table ordered as
-select partition, ai, bi, count(*) filter (coalesce(before < after, true)) over (partition by partition order by ai)
-    as block
+select partition, ai, bi,
+    -- DuckDB takes quadratic time for an aggregate with a filter here
+    count(if(coalesce(before < after, true), 1, null))
+        over (partition by partition order by ai rows between unbounded preceding and current row) as block
 from (
     select *,
         max(bi) over (partition by partition order by ai rows between unbounded preceding and 1 preceding) as before,
