@@ -172,8 +172,10 @@ where a_partition <> b_partition and (
     (select count(distinct partition) from a) <> (select count(distinct partition) from b)
     or a_partition not in (select a_partition from pairs where not is_moved)
     or ai in (
-        select a.i from (select digest, min(i) as i from a group by all having count(*) = 1) a
-        join (select digest from b group by all having count(distinct partition) = 1) b using (digest)
+        select a.i
+        from (select digest, min(i) as i from a semi join a_left using (digest) group by all having count(*) = 1) a
+        join (select digest from b semi join b_left using (digest) group by all having count(distinct partition) = 1) b
+            using (digest)
     )
 )
 """
@@ -192,35 +194,44 @@ having count(distinct partition) filter (is_a) > 1 or count(distinct partition) 
 """
 # between which records of b a record of a is. The last of copies counts. Where records are missing, repeated or in
 # another order, and equal ones stand between the same anchors, a record is any of these.
-_PARTNERS: Final = """
-create or replace table partners as
+_PLACES: Final = """
+create or replace table places as
 with unsure as (
     select distinct partition, gap from counts where na <> nb
     union select distinct a_partition, gap from pairs where is_moved and gap is not null
-),
-places as (
-    select a.partition, a."offset" as a_offset, digest, gap,
-        case when na > 1 and is_unsure then 1
-            -- another copy may be the one of a record that has moved
-            when digest in (select digest from a_left join b_left using (digest, k)) then k
-            else k + (nb - na) end as first_k,
-        if(na > 1 and is_unsure, nb, k + (nb - na)) as last_k
-    from a_rows a join counts using (partition, digest, gap)
-    left join (select *, true as is_unsure from unsure) using (partition, gap)
-    where nb > 0 and digest not in (select digest from spread)
 )
+select a.partition, a."offset" as a_offset, digest, gap,
+    case when na > 1 and is_unsure then 1
+        -- another copy may be the one of a record that has moved
+        when digest in (select digest from a_left join b_left using (digest, k)) then k
+        else k + (nb - na) end as first_k,
+    if(na > 1 and is_unsure, nb, k + (nb - na)) as last_k
+from a_rows a join counts using (partition, digest, gap)
+left join (select *, true as is_unsure from unsure) using (partition, gap)
+where nb > 0 and digest not in (select digest from spread)
+"""
+# one large join per query: the tables of several at once are not written to disk
+_PARTNERS: Final = """
+create or replace table partners as
+select p.partition as a_partition, p.a_offset, p.partition as b_partition, b."offset" as first, b."offset" as last
+from places p join b_rows b on (b.partition, b.digest, b.gap, b.k) = (p.partition, p.digest, p.gap, p.first_k)
+where first_k = last_k
+"""
+_MORE_PARTNERS: Final = """
+insert into partners
 select p.partition as a_partition, p.a_offset, p.partition as b_partition, f."offset" as first, l."offset" as last
 from places p
 join b_rows f on (f.partition, f.digest, f.gap, f.k) = (p.partition, p.digest, p.gap, p.first_k)
 join b_rows l on (l.partition, l.digest, l.gap, l.k) = (p.partition, p.digest, p.gap, p.last_k)
+where first_k <> last_k
 union all
 select a_partition, a_offset, b_partition, b_offset, b_offset
-from pairs join a on a.i = ai
-where is_moved and digest not in (select digest from spread)
+from pairs
+-- joins, for a large "not in" has to fit into memory
+anti join (select i as ai from a_rows join counts using (partition, digest, gap) where nb > 0) known using (ai)
+anti join (select i as ai from a semi join spread using (digest)) everywhere using (ai)
+where is_moved
 and (a_partition = b_partition or (a_partition, b_partition) in (select (a_partition, b_partition) from ways))
-and (a_partition, ai) not in (
-    select (a.partition, a.i) from a_rows a join counts using (partition, digest, gap) where nb > 0
-)
 union all
 select a.partition, a."offset", b.partition, b.first, b.last
 from a join (
@@ -272,7 +283,7 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
     """The offsets of all groups in a topic."""
     of_group = [_committed(group, topic) for group in known]
     _register_commits(database, of_group)
-    for query in (_WAYS, _SPREAD, _PARTNERS):
+    for query in (_WAYS, _SPREAD, _PLACES, _PARTNERS, _MORE_PARTNERS):
         database.run(query)
     bounds = [_Bounds(*row) for row in database.run(_BOUNDS).fetchall()]
     _register_chosen(database, bounds)

@@ -204,6 +204,8 @@ def test_the_command_knows_the_other_options_of_groups(capsys):
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
     assert "no committed offsets" in err
+    assert main(["groups", source, "--translate-to", source, "--memory", "1M"]) == 2
+    assert "at least 64M" in capsys.readouterr().err
     for option in ("--members", "--history"):
         assert main(["groups", source, "--translate-to", source, option]) == 2
         assert "do not go with --translate-to" in capsys.readouterr().err
