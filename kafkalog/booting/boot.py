@@ -70,6 +70,7 @@ from kafkalog.state.checkpoints import (
 )
 from kafkalog.state.cluster_image import BROKER, ClusterMetadata
 from kafkalog.state.properties import encode_properties
+from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
@@ -210,7 +211,8 @@ def boot(
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
     with contextlib.ExitStack() as stack:
         if stores:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".kafkalog-tiered-", dir=target.parent))
+            above = closest_parent(target)  # the others are made with the output
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".kafkalog-tiered-", dir=above))
             place, is_each = Path(os.path.realpath(folder)), len(layout) > 1
             run.remote = RemotePart(found, stores[0], place, limits, is_each=is_each)
         run.survey(

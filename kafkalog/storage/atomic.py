@@ -78,6 +78,11 @@ def make_parents(path: Path) -> list[Path]:
     return missing
 
 
+def closest_parent(path: Path) -> Path:
+    """The closest directory above a path that exists."""
+    return next(filter(os.path.isdir, path.parents))
+
+
 def resolve(path: StrPath) -> Path:
     """The absolute path of an output, with all symbolic links resolved; raises WriteError for a URL."""
     if "://" in os.fspath(path):

@@ -97,3 +97,8 @@ def test_all_replicas_have_the_remote_part(tiered, tmp_path):
     for node in ("node-1", "node-2"):
         for topic in TOPICS:
             assert content(tmp_path / "out" / node / "data", topic).equals(content(LOG_DIR, topic))
+
+
+def test_the_directories_above_the_output_are_made(tiered, tmp_path):
+    assert boot(tiered, tmp_path / "deep" / "er" / "out") == 0
+    assert not [*tmp_path.glob(".kafkalog-tiered-*")]
