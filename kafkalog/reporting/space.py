@@ -172,8 +172,7 @@ def space(
             what = _whole(log_dir, change, topics, partitions, threads)
         else:
             what = runs.estimate(change, sample_bytes, seed, threads=threads, limits=limits)
-        row = {**asdict(what), "saved": what.saved}
-        tables["what_if"].rows.append(tuple(row[name] for name in tables["what_if"].columns))
+        tables["what_if"].rows.append(what.row(tables["what_if"].columns))
     return Space([str(one) for one in log_dir.paths], summary_of, tables, findings)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -90,6 +90,10 @@ class WhatIf:
     def saved(self) -> float:
         """The share of the bytes that the change saves; negative if it needs more."""
         return 1 - self.n_bytes / self.n_bytes_before if self.n_bytes_before else 0.0
+
+    def row(self, columns: Iterable[str]) -> tuple[Any, ...]:
+        """The cells of these columns."""
+        return tuple(getattr(self, name) for name in columns)
 
 
 class Runs:

@@ -1,7 +1,6 @@
 """Convert: a log is read, rewritten window by window, and written to a new directory.
 
     `convert`               `convert`, for log dirs, partitions and segments
-    `decoded_conditions`    turns conditions on fields into conditions on offsets
     `kept_records`          decides which records are kept, dropped or redacted, and which batches are needed
     `partition`             converts one partition: plans, rewrites and writes windows in order
     `rewrite`               turns a window of batches into a window of batches

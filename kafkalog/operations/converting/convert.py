@@ -34,8 +34,7 @@ from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.converted_partitions import ConversionReport, converted
-from kafkalog.operations.converting.decoded_conditions import DecodedConditions
-from kafkalog.operations.converting.kept_records import Rules
+from kafkalog.operations.converting.kept_records import DecodedConditions, Rules
 from kafkalog.operations.converting.partition import PartitionConversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.rewrite import Settings
@@ -213,9 +212,9 @@ def convert(
         check_free(target)
     reading = {"topics": topics, "partitions": partitions, "internal": internal, "on_corruption": on_corruption}
     decoding = {"decode": decode, "schemas": schemas, "schema_context": schema_context}
-    found = DecodedConditions(opened, {**reading, **decoding}, note) if decode else None
+    found = DecodedConditions(opened, {**reading, **decoding}, note)
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted, found)
-    report.n_undecoded = 0 if found is None else found.n_undecoded
+    report.n_undecoded = found.n_undecoded
     name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
     is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic
@@ -299,15 +298,13 @@ def _rules(
     redact_where: Filters | None,
     redact_secret: bytes | str | None,
     include_deleted: bool,
-    decoded: DecodedConditions | None,
+    decoded: DecodedConditions,
 ) -> Rules:
     if redact is None and (redact_where is not None or redact_secret is not None):
         raise ValueError("redact_where and redact_secret need redact, which names what to redact")
 
     def parsed(conditions: Filters | None) -> Filter | None:
-        if conditions is None:
-            return None
-        return parse_filters(conditions if decoded is None else decoded.by_place(conditions))
+        return None if conditions is None else parse_filters(decoded.by_place(conditions))
 
     redaction = None if redact is None else Redaction.parse(redact, redact_secret)
     return Rules(parsed(filters), parsed(drop), redaction, parsed(redact_where), bool(include_deleted))

@@ -4,18 +4,22 @@ A broker knows a producer by its last batch, and a transaction by its first offs
 if it loses all its records. The last batch of a producer also keeps its boundaries, so that a producer that continues,
 or retries its last batch, is recognised as before. This keeps a little more than `Cleaner.shouldDiscardBatch`, which
 may move the start of a transaction to a later batch. This module does not rewrite batches.
+
+Conditions on fields of decoded values become conditions on offsets: a pass before the conversion decodes, and says
+which records match. What is written then depends on offsets alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import OnCorruption
+from kafkalog.errors import Finding, OnCorruption, Reason
+from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ReadOptions
@@ -23,11 +27,56 @@ from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.selection import FunctionFailure, Mask, Predicate, Selection
 from kafkalog.records.spans import Spans
+from kafkalog.scanning.conditions.filter_tuples import Filters
 from kafkalog.scanning.conditions.filters import Filter
+from kafkalog.scanning.read import scan
 from kafkalog.state.producers import ProducerState
 
 _NOTHING: Final = Filter(())
 _EVERYTHING: Final = Filter(((),))
+_PLACE: Final = ("topic", "partition", "offset")
+_NOWHERE: Final = [[("offset", "<", 0)]]
+_DOUBTS: Final = (Reason.VALUE_UNDECODED, Reason.COLUMN_MISSING)
+
+
+class DecodedConditions:
+    """Finds the records of a log whose decoded values match conditions; `options` are those of `scan`."""
+
+    def __init__(
+        self, opened: LogDir | Partition | Segment, options: Mapping[str, Any], note: Callable[[Finding], None]
+    ) -> None:
+        self._opened, self._options, self._note = opened, options, note
+        self._seen: set[str] = set()
+        self.n_undecoded = 0
+        """Values that did not decode, in the pass with most of them: whether their records match is not known."""
+
+    def by_place(self, conditions: Filters) -> Filters:
+        """The records that match, by topic, partition and offset; the conditions themselves if nothing is decoded."""
+        if not self._options["decode"]:
+            return conditions
+        records = scan(self._opened, columns=[*_PLACE], filters=conditions, include_deleted=True, **self._options)
+        offsets: dict[tuple[str | None, int | None], list[npt.NDArray[np.int64]]] = {}
+        for batch in records.to_batches():
+            # a record batch is of one partition
+            topic, number = batch.column(0)[0].as_py(), batch.column(1)[0].as_py()
+            offsets.setdefault((topic, number), []).append(batch.column(2).to_numpy())
+        self._take_notes(records)
+        return [
+            [*_place(*key), ("offset", "in", np.concatenate(some).tolist())] for key, some in offsets.items()
+        ] or _NOWHERE
+
+    def _take_notes(self, records: Any) -> None:
+        self.n_undecoded = max(self.n_undecoded, records.n_undecoded)
+        for finding in records.findings:
+            # damage is found once more by the conversion itself
+            if finding.reason in _DOUBTS and str(finding) not in self._seen:
+                self._seen.add(str(finding))
+                self._note(finding)
+
+
+def _place(topic: str | None, number: int | None) -> list[tuple[str, str, Any]]:
+    """The conditions for a partition; none for a segment outside of a topic's directory."""
+    return [] if topic is None else [("topic", "==", topic), ("partition", "==", number)]
 
 
 @dataclass(frozen=True, slots=True)
