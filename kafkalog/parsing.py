@@ -6,11 +6,13 @@ Nothing here knows a log or its columns: callers pass the valid names.
 from __future__ import annotations
 
 import operator
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, Final
 
 from kafkalog.errors import UnknownNameError
@@ -219,6 +221,12 @@ def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[s
         if not any(fnmatchcase(name, pattern) for name in known):
             no_such = f"no {what} matches" if set(pattern) & set("*?[") else f"no {what}"
             raise UnknownNameError(f"{no_such} {pattern!r} here; {hint(pattern, known)}")
+
+
+@cache
+def cpu_count() -> int:
+    """The CPUs of the machine, the default for threads. Asked for once: the answer takes as long as opening a file."""
+    return os.cpu_count() or 1
 
 
 def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:

@@ -8,7 +8,6 @@ or are damaged, `PlannedCopies` makes one log of them.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.parsing import cpu_count
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -115,7 +115,7 @@ def stage(
             copy, node_id, *_ = by_path[path]
             found.append(outputs.pop(path).described(StagedPartition(copy, node_id), row, findings))
 
-    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    threads = min(cpu_count(), _MOST_THREADS)
     RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
     if damaged and strict:
         raise damage_error(_why_damaged(damaged[0]), len(damaged), damaged[0].loss)

@@ -19,6 +19,7 @@ from kafkalog.errors import NotKafkaError, ReadError, Reason, WriteError
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
 from kafkalog.log.log_dir import LogDir
+from kafkalog.parsing import cpu_count
 from kafkalog.scanning.read import scan
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Database:
         self.run(f"set temp_directory = '{home}/spilled'")
         self.run("set preserve_insertion_order = false")
         # per thread, sorting holds buffers of its own
-        self.run(f"set threads = {min(os.cpu_count() or 1, 8)}")
+        self.run(f"set threads = {min(cpu_count(), 8)}")
 
     def __enter__(self) -> Database:
         return self

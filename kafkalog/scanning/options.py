@@ -6,7 +6,6 @@ each, and `tests/scanning/test_options.py` compares all of them with this table.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
@@ -16,7 +15,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import Limits, OnCorruption
 from kafkalog.log.open import PlaceOfFiles
-from kafkalog.parsing import Time, TopicPatterns, integer, one_of, optional_integer, parse_milliseconds
+from kafkalog.parsing import Time, TopicPatterns, cpu_count, integer, one_of, optional_integer, parse_milliseconds
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.words import unknown_keyword
 
@@ -170,7 +169,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _threads(name: str, value: object) -> int:
-    return optional_integer(name, value, 1) or os.cpu_count() or 1
+    return optional_integer(name, value, 1) or cpu_count()
 
 
 CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {

@@ -24,7 +24,7 @@ from kafkalog.log.live import is_live, settled, was_closed
 from kafkalog.log.log_dir import check_log_dir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import TopicPatterns, check_partitions, one_of, optional_integer, parse_milliseconds
+from kafkalog.parsing import TopicPatterns, check_partitions, cpu_count, one_of, optional_integer, parse_milliseconds
 from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -134,7 +134,7 @@ def preflight(
     refuse_url(path)
     if release is not None:
         one_of("release", release, [*releases()])
-    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
+    n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     result = Preflight(findings=Findings(limits.max_findings))
     named = each_once([root for one in names for root in log_dirs_at(Path(one))], result.findings.add)
