@@ -83,7 +83,8 @@ def run_console_blocks() -> None:
     shown = [part for block in blocks("console") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     for command, _, expected in (part.partition("\n") for part in shown):
         program, *arguments = shlex.split(command)
-        if program != "kafkalog" or " tests/golden/" not in command or " -o " in command:
+        # one that shows its exit code may read what an earlier block wrote, or need an extra
+        if program != "kafkalog" or " tests/golden/" not in command or " -o " in command or ";" in command:
             continue
         # there the paths are right; a console script does not look for modules where it is started
         done = subprocess.run([PROGRAM, *arguments], cwd=TREE, capture_output=True, text=True, check=True)
@@ -105,7 +106,8 @@ def run_spark_python(log_dir: Path, scratch: Path) -> None:
     for name, value in {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    examples = [block for block in blocks("python") if "spark.read." in block or "jobs." in block]
+    shown = [block for block in blocks("python") if "spark.read." in block or "jobs." in block]
+    examples = [block for block in shown if "s3://" not in block]  # needs a store
     assert len(examples) >= 2
     for example in examples:
         for said, here in {
