@@ -90,6 +90,7 @@ class Reason(StrEnum):
     SEGMENT_MISSING = "segment_missing"
     OTHER_SEGMENT = "other_segment"
     OFFSET_GAP = "offset_gap"
+    CONTENT_DIFFERS = "content_differs"
     END_ASSUMED = "end_assumed"
     UNPROVEN = "unproven"
     EPOCH_ORDER = "epoch_order"

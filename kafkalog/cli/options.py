@@ -124,6 +124,14 @@ output (one is required):
   --history               print every record in the files, decoded, as JSON lines; of the other options only
                           --end-offset and --end-timestamp apply
 """,
+    "comparing": """
+  --ignore FIELD,...           fields that do not count: key, value, headers, timestamp; repeatable
+  --isolation-level {read_uncommitted,read_committed}
+                               read_committed leaves out aborted transactions on both sides (default: read_uncommitted)
+  --memory BYTES               memory for sorting, with K, M or G (default: 512M); the rest goes to the temporary
+                               directory
+  --temporary-directory DIR    for digests, about 100 bytes per record (default: the system's)
+""",
     "on_corruption": """
   --on-corruption {raise,stop,skip} [$]    at damage: fail with an error (raise), end that partition there, as a broker
                                            would (stop), or continue at the next intact batch (skip); default: $
@@ -176,6 +184,9 @@ format of keys and values:
 """,
 }
 """Lines of tables that several commands have; ``$`` stands for the words after the name."""
+
+COMPARING: Final = ("ignore", "isolation_level", "memory", "temporary_directory")
+"""The options of the block ``@comparing``."""
 
 
 @dataclass(frozen=True, kw_only=True)

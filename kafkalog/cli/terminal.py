@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkalog.cli.text import escape_line, table, text_width
-from kafkalog.text import human_bytes
+from kafkalog.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.reporting.tables import Table
@@ -71,6 +71,11 @@ def wrapped(line: str, width: int, indent: int = 2) -> list[str]:
 def is_exact(exact: object) -> bool:
     """Whether sizes are exact numbers: in files and pipes, and with ``--bytes``."""
     return bool(exact) or not sys.stdout.isatty()
+
+
+def size_text(n_bytes: int, *, exact: object = False) -> str:
+    """A size in a sentence: exact in files and pipes, and for people on a terminal."""
+    return counted(n_bytes, "byte") if is_exact(exact) else human_bytes(n_bytes)
 
 
 def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Iterable[str], width: int | None) -> list[str]:

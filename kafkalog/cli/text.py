@@ -133,13 +133,12 @@ def parse_bytes(text: str) -> int:
 def table(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
     """Format rows, the header first, as lines with aligned columns; `right` says which are right-aligned."""
     widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            " " * (width - text_width(cell)) * to_right + cell + " " * (width - text_width(cell)) * (not to_right)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    return ["  ".join(map(_justified, row, widths, right)).rstrip() for row in rows]
+
+
+def _justified(cell: str, width: int, to_right: bool) -> str:
+    space = " " * (width - text_width(cell))
+    return space + cell if to_right else cell + space
 
 
 def text_width(text: str) -> int:

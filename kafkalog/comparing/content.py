@@ -18,7 +18,6 @@ from kafkalog.parsing import name_matcher, one_of
 
 Kind = Literal["missing", "moved", "repeated"]
 Side = Literal["a", "b"]
-DEFAULT_MEMORY: Final = 2**29
 _MOST_RANGES: Final = 1000
 """Per topic."""
 
@@ -103,8 +102,9 @@ class Sides:
     def __init__(
         self, a: Paths | LogDir, b: Paths | LogDir, topics: str | Sequence[str] | None, options: Mapping[str, Any]
     ) -> None:
-        self._options = {name: value for name, value in options.items() if name != "limits"}
-        opening = {"limits": options["limits"]} if options.get("limits") is not None else {}
+        given = {name: value for name, value in options.items() if value is not None}
+        opening = {"limits": given.pop("limits")} if "limits" in given else {}
+        self._options = given
         self._sources: dict[str, Source] = {"a": _source(a, opening), "b": _source(b, opening)}
         self.paths = {"a": _named(a), "b": _named(b)}
         mine, theirs = _topics_of(self._sources["a"], topics), _topics_of(self._sources["b"], None)
@@ -147,7 +147,7 @@ def compare(
     *,
     topics: str | Sequence[str] | None = None,
     ignore: Sequence[Field] | None = None,
-    memory_bytes: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     temporary_directory: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda n_records: None,
     **options: Any,
@@ -166,8 +166,9 @@ def compare(
         Topics of `a`: names or globs. Default: all but internal ones.
     ignore : sequence of {"key", "value", "headers", "timestamp"}, optional
         Fields that do not count.
-    memory_bytes : int
-        Memory for DuckDB; the rest of what it sorts goes to `temporary_directory`, about 100 bytes per record.
+    memory : int, optional
+        Bytes of memory for DuckDB, at least 64 MiB; default: 512 MiB. The rest of what it sorts goes to
+        `temporary_directory`, about 100 bytes per record.
     progress : callable
         ``progress(n_records)`` is called with the number of records read since the last call.
     **options
@@ -197,7 +198,7 @@ def compare(
     found = ContentDiff(sides.paths["a"], sides.paths["b"], only_in_a=sides.only_in_a, only_in_b=sides.only_in_b)
     if not sides.pairs:
         raise NotKafkaError(Reason.NOT_KAFKA, f"no topic is also in {found.b}", path=found.a)
-    with Database(fields, memory_bytes, temporary_directory) as database:
+    with Database(fields, memory, temporary_directory) as database:
         for names in sides.pairs:
             counts = sides.fill(database, fields, names, progress)
             pair(database)

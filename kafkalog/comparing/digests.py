@@ -30,6 +30,7 @@ FIELDS: Final[tuple[Field, ...]] = ("key", "value", "headers", "timestamp")
 """What makes the content of a record."""
 
 _LEAST_MEMORY: Final = 2**26
+_USUAL_MEMORY: Final = 2**29
 _PLACE: Final = ("partition", "offset")
 _KINDS: Final = {"parquet": "parquet", "arrow": "ipc"}
 # each part with its length before it, and null as n: no two records have the same text unless they are equal
@@ -97,17 +98,18 @@ class Database:
     """A database in a temporary directory, with the tables ``a`` and ``b``; a context manager.
 
     Both have the columns ``i`` (number of the record on its side), ``partition``, ``offset`` and ``digest`` (128 bits
-    of `fields`). `memory_bytes` bounds what DuckDB holds; the rest goes to `directory`.
+    of `fields`). `memory` bounds what DuckDB holds; the rest goes to `directory`.
     """
 
-    def __init__(self, fields: Sequence[Field], memory_bytes: int, directory: str | os.PathLike[str] | None) -> None:
+    def __init__(self, fields: Sequence[Field], memory: int | None, directory: str | os.PathLike[str] | None) -> None:
         try:
             import duckdb
         except ImportError as error:
             raise ImportError("comparing content needs duckdb: pip install 'kafkalog[sql]'") from error
-        if memory_bytes < _LEAST_MEMORY:
-            raise ValueError(f"memory (memory_bytes) must be at least {_LEAST_MEMORY // 2**20}M")
-        self._memory_bytes = memory_bytes
+        memory = _USUAL_MEMORY if memory is None else memory
+        if memory < _LEAST_MEMORY:
+            raise ValueError(f"memory (--memory) must be at least {_LEAST_MEMORY // 2**20}M")
+        self._memory = memory
         self._fields = fields
         self._failed: BaseException | None = None
         self._stack = contextlib.ExitStack()
@@ -115,7 +117,7 @@ class Database:
         self.connection: duckdb.DuckDBPyConnection = self._stack.enter_context(
             contextlib.closing(duckdb.connect(f"{home}/records.duckdb"))
         )
-        self.run(f"set memory_limit = '{memory_bytes // 2**20} MiB'")
+        self.run(f"set memory_limit = '{memory // 2**20} MiB'")
         self.run(f"set temp_directory = '{home}/spilled'")
         self.run("set preserve_insertion_order = false")
         # per thread, sorting holds buffers of its own
@@ -132,9 +134,7 @@ class Database:
         if isinstance(error, duckdb.Error) and self._failed is not None:
             raise self._failed from None
         if isinstance(error, duckdb.OutOfMemoryException):
-            detail = (
-                f"comparing needs more memory than {self._memory_bytes // 2**20} MiB: raise --memory (memory_bytes)"
-            )
+            detail = f"comparing needs more memory than {self._memory // 2**20} MiB: raise memory (--memory)"
             raise MemoryError(detail) from error
         if isinstance(error, duckdb.IOException):
             raise WriteError(Reason.WRITE_FAILED, f"the temporary directory: {error}", path=self._home) from error
@@ -151,6 +151,15 @@ class Database:
         """Run a query; its result has `fetchall` and `fetchnumpy`."""
         return self.connection.execute(query, parameters) if parameters else self.connection.execute(query)
 
+    @contextlib.contextmanager
+    def input(self, name: str, rows: pa.Table | pa.RecordBatchReader) -> Iterator[None]:
+        """Let queries read rows of Arrow under a name."""
+        self.connection.register(name, rows)
+        try:
+            yield
+        finally:
+            self.connection.unregister(name)
+
     def fill(self, side: str, batches: Iterable[pa.RecordBatch], *, is_sorted: bool = True) -> int:
         """Fill a side with records, in the order of partitions and offsets or not; returns how many there are."""
         columns = [*_PLACE, *self._fields]
@@ -158,13 +167,12 @@ class Database:
         first = next(numbered)
         reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, numbered))
         digest = " || ".join(_PARTS[name] for name in self._fields)
-        self.connection.register("records", reader)
         number = "i" if is_sorted else 'row_number() over (order by partition, "offset") - 1'
-        self.run(
-            f'create or replace table {side} as select {number} as i, partition, "offset", digest'
-            f' from (select i, partition, "offset", md5_number({digest}) as digest from records)'
-        )
-        self.connection.unregister("records")
+        with self.input("records", reader):
+            self.run(
+                f'create or replace table {side} as select {number} as i, partition, "offset", digest'
+                f' from (select i, partition, "offset", md5_number({digest}) as digest from records)'
+            )
         ((n_records,),) = self.run(f"select count(*) from {side}").fetchall()
         return int(n_records)
 

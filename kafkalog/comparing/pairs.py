@@ -1,7 +1,7 @@
 """Which record of one topic is which of another: by content, and by order where the same content stands several times.
 
 Records that stand once on both sides, in the same order, are anchors. A record that stands several times is paired
-between the anchors around it, first with first. What is left is paired anywhere, and has moved.
+between the anchors around it, first with first. The others are paired anywhere, and have moved.
 """
 
 from __future__ import annotations
@@ -110,9 +110,8 @@ def _keep_longest_runs(database: Database) -> None:
         query = "select ai, bi from anchors where is_mixed and partition = $partition order by ai"
         mixed = run(query, partition=partition).fetchnumpy()
         others = np.delete(mixed["ai"], longest_rising(mixed["bi"]))
-        database.connection.register("others", pa.table({"ai": others}))
-        run("delete from anchors where ai in (select ai from others)")
-        database.connection.unregister("others")
+        with database.input("others", pa.table({"ai": others})):
+            run("delete from anchors where ai in (select ai from others)")
 
 
 def longest_rising(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

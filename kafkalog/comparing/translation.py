@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from kafkalog.booting.coordinators import Commit
-from kafkalog.comparing.content import DEFAULT_MEMORY, Sides, check_fields
+from kafkalog.comparing.content import Sides, check_fields
 from kafkalog.comparing.digests import Database, Field
 from kafkalog.comparing.pairs import pair
 from kafkalog.errors import Finding, NotKafkaError, Reason
@@ -18,7 +18,7 @@ from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.parsing import Time
-from kafkalog.system_topics.groups import Group, GroupOffset, groups
+from kafkalog.system_topics.groups import Group, GroupOffset, Groups, groups
 from kafkalog.text import counted
 
 Certainty = Literal["exact", "bounded", "impossible"]
@@ -63,6 +63,7 @@ class TranslatedOffsets(JsonFields):
     b: str
     offsets: list[TranslatedOffset] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    """Damage in the topics of groups, as in `Groups.findings`."""
 
     @property
     def ok(self) -> bool:
@@ -82,7 +83,7 @@ def translate(
     end_offset: int | None = None,
     end_timestamp: Time | None = None,
     ignore: Sequence[Field] | None = None,
-    memory_bytes: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     temporary_directory: str | os.PathLike[str] | None = None,
     progress: Callable[[int], object] = lambda n_records: None,
     **options: Any,
@@ -97,7 +98,7 @@ def translate(
         Names or globs. Default: all but share groups, which have no such offsets.
     end_offset, end_timestamp
         The state of the groups right before these, as `kafkalog.groups` has it.
-    topics, ignore, memory_bytes, temporary_directory, progress, **options
+    topics, ignore, memory, temporary_directory, progress, **options
         See `compare`.
 
     Returns
@@ -106,8 +107,8 @@ def translate(
 
     Notes
     -----
-    `TranslatedOffset.offset` is behind every record that the group has read, and not behind any that it has not, where
-    the order of records allows. Where equal records make it uncertain which one is which, or records are in another
+    `TranslatedOffset.offset` follows every record that the group has read, and no record that it has not, where the
+    order of records allows. Where equal records make it uncertain which one is which, or records are in another
     order, it is the offset from which nothing is missed.
 
     Raises
@@ -121,10 +122,12 @@ def translate(
     log_dir = sides.log_dir_of_a
     if log_dir is None:
         raise NotKafkaError(Reason.NOT_KAFKA, "an exported table has no groups", path=found.a)
-    known = [group for group in _groups(log_dir, groups, end_offset, end_timestamp) if group.type != "share"]
+    state = _groups(log_dir, groups, end_offset, end_timestamp)
+    found.findings = [*state.findings]
+    known = [group for group in state if group.type != "share"]
     wanted = {one.topic for group in known for one in group.offsets}
     pairs = dict(sides.pairs)
-    with Database(fields, memory_bytes, temporary_directory) as database:
+    with Database(fields, memory, temporary_directory) as database:
         for topic, other in pairs.items():
             if topic in wanted:
                 sides.fill(database, fields, (topic, other), progress)
@@ -147,8 +150,8 @@ def commits_of_translation(found: TranslatedOffsets) -> list[Commit]:
 
 def _groups(
     log_dir: LogDir, names: str | Sequence[str] | None, end_offset: int | None, end_timestamp: Time | None
-) -> list[Group]:
-    return [*groups(log_dir, groups=names, end_offset=end_offset, end_timestamp=end_timestamp)]
+) -> Groups:
+    return groups(log_dir, groups=names, end_offset=end_offset, end_timestamp=end_timestamp)
 
 
 def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Iterator[TranslatedOffset]:
@@ -158,7 +161,7 @@ def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Itera
             yield _impossible(group, one, one.topic, "not both sides have this topic")
 
 
-def _impossible(group: Group, one: Any, topic: str, why: str) -> TranslatedOffset:
+def _impossible(group: Group, one: GroupOffset, topic: str, why: str) -> TranslatedOffset:
     place = (one.topic, one.partition, one.offset, one.metadata)
     return TranslatedOffset(group.name, topic, one.partition, None, "impossible", None, None, 0, 0, *place, why)
 
@@ -358,7 +361,7 @@ class _Bounds:
             )
         if "past_end" in out_of_range and end > self.latest:
             self.latest = end
-            self.why = "the group has read past the end of the log here: what follows there may be read again"
+            self.why = "the group has read past the end of the log here: it may read later records there again"
 
     def add_again(self, n_again: int, n_sent: int, last: int | None) -> None:
         """Add records that are read again: partners of what the group has read, and what is there once more."""
@@ -396,9 +399,8 @@ def _register(database: Database, name: str, columns: Sequence[str], rows: Itera
     """Make rows of whole numbers a table."""
     cells = [*zip(*rows, strict=True)] or [()] * len(columns)
     table = pa.table([pa.array(column, pa.int64()) for column in cells], names=[*columns])
-    database.connection.register("rows", table)
-    database.run(f"create or replace table {name} as select * from rows")
-    database.connection.unregister("rows")
+    with database.input("rows", table):
+        database.run(f"create or replace table {name} as select * from rows")
 
 
 def _by_place(rows: Iterable[Sequence[int]]) -> dict[tuple[int, int], tuple[Any, ...]]:

@@ -131,6 +131,10 @@ def test_the_command_prints_ranges_and_ends_with_one(tmp_path, capsys):
     assert main(["diff", "--content", str(a), str(b)]) == 1
     out = capsys.readouterr().out
     assert "a: t-0 offsets 1..2: 1 record only here" in out
+    report = tmp_path / "report.json"
+    assert main(["diff", "--content", str(a), str(b), "--report", str(report)]) == 1
+    assert [one["reason"] for one in json.loads(report.read_text())["findings"]] == ["content_differs"]
+    capsys.readouterr()
     assert main(["diff", "--content", str(a), str(a), "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["topics"][0]["n_same"] == 2

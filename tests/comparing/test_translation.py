@@ -2,6 +2,7 @@
 
 import csv
 import random
+import shutil
 from collections import Counter
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ import kafkalog
 from kafkalog.booting.coordinators import read_commits_file
 from kafkalog.cli import main
 from kafkalog.comparing import translation
+from kafkalog.comparing.content import compare
 from kafkalog.comparing.translation import translate
-from kafkalog.system_topics.groups import Group, GroupOffset
+from kafkalog.system_topics.groups import Group, GroupOffset, Groups
 
 
 def write(directory, records):
@@ -31,7 +33,7 @@ def translated(monkeypatch, a, b, *groups):
         Group(f"group-{number}", offsets=[GroupOffset("t", *one) for one in offsets.items()])
         for number, offsets in enumerate(groups)
     ]
-    monkeypatch.setattr(translation, "_groups", lambda *_: known)
+    monkeypatch.setattr(translation, "_groups", lambda *_: Groups(known))
     return translate(a, b).offsets
 
 
@@ -106,6 +108,39 @@ def test_what_is_not_there_is_impossible(tmp_path, monkeypatch):
     (one,) = translated(monkeypatch, a, b, {0: 1})
     assert (one.offset, one.certainty) == (None, "impossible")
     assert "none of the records" in one.why
+
+
+def test_damage_in_the_topic_of_groups_is_reported(tmp_path, capsys):
+    source = tmp_path / "source"
+    shutil.copytree(unpacked("k44"), source)
+    log = max(source.glob("__consumer_offsets-*/*.log"), key=lambda path: path.stat().st_size)
+    with log.open("r+b") as file:
+        file.seek(40)
+        byte = file.read(1)[0]
+        file.seek(40)
+        file.write(bytes([byte ^ 1]))
+    expected = [str(one) for one in kafkalog.groups(source).findings]
+    assert expected
+    assert [str(one) for one in translate(source, unpacked("k44")).findings] == expected
+    assert main(["groups", str(source), "--translate-to", str(unpacked("k44"))]) == 1
+    assert "crc_mismatch" in capsys.readouterr().err
+
+
+def test_aborted_records_may_be_left_out_on_both_sides(tmp_path, capsys):
+    source, mirror = unpacked("k44"), tmp_path / "mirror"
+    topic = "p-txn-now" if (source / "p-txn-now-0").is_dir() else "p-txn"
+    committed = kafkalog.read_table(
+        source,
+        topics=topic,
+        isolation_level="read_committed",
+        columns=["key", "value", "headers", "timestamp", "partition"],
+    )
+    kafkalog.write_table(committed, mirror, topic=topic)
+    all_of_it = compare(source, mirror, topics=topic).topics[0]
+    assert all_of_it.n_missing_in_b > 0
+    assert compare(source, mirror, topics=topic, isolation_level="read_committed").ok
+    assert main(["groups", str(source), "--isolation-level", "read_committed"]) == 2
+    assert "--isolation-level needs --translate-to" in capsys.readouterr().err
 
 
 def test_the_command_writes_what_boot_and_kafka_take(tmp_path, capsys):
@@ -193,7 +228,7 @@ def test_an_offset_outside_of_the_log_is_exact_only_at_the_same_end(
     for name, values in sides.items():
         write(tmp_path / name, [(0, bytes([value])) for value in values])
     offset = GroupOffset("t", 0, committed, out_of_range=out_of_range)
-    monkeypatch.setattr(translation, "_groups", lambda *_: [Group("g", offsets=[offset])])
+    monkeypatch.setattr(translation, "_groups", lambda *_: Groups([Group("g", offsets=[offset])]))
     (one,) = translate(tmp_path / "a", tmp_path / "b").offsets
     assert (one.offset, one.certainty, one.earliest, one.latest) == expected
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import TORN_TAIL, Console
 from kafkalog.cli.options import Command, selected_keys
 from kafkalog.cli.scan_options import report_error
-from kafkalog.cli.terminal import fitting, is_exact, terminal_width
+from kafkalog.cli.terminal import fitting, is_exact, size_text, terminal_width
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, names_line, table
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _total(summaries: list[PartitionSummary], *, exact: bool) -> str:
         counted(len({summary.topic for summary in summaries}), "topic"),
         counted(len(summaries), "partition"),
         counted(sum(len(summary.segments) for summary in summaries), "segment"),
-        counted(size, "byte") if exact else human_bytes(size),
+        size_text(size, exact=exact),
         records,
     ]
     damage = f"{counted(n_damaged, 'partition')} with damage" if n_damaged else ""

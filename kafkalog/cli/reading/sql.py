@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -115,24 +115,27 @@ def _print_rows(
             rows = zip(*map(_whole_numbers, batch.columns, columns), strict=True)
             console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
         else:
-            rows = zip(*columns, strict=True)
-            cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
-            console.write("".join(_line(row, as_csv) for row in cells))
+            console.write("".join(_line(row, as_csv) for row in _cells(columns)))
 
 
 def _print_tables(batches: Iterable[pa.RecordBatch], console: Console, encoding: str) -> None:
     """Print rows to a terminal as tables, a page of rows at a time."""
-    from kafkalog.interchange.text_output import encode_json, encoded_values
+    from kafkalog.interchange.text_output import encoded_values
 
     for page in _pages(batches):
         columns = [encoded_values(column, encoding, is_json=False) for column in page.columns]
-        cells = [
-            [one if one is None or isinstance(one, str) else encode_json(one) for one in column] for column in columns
-        ]
-        texts = [_texts(row) for row in zip(*cells, strict=True)]
+        texts = [*map(_texts, _cells(columns))]
         right = [_is_number(column.type) for column in page.columns]
         lines = query_table(_texts(page.schema.names), texts, right, terminal_width() or 80)
         console.write("".join(f"{line}\n" for line in [*lines, f"({counted(len(texts), 'row')})"]))
+
+
+def _cells(columns: Iterable[Sequence[Any]]) -> Iterator[list[str | None]]:
+    """The rows of encoded columns as text: what is no text is JSON."""
+    from kafkalog.interchange.text_output import encode_json
+
+    for row in zip(*columns, strict=True):
+        yield [one if one is None or isinstance(one, str) else encode_json(one) for one in row]
 
 
 _PAGE: Final = 10_000

@@ -12,8 +12,8 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_keys
 from kafkalog.cli.scan_options import decode_options, usage_errors
-from kafkalog.cli.terminal import is_exact
-from kafkalog.cli.text import counted, human_bytes, names_line
+from kafkalog.cli.terminal import is_exact, size_text
+from kafkalog.cli.text import counted, names_line
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
@@ -190,12 +190,11 @@ class _Totals:
         return not (self.n_damage or self.n_unreadable)
 
     def as_text(self, not_checked: str) -> str:
-        size = counted(self.n_bytes, "byte") if is_exact(exact=False) else human_bytes(self.n_bytes)
         parts = [
             counted(self.n_partitions, "partition"),
             counted(self.n_segments, "segment"),
             counted(self.n_batches, "batch"),
-            size,
+            size_text(self.n_bytes),
         ]
         if self.ok:
             return "; ".join(filter(None, [f"total: {', '.join(parts)}", not_checked, "all OK"]))

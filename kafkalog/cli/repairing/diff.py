@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.options import COMPARING, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import parse_bytes, table
+from kafkalog.cli.text import table
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -43,18 +43,13 @@ A damaged log is an error; run 'kafkalog salvage' on it first. The exit code is 
   --json    the result as a JSON object
   @limits
 with --content:
-  --content                  compare the content of records, whatever their offsets
+  --content    compare the content of records, whatever their offsets
   @topics
-  --ignore FIELD,...         fields that do not count: key, value, headers, timestamp; repeatable
-  --isolation-level {read_uncommitted,read_committed} [read_uncommitted]
-                             read_committed leaves out aborted transactions
-  --memory SIZE              memory for sorting; the rest goes to the temporary directory (default: 512M)
-  --temporary-directory DIR  for digests, about 100 bytes per record (default: the system's)
+  @comparing
 """,
-    types={"memory": parse_bytes},
     paths=_PATHS,
     n_paths=2,
-    needs=dict.fromkeys(("topics", "ignore", "memory", "temporary_directory"), "content"),
+    needs=dict.fromkeys(("topics", *COMPARING), "content"),
 )
 
 
@@ -98,22 +93,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
     return None
 
 
-COMPARING: Final = ("topics", "ignore", "isolation_level", "temporary_directory", "limits")
-"""The options of comparing content that go to Python as they are."""
-
-
 def _compare(args: argparse.Namespace, console: Console) -> None:
-    from kafkalog.comparing.content import DEFAULT_MEMORY, compare
+    from kafkalog.comparing.content import compare
     from kafkalog.errors import Finding, Reason
 
     console.start_progress(0, "records", unit=" records")
-    memory = DEFAULT_MEMORY if args.memory is None else args.memory
     with usage_errors():
-        found = compare(*args.paths, **chosen(args, *COMPARING), memory_bytes=memory, progress=console.progress.advance)
+        found = compare(*args.paths, **chosen(args, "topics", "limits", *COMPARING), progress=console.progress.advance)
     console.progress.close()
     console.show([found], _content(found))
     if not found.ok:
-        console.count_findings([Finding(Reason.OFFSET_GAP, "the content differs", path=found.a)])
+        console.count_findings([Finding(Reason.CONTENT_DIFFERS, f"differs from {found.b}", path=found.a)])
 
 
 _NUMBERS: Final = ("n_records_a", "n_records_b", "n_same", "n_moved", "n_missing_in_b", "n_missing_in_a")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.terminal import is_exact
-from kafkalog.cli.text import counted, human_bytes
+from kafkalog.cli.terminal import is_exact, size_text
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.recovered_partitions import Preflight
@@ -154,10 +154,6 @@ def _sum_up(result: Preflight, console: Console) -> None:
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
     if result.n_bytes_read:
         console.note(
-            f"recovery would read {_size(result.n_bytes_read)}, and need up to {_size(result.n_bytes_needed)}"
-            " for indexes"
+            f"recovery would read {size_text(result.n_bytes_read)}, and need up to"
+            f" {size_text(result.n_bytes_needed)} for indexes"
         )
-
-
-def _size(n: int) -> str:
-    return counted(n, "byte") if is_exact(exact=False) else human_bytes(n)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import Command, chosen
+from kafkalog.cli.options import COMPARING, Command, chosen
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
-from kafkalog.cli.text import counted, iso_seconds, parse_bytes, table
+from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
@@ -49,17 +49,13 @@ which groups:
   @as_of
 in another cluster:
   --translate-to B    translate committed offsets to these of B: log dir, URL, or partition directory
-  --ignore FIELD,...  fields that do not count: key, value, headers, timestamp; repeatable
-  --memory SIZE       memory for sorting; the rest goes to the temporary directory (default: 512M)
-  --temporary-directory DIR
-                      for digests, about 100 bytes per record (default: the system's)
+  @comparing
 output:
   --members           also print members with their assignments, and deliveries of share groups
   -o --output FILE    write the committed offsets to this file
   --json              an object per group, with members
 """,
-    types={"memory": parse_bytes},
-    needs=dict.fromkeys(("ignore", "memory", "temporary_directory"), "translate-to"),
+    needs=dict.fromkeys(COMPARING, "translate-to"),
 )
 
 
@@ -115,15 +111,14 @@ def _translate(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.storage.location import is_url
     from kafkalog.storage.stores import locate
 
-    options = chosen(args, "groups", "ignore", "temporary_directory", *AS_OF)
-    if args.memory is not None:
-        options["memory_bytes"] = args.memory
     other = args.translate_to
     if is_url(other):
         other = locate(other, dict(args.storage_options or ()))
     console.start_progress(0, "records", unit=" records")
     with usage_errors():
-        found = translate(args.paths, other, **options, progress=console.progress.advance)
+        found = translate(
+            args.paths, other, **chosen(args, "groups", *COMPARING, *AS_OF), progress=console.progress.advance
+        )
     console.progress.close()
     console.findings(found.findings)
     if not found.offsets:

@@ -6,7 +6,7 @@ or retries its last batch, is recognised as before. This keeps a little more tha
 may move the start of a transaction to a later batch. This module does not rewrite batches.
 
 Conditions on fields of decoded values become conditions on offsets: a pass before the conversion decodes, and says
-which records match. What is written then depends on offsets alone.
+which records match. The output then depends on offsets alone.
 """
 
 from __future__ import annotations
