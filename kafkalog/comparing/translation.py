@@ -158,7 +158,7 @@ def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Itera
     """Offsets in topics that not both sides have."""
     for one in group.offsets:
         if one.topic not in pairs and is_all:
-            yield _impossible(group, one, one.topic, "not both sides have this topic")
+            yield _impossible(group, one, one.topic, "only one of the two sides has this topic")
 
 
 def _impossible(group: Group, one: GroupOffset, topic: str, why: str) -> TranslatedOffset:

@@ -149,7 +149,8 @@ def _translated(found: TranslatedOffsets) -> Iterator[str]:
 
 
 def _doubt(one: TranslatedOffset) -> str:
-    return f"{one.group}: {one.from_topic}-{one.from_partition} offset {one.from_offset} is {one.certainty}: {one.why}"
+    what = "cannot be translated" if one.offset is None else "is not exact"
+    return f"{one.group}: {one.from_topic}-{one.from_partition} offset {one.from_offset} {what}: {one.why}"
 
 
 def _write_commits(commits: Sequence[Commit], encoded: bytes, args: argparse.Namespace, console: Console) -> None:
