@@ -22,7 +22,8 @@ from kafkalog.text import near
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
 
-_RELATIVE: Final = re.compile(r"-(\d{1,15})(ms|s|m|min|h|d|w)")
+_DURATION: Final = re.compile(r"(\d{1,15})(ms|s|m|min|h|d|w)")
+_RELATIVE: Final = re.compile(rf"-{_DURATION.pattern}")
 _TO_END: Final = re.compile(rf"end(?:{_RELATIVE.pattern})?")
 _MILLISECONDS: Final = {
     "ms": 1,
@@ -141,11 +142,22 @@ def parse_milliseconds(
     return milliseconds(found) if isinstance(found, datetime) else found
 
 
+def parse_duration(name: str, text: str) -> int:
+    """Return the milliseconds of a text such as ``15m``; a number alone is milliseconds.
+
+    >>> parse_duration("maxTriggerDelay", "15m"), parse_duration("maxTriggerDelay", "250")
+    (900000, 250)
+    """
+    found = _DURATION.fullmatch(text if not text.isdecimal() else f"{text}ms")
+    if found is None:
+        raise ValueError(f"{name}: expected a duration such as 250ms, 30s, 15m or 1h, not {text!r}")
+    return int(found[1]) * _MILLISECONDS[found[2]]
+
+
 def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
-    relative = _RELATIVE.fullmatch(text)
-    if relative is not None or text == "now":
+    if _RELATIVE.fullmatch(text) or text == "now":
         now = time.time_ns() // 10**6 if now_ms is None else now_ms
-        return now if relative is None else now - int(relative[1]) * _MILLISECONDS[relative[2]]
+        return now if text == "now" else now - parse_duration(name, text[1:])
     try:
         return int(text)
     except ValueError:

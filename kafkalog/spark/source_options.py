@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.parsing import is_to_end, parse_milliseconds
+from kafkalog.parsing import is_to_end, parse_duration, parse_milliseconds
 from kafkalog.read_methods import with_remote_segments
 from kafkalog.scanning.options import RecordOptions
 from kafkalog.scanning.planning import TASK_BYTES
@@ -34,7 +34,8 @@ _SUPPORTED: Final = (
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("minPartitions", "maxRecordsPerPartition", "taskBytes"),
-    *("maxOffsetsPerTrigger", "includeHeaders", "columns", "filters", "useTimeIndex"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("includeHeaders", "columns", "filters", "useTimeIndex"),
     *("failOnDataLoss", "kafka.isolation.level", "onCorruption", "checkCrcs", "highWatermark"),
     *DECODE_OPTIONS,
 )
@@ -97,6 +98,9 @@ class SourceOptions:
     ending: Bound
     latest_without_match: bool
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    """How long a stream waits for `min_offsets_per_trigger`."""
     fail_on_data_loss: bool
     columns: tuple[str, ...]
     high_watermark: Literal["ignore", "checkpoint"]
@@ -119,6 +123,9 @@ class SourceOptions:
         for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
             if name in self.given:
                 raise ValueError(f"{name} is not valid in streaming queries: a stream has no end")
+        least, most = self.min_offsets_per_trigger, self.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            raise ValueError(f"minOffsetsPerTrigger {least} is higher than maxOffsetsPerTrigger {most}")
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -138,6 +145,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         latest_without_match=options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
         == "latest",
         max_offsets_per_trigger=options.number("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=options.number("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=parse_duration("maxTriggerDelay", options.get("maxtriggerdelay", "15m").strip().lower()),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         columns=_columns(options, () if decode is None else decode.formats),
         high_watermark=options.choice("highWatermark", ("ignore", "checkpoint"), "ignore"),

@@ -8,13 +8,20 @@ batch is planned as offset ranges; records appended meanwhile are read by the ne
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
@@ -47,6 +54,8 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         super().__init__(options, schema, learns=False)
         self._tail: LogTail | None = None
         self._target: Offsets | None = None
+        self._last_batch: float | None = None
+        """When the last batch that has records began; its clock is monotonic."""
 
     def __getstate__(self) -> dict[str, Any]:
         # executors only need the options
@@ -72,9 +81,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         return to_json({**{key: ends[key] for key in at_end}, **starts, **found})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that `maxOffsetsPerTrigger` sets."""
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """Return the limit of a batch; Spark passes ReadAllAvailable instead for ``once``, which has one batch."""
+        least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember the current end offsets, at which an ``availableNow`` query stops."""
@@ -93,9 +104,25 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         self._check(begun, begin, ends)
         # offsets of a query never go back: of a truncated log the batch is empty
         ends = {key: max(end, begin[key]) for key, end in ends.items()}
+        if not isinstance(limit, ReadAllAvailable) and self._waits(sum(ends.values()) - sum(begin.values())):
+            return start
         if isinstance(limit, ReadMaxRows):
             ends = share(begin, ends, limit.max_rows)
         return to_json(ends)
+
+    def _waits(self, n_new: int) -> bool:
+        """Whether a batch of so many offsets waits for more; as in Spark's Kafka source, the first does not.
+
+        Source: KafkaMicroBatchStream.delayBatch, Spark 4. With ``availableNow``, more is of the next run.
+        """
+        least, now = self._options.min_offsets_per_trigger, time.monotonic()
+        if least is None or self._target is not None:
+            return False
+        since = math.inf if self._last_batch is None else now - self._last_batch
+        if n_new < least and since * 1000 < self._options.max_trigger_delay_ms:
+            return True
+        self._last_batch = now
+        return False
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         """Return the end offsets of the files, for the query's progress."""

@@ -89,6 +89,8 @@ def test_names_and_values_are_read_whatever_their_case():
         ({"startingOffset": "x"}, "did you mean startingOffsets?"),
         ({"kafka.isolation.level": "x"}, "kafka.isolation.level must be"),
         ({"failOnDataLoss": "x"}, "failOnDataLoss must be true or false"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: expected a duration such as 250ms, 30s, 15m or 1h, not 'soon'"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger must be"),
         ({"columns": "key,nothing"}, "no column 'nothing'"),
         ({"columns": " "}, "columns is empty"),
         ({"filters": "key"}, "COLUMN OP VALUE"),
@@ -137,9 +139,10 @@ def test_a_batch_query_has_to_begin_before_the_end(options, message):
     [
         ({"endingOffsets": "latest"}, "endingoffsets is not valid in streaming"),
         ({"endingTimestamp": "1"}, "endingtimestamp is not valid in streaming"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger 5 is higher"),
     ],
 )
-def test_a_stream_has_no_end(options, message):
+def test_what_is_not_for_streams_is_refused_for_them_alone(options, message):
     with pytest.raises(ValueError, match=message):
         parse(**options).check_stream()
     parse(**options).check_batch()

@@ -6,12 +6,14 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import builder
 import pytest
 
 import kafkalog.spark
 from kafkalog import format as kf
+from kafkalog.spark import stream_reader
 from kafkalog.spark.source_options import parse_options
 from kafkalog.spark.stream_reader import KafkaLogStreamReader, share
 from kafkalog.spark.types import spark_schema
@@ -152,6 +154,54 @@ def test_a_batch_is_shared_in_proportion_and_no_partition_starves():
     assert share(begin, ends, 10_000) == ends
     assert share(begin, ends, 110) == dict(zip(KEYS, (199, 109, 101), strict=True))
     assert share(begin, begin, 5) == begin
+
+
+def test_a_batch_waits_for_enough_offsets_but_not_for_ever(tmp_path, monkeypatch):
+    """As Spark's Kafka source: the first batch does not wait, and none longer than maxTriggerDelay."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    start, ends = {"t": {"0": 0}}, [{"t": {"0": 10 * n}} for n in range(6)]
+    append(tmp_path, batch(0))
+    one = reader(tmp_path, minOffsetsPerTrigger="25", maxTriggerDelay="1m")
+    limit = one.getDefaultReadLimit()
+    assert limit == ReadMinRows(25)
+    assert one.latestOffset(start, limit) == ends[1]
+    append(tmp_path, batch(10) + batch(20))
+    assert one.latestOffset(ends[1], limit) == ends[1]
+    assert one.latestOffset(ends[1], ReadAllAvailable()) == ends[3]  # the trigger `once`
+    append(tmp_path, batch(30))
+    assert one.latestOffset(ends[1], limit) == ends[4]
+    append(tmp_path, batch(40))
+    clock.now += 59
+    assert one.latestOffset(ends[4], limit) == ends[4]
+    clock.now += 1
+    assert one.latestOffset(ends[4], limit) == ends[5]
+    # with both limits; and a run that ends when all is read waits for nothing
+    both = reader(tmp_path, minOffsetsPerTrigger="25", maxOffsetsPerTrigger="30")
+    assert both.getDefaultReadLimit() == ReadMaxRows(30)
+    assert both.latestOffset(start, ReadMaxRows(30)) == ends[3]
+    assert both.latestOffset(ends[3], ReadMaxRows(30)) == ends[3]
+    both.prepareForTriggerAvailableNow()
+    assert both.latestOffset(ends[3], ReadMaxRows(30)) == ends[5]
+
+
+def test_a_running_query_waits_for_enough_offsets(stream, tmp_path):
+    root = tmp_path / "log"
+    append(root, batch(0))
+    query = (one := stream(root, startingOffsets="earliest", minOffsetsPerTrigger=25)).start()
+    try:
+        wait_until(lambda: one.rows() == once(p0=10), query)
+        for first in range(10, 40, 10):
+            append(root, batch(first))
+        wait_until(lambda: one.rows() == once(p0=40), query)
+        wait_until(lambda: sum(progress["numInputRows"] for progress in query.recentProgress) == 40, query)
+        assert [n for progress in query.recentProgress if (n := progress["numInputRows"])] == [10, 30]
+    finally:
+        query.stop()
+    append(root, batch(40))
+    assert one.run() == [10]
 
 
 def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path):
