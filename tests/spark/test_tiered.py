@@ -3,6 +3,7 @@
 import shutil
 import time
 
+import golden_sets
 import pytest
 from conftest import GOLDEN
 from job_results import arrow, ordered
@@ -65,13 +66,53 @@ def test_a_stream_begins_with_remote_segments_and_follows_the_local_ones(spark, 
     options["kafka.isolation.level"] = level
     stream = reader.options(**options).load(str(tiered.log_dir))
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
-    query = writer.trigger(availableNow=True).start(str(tmp_path / "rows"))
+    drained(writer.option("path", str(tmp_path / "rows")))
+    whole = kafkalog.read_table(LOG_DIR, topics=["p-multi", "p-txn"], columns=COLUMNS, isolation_level=level)
+    assert ordered(arrow(spark.read.parquet(str(tmp_path / "rows")))) == ordered(whole)
+
+
+def drained(writer):
+    """Run a stream until it has read what is there."""
+    query = writer.trigger(availableNow=True).start()
     deadline = time.monotonic() + 250
     while query.isActive and time.monotonic() < deadline:
         query.awaitTermination(1)
     assert query.exception() is None
-    whole = kafkalog.read_table(LOG_DIR, topics=["p-multi", "p-txn"], columns=COLUMNS, isolation_level=level)
-    assert ordered(arrow(spark.read.parquet(str(tmp_path / "rows")))) == ordered(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_source_stream_and_jobs_read_what_a_consumer_read(spark, source, tmp_path, level):
+    log_dir, remote = golden_sets.tiered()
+    opened, columns, truth = (
+        kafkalog.open(log_dir, tiered=remote),
+        [*COLUMNS, "timestamp"],
+        golden_sets.tiered_truth(level),
+    )
+    options = {"columns": ",".join(columns), "kafka.isolation.level": level, "tiered": str(remote)}
+    assert rows_of(source(log_dir, **options)) == truth
+    reader = spark.readStream.format("kafkalog").options(
+        **options, startingOffsets="earliest", maxOffsetsPerTrigger=900
+    )
+    state, out = str(tmp_path / "state"), str(tmp_path / "rows")
+    stream = reader.load(str(log_dir)).writeStream.format("parquet")
+    drained(stream.option("checkpointLocation", state).option("path", out))
+    assert rows_of(spark.read.parquet(out)) == truth
+    assert rows_of(jobs.scan(spark, opened, columns=columns, isolation_level=level)) == truth
+    to = tmp_path / "table"
+    frame = jobs.export(spark, opened, to, format="delta", columns=columns, isolation_level=level, resume=True)
+    assert frame.agg({"n_records": "sum"}).first()[0] == len(truth)
+    exported = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed").DeltaTable(to)
+    assert rows_of(spark.read.parquet(*exported.file_uris())) == truth
+    frame = jobs.export(spark, opened, to, format="delta", columns=columns, isolation_level=level, resume=True)
+    assert frame.agg({"n_records": "sum"}).first()[0] is None
+
+
+def rows_of(frame):
+    """Rows in the form and the order of `golden_sets.tiered_truth`."""
+    millis = "cast(unix_millis(timestamp) as bigint) as timestamp"
+    found = frame.selectExpr("topic", "partition", "offset", millis, "key", "value").toArrow()
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=lambda row: row[:3])
 
 
 def test_a_stream_of_a_store_is_refused_before_it_starts():

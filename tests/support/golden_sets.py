@@ -65,9 +65,26 @@ def _extract(set_name, archive, target):
 def unpacked(set_name, archive="clean"):
     """Directory with the content of one archive, shared by the whole run: do not change what is in it.
 
-    ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
+    ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``;
+    ``set`` of ``tiered``.
     """
     return made_once(set_name, archive, lambda target: _extract(set_name, archive, target))
+
+
+def tiered():
+    """A log dir and the storage of its remote segments, shared by the whole run."""
+    root = unpacked("tiered", "set")
+    return root / "data", root / "remote"
+
+
+def tiered_truth(isolation):
+    """Topic, partition, offset, timestamp, key and value of each record of `tiered`, in order."""
+    found = []
+    for row in map(json.loads, (unpacked("tiered", "set") / "truth.jsonl").read_text().splitlines()):
+        if isolation in row["isolation"]:
+            key, value = (None if row[name] is None else base64.b64decode(row[name]) for name in ("key", "value"))
+            found.append((row["topic"], row["partition"], row["offset"], row["timestamp"], key, value))
+    return sorted(found, key=lambda row: row[:3])
 
 
 @functools.cache
