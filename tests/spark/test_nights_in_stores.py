@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from spark.lake_session import TABLES, options_of
 from spark.sessions import QUICK_JVM, check_java, settings
@@ -135,17 +136,35 @@ class Pipeline:
             time.sleep(self.draw.uniform(0, 5))
         end(process)
 
-    def tables(self, format, topic):
-        """The partition, the offset and the value of each row, read by what reads the format."""
+    def table(self, format, topic):
+        """A table, as the library of its format has it."""
         if format == "delta":
             deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
-            table = deltalake.DeltaTable(f"s3://bucket/lake/{topic}").to_pyarrow_table()
-        else:
-            catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="not tested here: pyiceberg is missing")
-            where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": "s3://bucket/iceberg"}
-            options = {**where, "s3.endpoint": os.environ["AWS_ENDPOINT_URL"]}
-            table = catalogs.SqlCatalog("lake", **options).load_table(f"kafka.{topic}").scan().to_arrow()
-        return by_offset((row["partition"], row["offset"], plain(row["value"])) for row in table.to_pylist())
+            return deltalake.DeltaTable(f"s3://bucket/lake/{topic}")
+        catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="not tested here: pyiceberg is missing")
+        where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": "s3://bucket/iceberg"}
+        options = {**where, "s3.endpoint": os.environ["AWS_ENDPOINT_URL"]}
+        return catalogs.SqlCatalog("lake", **options).load_table(f"kafka.{topic}")
+
+    def rows(self, format, topic):
+        """The partition, the offset and the value of each row, read by the library of the format."""
+        table = self.table(format, topic)
+        read = table.to_pyarrow_table() if format == "delta" else table.scan().to_arrow()
+        return by_offset((row["partition"], row["offset"], plain(row["value"])) for row in read.to_pylist())
+
+    def rows_of_files(self, format, topic):
+        """The same rows, read by DuckDB from the files that the table consists of."""
+        table = self.table(format, topic)
+        urls = table.file_uris() if format == "delta" else table.inspect.files()["file_path"].to_pylist()
+        paths = []
+        for url in urls:
+            name = url.removeprefix("s3://bucket/")
+            paths.append(str(self.folder / "files" / name))
+            Path(paths[-1]).parent.mkdir(parents=True, exist_ok=True)
+            self.client.download_file("bucket", name, paths[-1])
+        read = f"read_parquet({paths}, hive_partitioning = true, union_by_name = true)"
+        found = duckdb.execute(f'select partition, "offset", value from {read}').fetchall()
+        return by_offset((partition, offset, plain(value)) for partition, offset, value in found)
 
 
 def end(process):
@@ -188,10 +207,11 @@ def test_tables_of_a_store_have_each_record_once_over_kills(store, tmp_path):
     out, errors = process.communicate(timeout=600)
     assert out.split()[-1:] == ["done"], errors[-3000:]
     for format, topic in TABLES:
-        assert pipeline.tables(format, topic) == by_offset(pipeline.truth[topic])
+        assert pipeline.rows(format, topic) == by_offset(pipeline.truth[topic])
+        assert pipeline.rows_of_files(format, topic) == by_offset(pipeline.truth[topic])
     # the command, too, finds that nothing is new; and a table that it makes of the same log has the same rows
     for topic in ("json", "avro"):
         options = options_of(topic, str(pipeline.schemas))
         assert kafkalog.export("s3://bucket/log", f"s3://bucket/lake/{topic}", format="delta", **options).n_records == 0
         kafkalog.export(pipeline.log, f"s3://bucket/lake/{topic}-local", format="delta", **options)
-        assert pipeline.tables("delta", f"{topic}-local") == pipeline.tables("delta", topic)
+        assert pipeline.rows("delta", f"{topic}-local") == pipeline.rows("delta", topic)

@@ -84,16 +84,12 @@ def drained(writer):
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_source_stream_and_jobs_read_what_a_consumer_read(spark, source, tmp_path, level):
     log_dir, remote = golden_sets.tiered()
-    opened, columns, truth = (
-        kafkalog.open(log_dir, tiered=remote),
-        [*COLUMNS, "timestamp"],
-        golden_sets.tiered_truth(level),
-    )
+    opened, truth = kafkalog.open(log_dir, tiered=remote), golden_sets.tiered_truth(level)
+    columns = [*COLUMNS, "timestamp"]
     options = {"columns": ",".join(columns), "kafka.isolation.level": level, "tiered": str(remote)}
     assert rows_of(source(log_dir, **options)) == truth
-    reader = spark.readStream.format("kafkalog").options(
-        **options, startingOffsets="earliest", maxOffsetsPerTrigger=900
-    )
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "900"}
+    reader = spark.readStream.format("kafkalog").options(**options)
     state, out = str(tmp_path / "state"), str(tmp_path / "rows")
     stream = reader.load(str(log_dir)).writeStream.format("parquet")
     drained(stream.option("checkpointLocation", state).option("path", out))
