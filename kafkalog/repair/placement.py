@@ -56,6 +56,9 @@ class PartitionOutput:
     def abandon(self) -> None:
         """Make none of the changes."""
 
+    def begin_again(self) -> None:
+        """Be ready for other changes, after `abandon`."""
+
 
 @dataclass(slots=True)
 class Placement:
@@ -177,7 +180,7 @@ class Copied(PartitionOutput):
 
     def __init__(self, directory: Path, staged: StagedDirectory, prefix: str, names: Sequence[str]) -> None:
         self._directory, self._staged, self._prefix = directory, staged, prefix
-        self._left = dict.fromkeys(names)
+        self._names, self._left = names, dict.fromkeys(names)
         self._replaced: set[str] = set()
 
     def create(self, name: str) -> OutputFile:
@@ -215,6 +218,11 @@ class Copied(PartitionOutput):
         """Leave the partition out."""
         self._staged.remove(self._prefix or ".")
 
+    def begin_again(self) -> None:
+        """Be ready for other changes to the same files."""
+        (self._staged.path / self._prefix).mkdir(exist_ok=True)
+        self._left, self._replaced = dict.fromkeys(self._names), set()
+
     def _replace(self, name: str) -> None:
         if name in self._left:
             del self._left[name]
@@ -235,9 +243,10 @@ class InPlaceOutput(PartitionOutput):
     def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: StrPath, names: Sequence[str]) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
         self._names = frozenset(names)
-        self._begin()
+        self.begin_again()
 
-    def _begin(self) -> None:
+    def begin_again(self) -> None:
+        """Stage nothing yet."""
         # in order, each name once
         self._put: dict[str, None] = {}
         self._removed: dict[str, None] = {}
@@ -349,7 +358,7 @@ class Swapped(InPlaceOutput):
     def commit_part(self) -> None:
         """Make the changes so far."""
         super().commit()
-        self._begin()
+        self.begin_again()
 
     def _like(self, name: str) -> Path:
         """The segment that a new one replaces."""

@@ -292,6 +292,11 @@ def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path):
     commits.write_text('{"group": "billing", "topic": "orders", "partition": 2000000000, "offset": 99}\n')
     with fails_with("too_many_directories"):
         kafkalog.boot(source, tmp_path / "out", groups=commits)
+    commits.write_text('{"group": "billing", "topic": "orders", "partition": 59, "offset": 99}\n')
+    with fails_with("too_many_directories"):
+        kafkalog.boot(source, groups=commits, dry_run=True, limits=kafkalog.Limits(max_directories=59))
+    result = kafkalog.boot(source, groups=commits, dry_run=True, limits=kafkalog.Limits(max_directories=60))
+    assert max(topic.n_partitions for topic in result.topics) == 60
 
 
 def test_links_out_of_the_source_are_named(tmp_path):

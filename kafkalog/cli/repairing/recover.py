@@ -30,7 +30,8 @@ recover writes a missing partition.metadata with the topic id of the cluster's m
 broker sets the partition aside (-stray), and its records count as lost.
 
 recover refuses a log dir with a running broker. It prints a line per changed partition. If a partition cannot be
-recovered, it stays unchanged or is left out of the copy, and recover writes no marker.""",
+recovered, it stays unchanged or is left out of the copy, and recover writes no marker. A segment with offsets that are
+more than 2^31 apart is left to the broker, which splits it at its start; there is no marker then, either.""",
     examples="""\
   kafkalog recover /var/lib/kafka --dry-run
   kafkalog recover /var/lib/kafka --in-place --backup /var/tmp/kafka-before
@@ -104,6 +105,9 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
             # most are findings, too, which have been printed
             is_said = row.problem in report.findings.rows
             console.note(f"{row.path} is not recovered" + ("" if is_said else f": {row.error}"))
+        elif row.count("split"):
+            what = "without a clean-shutdown marker: a broker splits segments whose offsets are too far apart"
+            console.note(f"{row.path} stays as it is, {what}")
     n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
     verb = "would be cut or deleted" if args.dry_run else "cut or deleted"
     console.note(

@@ -201,6 +201,14 @@ class PartitionRecovery:
         self.output.commit()
         return report
 
+    def leave(self, report: PartitionPlan) -> None:
+        """Change nothing but a missing topic id, after a problem that a broker solves itself."""
+        self.output.begin_again()
+        self.files = []
+        self._put_topic_id(report)
+        report.files = self.files
+        self.output.commit()
+
     def wipe(self) -> PartitionPlan:
         """Delete all segments, if there are any, and begin an empty log at the checkpointed log start offset.
 

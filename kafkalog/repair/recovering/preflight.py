@@ -23,7 +23,6 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.live import is_live, settled, was_closed
 from kafkalog.log.log_dir import check_log_dir, each_once, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
-from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns, check_partitions, cpu_count, one_of, optional_integer, parse_milliseconds
 from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
@@ -38,9 +37,8 @@ from kafkalog.survey.absent_partitions import absent_note, absent_partitions
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.retention import expiring, newest_timestamps, retention_rules
-from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
+from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
-from kafkalog.survey.startup_end import split_bases
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, root_problems, voter_problem
@@ -395,11 +393,9 @@ class _Load:
             return PartitionOutput()
 
         how = start.index_interval_bytes, start.now_ms, start.limits
-        run = RecoveryRun(report, make, *how, settings=self.settings, is_replayed=False)
+        run = RecoveryRun(report, make, *how, settings=self.settings, is_replayed=False, leaves_splits=True)
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
-        if row.problem is not None and row.problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-            self._split(row, report.findings)
         # recovery rewrites them, and a broker fails before it does
         row.problem = row.problem or epochs_problem(plan.path)
         row.n_bytes_read = sum(segment.size_in_bytes for segment in plan.recovered)
@@ -441,27 +437,6 @@ class _Load:
             if finding is not None and finding.is_unreadable:
                 row.unreadable.append(segment.path.name)
                 findings.add(finding)
-
-    def _split(self, row: PartitionPlan, findings: Findings) -> None:
-        """Turn the problem of offsets that reach too far into the split that a broker makes of intact segments.
-
-        `recover` leaves it to the broker. Source: LogLoader.retryOnOffsetOverflow, Kafka 4.3.
-        """
-        segments = self.plan.partition.segments
-        splits = _ordered_splits(segments)
-        if splits is None:
-            return
-        findings.exchange([one for one in findings.rows if one.reason is not Reason.OFFSET_OUTSIDE_SEGMENT])
-        row.problem = None
-        recovered = {segment.base_offset for segment in self.plan.recovered}
-        for segment, (split, _) in zip(segments, splits, strict=True):
-            base, size = segment.base_offset, segment.size_in_bytes
-            action: SegmentAction = "split" if split != [base] else "recovered" if base in recovered else "kept"
-            row.segments.append(SegmentPlan(segment.path.name, base, action, size, size))
-        # after a clean shutdown the old base is not forgotten
-        first = segments[0].base_offset if self.plan.is_clean else splits[0][0][0]
-        row.log_start_offset = max(self.plan.log_start, first)
-        row.log_end_offset = max(splits[-1][1], row.log_start_offset)
 
     @property
     def _topic_ids(self) -> TopicIds:
@@ -537,15 +512,3 @@ class _Load:
                 )
                 path = self.plan.path / kf.segment_file_name(one.base_offset, kf.TIME_INDEX_SUFFIX)
                 findings.add(Finding(Reason.INDEX_PADDING, detail, path=str(path)))
-
-
-def _ordered_splits(segments: Sequence[Segment]) -> list[tuple[list[int], int]] | None:
-    """The base offsets into which a broker splits each segment, and its end; None if any is damaged or they overlap."""
-    splits = [split_bases(segment) for segment in segments]
-    known = [split for split in splits if split is not None]
-    ends = [end for _, end in known]
-    bases = [base for split, _ in known for base in split]
-    following = zip(ends, bases[1:], strict=False) if len(bases) == len(ends) else ()
-    if len(known) < len(segments) or bases != sorted(set(bases)) or any(end > base for end, base in following):
-        return None
-    return known

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
+from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
@@ -34,8 +35,8 @@ from kafkalog.storage.copying import copy_file
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import local_path, parent_of, refuse_url
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin
-from kafkalog.survey.startup import PartitionPlan
-from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
+from kafkalog.survey.startup_end import end_as_loaded, split_bases
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, root_problems
@@ -138,7 +139,8 @@ def recover(
     of the cluster's metadata, or of the topic's other partitions. If no id is known, the partition counts as lost.
 
     A partition that cannot be recovered stays unchanged, or is left out of the copy. Its `error` has the reason, such
-    as an unreadable segment, and there is no marker.
+    as an unreadable segment, and there is no marker. A segment of an old compacted topic may have offsets that are more
+    than 2^31 apart. A broker splits it when it starts: its partition stays, or is copied, as it is, without a marker.
 
     A crash leaves `output` absent or complete. With `in_place`, each file is old or complete. From any state in
     between, a broker or another run reaches the same result.
@@ -174,7 +176,7 @@ def recover(
             return placement.partition(plan.path, plan.files.names)
 
         now_ms = None if now is None else parse_milliseconds("now", now)
-        run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits, topic_ids=ids)
+        run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits, topic_ids=ids, leaves_splits=True)
         run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placement, report)
     return report
@@ -212,7 +214,7 @@ class RecoveryRun(RebuildTarget):
     """Recovers partitions one after the other, while segments are read ahead.
 
     Without `is_replayed`, producers are not replayed for their snapshots and transaction indexes, which may take
-    earlier segments.
+    earlier segments. With `leaves_splits`, segments that a broker splits at its start are no problem.
     """
 
     def __init__(
@@ -226,10 +228,11 @@ class RecoveryRun(RebuildTarget):
         *,
         topic_ids: TopicIds | None = None,
         is_replayed: bool = True,
+        leaves_splits: bool = False,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
         self._settings, self._topic_ids, self._is_replayed = settings, topic_ids, is_replayed
-        self._interval, self._now = index_interval_bytes, now_ms
+        self._interval, self._now, self._leaves_splits = index_interval_bytes, now_ms, leaves_splits
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
         self._waiting: deque[tuple[PartitionRecovery, bool]] = deque()
@@ -345,20 +348,63 @@ class RecoveryRun(RebuildTarget):
         self._rebuilt.files.clear()
         # an index that is too large was not written: nothing of the partition may be, then
         for finding in self._report.findings.rows:
-            if finding.reason is Reason.INDEX_SIZE and Path(finding.path or "").parent == one.plan.path:
+            if _is_of(finding, one.plan, Reason.INDEX_SIZE):
                 one.unwritten = finding
         if is_last:
             del self._by_path[one.plan.path]
             self._finish(one)
 
     def _finish(self, one: PartitionRecovery) -> None:
-        self._add(one.finish(), one.findings)
+        row = one.finish()
+        if self._leaves_splits and row.problem is not None and row.problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+            self._leave_split(one, row)
+        self._add(row, one.findings)
+
+    def _leave_split(self, one: PartitionRecovery, row: PartitionPlan) -> None:
+        """Turn the problem of offsets that reach too far into the split that a broker makes of intact segments.
+
+        The partition stays as it is. Source: LogLoader.retryOnOffsetOverflow, Kafka 4.3.
+        """
+        plan, segments = one.plan, one.plan.partition.segments
+        splits = _ordered_splits(segments)
+        if splits is None:
+            return
+        findings = self._report.findings
+        findings.exchange([found for found in findings.rows if not _is_of(found, plan, Reason.OFFSET_OUTSIDE_SEGMENT)])
+        row.problem = None
+        recovered = {segment.base_offset for segment in plan.recovered}
+        for segment, (split, _) in zip(segments, splits, strict=True):
+            base, size = segment.base_offset, segment.size_in_bytes
+            action: SegmentAction = "split" if split != [base] else "recovered" if base in recovered else "kept"
+            row.segments.append(SegmentPlan(segment.path.name, base, action, size, size))
+        # after a clean shutdown the old base is not forgotten
+        first = segments[0].base_offset if plan.is_clean else splits[0][0][0]
+        row.log_start_offset = max(plan.log_start, first)
+        row.log_end_offset = max(splits[-1][1], row.log_start_offset)
+        one.leave(row)
 
     def _add(self, row: PartitionPlan, findings: list[Finding]) -> None:
         for finding in findings:
             self._report.findings.add(finding)
         self._report.add(row)
         self._on_partition(row)
+
+
+def _is_of(finding: Finding, plan: LoadPlan, reason: Reason) -> bool:
+    """Whether a finding is about a file of a partition, for a reason."""
+    return finding.reason is reason and Path(finding.path or "").parent == plan.path
+
+
+def _ordered_splits(segments: Sequence[Segment]) -> list[tuple[list[int], int]] | None:
+    """The base offsets into which a broker splits each segment, and its end; None if any is damaged or they overlap."""
+    splits = [split_bases(segment) for segment in segments]
+    known = [split for split in splits if split is not None]
+    ends = [end for _, end in known]
+    bases = [base for split, _ in known for base in split]
+    following = zip(ends, bases[1:], strict=False) if len(bases) == len(ends) else ()
+    if len(known) < len(segments) or bases != sorted(set(bases)) or any(end > base for end, base in following):
+        return None
+    return known
 
 
 def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
@@ -368,7 +414,7 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
         parsed = kf.parse_partition_directory(Path(row.path).absolute().name)
         # raft's own log and directories to be deleted are in no checkpoint
         is_live = parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC
-        if parsed is not None and is_live and row.error is None:
+        if parsed is not None and is_live and row.error is None and not row.count("split"):
             found[parsed.topic_partition] = row.log_end_offset
     return found
 

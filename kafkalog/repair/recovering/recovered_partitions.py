@@ -57,7 +57,7 @@ class RecoveryReport(PartitionsReport, JsonFields):
     @property
     def is_clean(self) -> bool:
         """Whether a broker can start on the result as after a clean shutdown: every partition was recovered."""
-        return not any(partition.error for partition in self.partitions)
+        return not any(partition.error or partition.count("split") for partition in self.partitions)
 
     @property
     def ok(self) -> bool:

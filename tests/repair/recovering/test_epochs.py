@@ -52,6 +52,19 @@ def test_epochs_of_a_deleted_segment_without_an_index_count_since_it_is_recovere
     assert text == "0\n2\n0 0\n1 1\n"
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_segment_without_an_index_stops_a_broker_even_if_damage_before_it_would_delete_it(partition, is_damaged):
+    """A broker recovers such segments before it begins with those that may not be on disk."""
+    write(partition, 0, batch(0, 0), batch(1, 0, is_damaged=is_damaged))
+    write(partition, 10, batch(3, 0), has_index=False)
+    for found in (recover(partition.parent, dry_run=True), kafkalog.preflight(partition.parent, clean=False)):
+        problem = row(found, "t-0").problem
+        assert problem is not None
+        assert (problem.reason, problem.path) == (Reason.OFFSET_OUTSIDE_SEGMENT, str(partition / f"{10:020d}.log"))
+    (partition / f"{10:020d}.index").touch()
+    assert (row(recover(partition.parent, dry_run=True), "t-0").problem is None) == is_damaged
+
+
 def test_an_epoch_at_a_negative_offset_is_said(partition):
     write(partition, 0, batch(0, 0), batch(1, 0), batch(-1, 7, 5))
     found = row(recover(partition.parent, dry_run=True), "t-0")

@@ -1,9 +1,11 @@
 """What a broker would do on its next start; `conformance/test_preflight.py` asks real brokers."""
 
 import json
+from pathlib import Path
 
 import builder
 import pytest
+from files import content
 from metadata_logs import TOPIC, write_meta_properties, write_metadata
 from startups import asked, logs
 from writing import TOPIC_ID
@@ -190,7 +192,7 @@ def overflowing(directory, bases, *, damaged=False):
     ],
 )
 def test_offsets_that_reach_too_far_split_a_segment(tmp_path, run, bases, start, end, n_split):
-    """As with a real 4.3.1; `recover` leaves such a partition to the broker."""
+    """As with a real 4.3.1."""
     overflowing(tmp_path / "t-0", bases)
     [row] = kafkalog.preflight(tmp_path / "t-0", clean=False).partitions
     assert (row.verdict, row.log_start_offset, row.log_end_offset, row.losses) == ("recovers", start, end, [])
@@ -201,10 +203,46 @@ def test_offsets_that_reach_too_far_split_a_segment(tmp_path, run, bases, start,
     assert ("split" in out) == bool(n_split)
 
 
+@pytest.mark.parametrize("how", ["copy", "in place", "partition", "dry run"])
+def test_recover_leaves_a_segment_that_has_to_be_split_to_the_broker(tmp_path, run, how):
+    """Nothing of it is lost or left out, and no marker and no recovery point keep the broker from the split."""
+    root, backup, target = tmp_path / "data", tmp_path / "old", tmp_path / "data"
+    overflowing(root / "far-0", [0, 5, FAR, FAR + 7])
+    overflowing(root / "near-0", [0, 5, 7])
+    write_meta_properties(root)
+    write_metadata(root, {"far": TOPIC_ID, "near": TOPIC_ID}, {})
+    before = content(root / "far-0")
+    if how == "in place":
+        report = kafkalog.recover(root, in_place=True, backup=backup)
+    elif how == "dry run":
+        report = kafkalog.recover(root, dry_run=True)
+    else:
+        target = tmp_path / "new"
+        report = kafkalog.recover(root / "far-0" if how == "partition" else root, output=target)
+    rows = {Path(row.path).name: row for row in report.partitions}
+    assert (rows["far-0"].error, rows["far-0"].count("split"), rows["far-0"].log_end_offset) == (None, 1, FAR + 8)
+    assert (report.ok, report.is_clean, report.losses) == (True, False, [])
+    after = content(target / "far-0")
+    topic_id = after.pop("partition.metadata", None)
+    assert after == before
+    assert (topic_id is None) == (how == "dry run")
+    assert not (target / ".kafka_cleanshutdown").exists()
+    if how in ("copy", "in place"):
+        points = (target / "recovery-point-offset-checkpoint").read_text()
+        assert ("near 0 8" in points, "far" in points) == (True, False)
+        [planned] = kafkalog.preflight(target, topics="far").partitions
+        assert (planned.verdict, planned.count("split"), planned.log_end_offset) == ("recovers", 1, FAR + 8)
+    code, _, err = run("recover", root, "--dry-run")
+    assert code == 0
+    assert "far-0 stays as it is" in err
+
+
 def test_a_damaged_segment_that_has_to_be_split_is_a_problem(tmp_path):
     overflowing(tmp_path / "t-0", [0, FAR, FAR + 1], damaged=True)
     [row] = kafkalog.preflight(tmp_path / "t-0", clean=False).partitions
     assert row.verdict == "does not start"
+    [row] = kafkalog.recover(tmp_path / "t-0", dry_run=True).partitions
+    assert row.error is not None
 
 
 def test_whatever_sets_the_exit_code_is_printed(tmp_path, run):
