@@ -7,6 +7,7 @@
     `known_topics`  tells topics that were deleted from those that an old metadata log lacks
     `topics`        plans ids, partition counts and settings of topics, with the origin of each fact
     `metadata_log`  makes the records of the new metadata log; writes a snapshot, and the state of the quorum
+    `images`        images of containers: paths, owners, and the commands that start them
     `report`        the result, and the next commands
     `boot`          the public function
     `quorum`        rescues a quorum of controllers of which one survives

@@ -28,6 +28,7 @@ from kafkalog.booting.coordinators import (
     share_groups,
     write_commits,
 )
+from kafkalog.booting.images import CLUSTER, IMAGES, MANIFESTS
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
@@ -61,7 +62,8 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
-from kafkalog.parsing import TopicPatterns, integer
+from kafkalog.parsing import TopicPatterns, integer, one_of
+from kafkalog.protocol.releases import level_name
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
@@ -71,17 +73,20 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import BROKER, ClusterMetadata
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
-from kafkalog.storage.output_paths import check_outside, copy_ownership
+from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import DEFAULT_RELEASE, TARGETS
 from kafkalog.system_topics.coordinator_load import with_load_failures
+from kafkalog.system_topics.strimzi_manifests import cluster_manifests
 from kafkalog.text import counted
 
 _PRODUCER_ID_BLOCK: Final = 1000
 _FIRST_PORT: Final = 9092
 _NODE: Final = re.compile(r"(?:(\d+)@)?(?:([^:@,\s]+)(?::(\d+))(?::(\d+))?)?")
+KEEP_CLUSTER_ID: Final = "keep"
+"""The value of `cluster_id` that takes the id of the sources."""
 _TAKEN_OVER: Final = ("keep", "as-was")
 """Values of `groups` that take `__consumer_offsets` over."""
 
@@ -91,6 +96,7 @@ def boot(
     output: str | os.PathLike[str] | None = None,
     *,
     release: str = DEFAULT_RELEASE,
+    image: str | None = None,
     topics: str | Sequence[str] | None = None,
     nodes: int | str | Sequence[str] = 1,
     cluster_id: str | None = None,
@@ -116,6 +122,10 @@ def boot(
         its own `node-N/` with the first two.
     release : str
         The release of Kafka that starts on it, "3.9" to "4.4".
+    image : {"strimzi", "apache", "bitnami", "confluent"}, optional
+        The image of the containers that run it: the name of the log dir, `log.dirs`, the owner, and the next commands
+        are for it. The quorum is static then, as the entry points of these images need it. For Strimzi, the output also
+        has `strimzi.yaml`, the resources for its operator.
     topics : str or sequence of str, optional
         Names or globs of topics; a leading ``!`` excludes.
     nodes : int, str or sequence of str
@@ -124,7 +134,7 @@ def boot(
         sources keeps its copies, and the best copy of each partition leads.
     cluster_id : str, optional
         Default: a new one, so that no node of the old cluster can join by accident. If you name it, the sources may
-        have different cluster ids.
+        have different cluster ids. "keep" takes that of the sources.
     metadata : path-like or sequence of path-like, optional
         What the sources lack: a log dir with a copy of `__cluster_metadata-0`; or, if no metadata log survives, a file
         with the topics as they were: JSON lines of ``kafkalog metadata --show topics --json``, or one JSON object with
@@ -188,6 +198,7 @@ def boot(
     """
     if release not in TARGETS:
         raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
+    one_of("image", image or "apache", [*IMAGES])
     others = [metadata] if isinstance(metadata, (str, os.PathLike)) else list(metadata or ())
     listed = [topic for path in others if not os.path.isdir(path) for topic in read_topics_file(path)]
     options = TopicOptions(TARGETS[release], settings or {}, strict, limits.max_directories, listed)
@@ -199,15 +210,13 @@ def boot(
     target = _target(output, paths, dry_run=dry_run)
     commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
     layout = _layout(nodes)
-    report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
-    report.findings = Findings(limits.max_findings)
-    at = [(f"{one.host}:{one.port}", f"{one.host}:{one.controller_port}") for one in layout]
-    report.nodes = [
-        BootNode(node.node_id, str(target / node.folder), node.directory_id, *places)
-        for node, places in zip(layout, at, strict=True)
-    ]
-    run = _Boot(layout, options, report, limits)
     found = Sources.find(paths, limits, include_stray=include_unknown)
+    keeps_id = cluster_id == KEEP_CLUSTER_ID
+    new_cluster = found.cluster_id() if keeps_id else cluster_id or new_id()
+    report = BootReport(str(target), release, new_cluster, image=image, is_written=not dry_run)
+    report.findings = Findings(limits.max_findings)
+    report.nodes = [_placed(node, target, image) for node in layout]
+    run = _Boot(layout, options, report, limits)
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
     with contextlib.ExitStack() as stack:
         if stores:
@@ -221,7 +230,7 @@ def boot(
             log_dirs,
             groups,
             commits,
-            is_one_cluster=cluster_id is not None,
+            is_one_cluster=not (cluster_id is None or keeps_id),
             includes_unknown=include_unknown,
         )
         if dry_run:
@@ -229,12 +238,19 @@ def boot(
             return report
         with staged_directory(target) as staged:
             run.stage(staged, progress)
-            run.write(staged, target)
+            run.write(staged)
             run.check(staged, target)
             staged.put("report.json", json.dumps(report.as_dict(), indent=1) + "\n")
             staged.put("report.txt", report.text())
-            copy_ownership(staged.path, next(iter(run.placed)).copy.path if run.placed else target.parent)
+            run.give_away(staged.path, target)
     return report
+
+
+def _placed(node: Node, target: Path, image: str | None) -> BootNode:
+    """Set where the log dir of a node is when it runs. Returns the node as reports show it."""
+    directory = target / node.folder
+    node.log_dirs = IMAGES[image].log_dirs.format(node.node_id) if image else str(directory / node.log_dirs)
+    return BootNode.of(node, str(directory))
 
 
 def _target(output: str | os.PathLike[str] | None, paths: Sequence[str | os.PathLike[str]], *, dry_run: bool) -> Path:
@@ -439,9 +455,7 @@ class _Boot:
     def stage(self, staged: StagedDirectory | None, progress: Callable[[int], object]) -> None:
         """Verify the partitions, and stage them."""
         ids = {plan.name: plan.topic_id for plan in self._topics}
-        wanted = [
-            (one, node_id, f"{self._by_id[node_id].folder}data/", ids[one.key.topic]) for one, node_id in self._wanted
-        ]
+        wanted = [(one, node_id, f"{self._by_id[node_id].data}/", ids[one.key.topic]) for one, node_id in self._wanted]
         self.placed, damaged = stage(
             wanted,
             staged,
@@ -485,7 +499,7 @@ class _Boot:
         """Put the log that is made of a partition's copies on some nodes."""
         first = self._node_of[planned.leader.path]
         for node_id in sorted(nodes, key=lambda one: (one != first, one)):
-            folder = f"{self._by_id[node_id].folder}data/{key}"
+            folder = f"{self._by_id[node_id].data}/{key}"
             path = None if staged is None else staged.path / folder
             self.placed.append(planned.write(path, topic_id, node_id, self._limits))
         self._others += [one.path for one in planned.copies if one.path not in self._others]
@@ -623,25 +637,27 @@ class _Boot:
 
     # what is written besides the partitions
 
-    def write(self, staged: StagedDirectory, target: Path) -> None:
+    def write(self, staged: StagedDirectory) -> None:
         """Write the metadata log, checkpoints and settings of each node."""
         self._write_missing(staged)
         self._write_expiring(staged)
         if self._commits is not None:
-            plan, data = self._commits_topic, staged.path / self._nodes[0].folder / "data"
+            plan, data = self._commits_topic, staged.path / self._nodes[0].data
             data.mkdir(parents=True, exist_ok=True)
             epochs = {key: self._cluster.epoch(key) for key in self._cluster.placed}
             kept = [_known_epoch(one, epochs) for one in self._commits]
             write_commits(data, by_partition(kept, plan.n_partitions), plan.topic_id, self._now)
-        voters = [node.voter() for node in self._nodes]
+        # an image takes the voters from its configuration
+        voters = [node.voter() for node in self._nodes if self._report.image is None]
         snapshot = encode_snapshot(self._records, self._now, voters)
         origin = self._origin()
         levels = encode_snapshot(self._cluster.level_records(), 0, (), epoch=0)
         for node in self._nodes:
-            data_name = f"{node.folder}data/"
+            data_name = f"{node.data}/"
             log = f"{data_name}{kf.METADATA_DIRECTORY}/"
             staged.put(log + snapshot_name(len(self._records)), snapshot)
-            staged.put(log + "quorum-state", quorum_state())
+            if voters:
+                staged.put(log + "quorum-state", quorum_state())
             staged.put(data_name + "bootstrap.checkpoint", levels)
             staged.put(data_name + ORIGIN_NAME, origin)
             identity: dict[str, object] = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
@@ -650,7 +666,9 @@ class _Boot:
             for name, offsets in self._checkpoints(node).items():
                 staged.put(data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
             staged.put(data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
-            staged.put(node.folder + "server.properties", self._properties(node, target))
+            staged.put(node.folder + "server.properties", encode_properties(self._properties(node)))
+        if self._report.image == "strimzi":
+            staged.put(MANIFESTS, "\n".join(self._manifests()) + "\n")
 
     def _write_expiring(self, staged: StagedDirectory) -> None:
         """Write commits that expire by themselves again, to the first leaders of their partitions."""
@@ -658,7 +676,7 @@ class _Boot:
             return
         for number, commits in self._state.expiring_commits.items():
             for leader in self._cluster.placed.get(kf.TopicPartition(kf.CONSUMER_OFFSETS, number), ())[:1]:
-                data = staged.path / f"{self._by_id[leader.node_id].folder}data"
+                data = staged.path / self._by_id[leader.node_id].data
                 leader.log_end_offset = append_commits(data / str(leader.copy.key), commits, self._now)
         self._report.partitions = [self._row(one) for one in self.placed]
 
@@ -680,7 +698,7 @@ class _Boot:
         for plan in self._topics:
             for number, at in plan.missing.items():
                 key = kf.TopicPartition(plan.name, number)
-                folder = f"{self._nodes[0].folder}data/{key}/"
+                folder = f"{self._nodes[0].data}/{key}/"
                 for suffix in (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX):
                     staged.put(folder + kf.segment_file_name(at, suffix), b"")
                 staged.put(folder + kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint([(self._cluster.epoch(key), at)]))
@@ -704,19 +722,32 @@ class _Boot:
             kf.CLEANER_OFFSET_CHECKPOINT: {key: at for key, at in self._cleaned.items() if key in own},
         }
 
-    def _properties(self, node: Node, target: Path) -> str:
-        replication = min(len(self._nodes), 3)
+    def _properties(self, node: Node) -> dict[str, object]:
+        """The content of `server.properties`."""
         listener = f"PLAINTEXT://{node.host}:{node.port}"
-        bootstrap = ",".join(f"{one.host}:{one.controller_port}" for one in self._nodes)
-        properties: dict[str, object] = {
+        at = [f"{one.host}:{one.controller_port}" for one in self._nodes]
+        voters = ",".join(f"{one.node_id}@{place}" for one, place in zip(self._nodes, at, strict=True))
+        is_static = self._report.image is not None
+        return {
             "process.roles": "broker,controller",
             "node.id": node.node_id,
-            "controller.quorum.bootstrap.servers": bootstrap,
+            **(
+                {"controller.quorum.voters": voters}
+                if is_static
+                else {"controller.quorum.bootstrap.servers": ",".join(at)}
+            ),
             "listeners": f"{listener},CONTROLLER://{node.host}:{node.controller_port}",
             "advertised.listeners": listener,
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": target / node.folder / "data",
+            "log.dirs": node.log_dirs,
+            **self._broker_settings(),
+        }
+
+    def _broker_settings(self) -> dict[str, object]:
+        """The settings that are the same on each node."""
+        replication = min(len(self._nodes), 3)
+        properties: dict[str, object] = {
             "offsets.topic.replication.factor": replication,
             "transaction.state.log.replication.factor": replication,
             "transaction.state.log.min.isr": 1,
@@ -729,12 +760,26 @@ class _Boot:
         if not self._options.keeps_retention(kf.CONSUMER_OFFSETS):
             # else offsets that groups without members committed a week ago expire at the first check
             properties["offsets.retention.minutes"] = 2**31 - 1
-        return encode_properties(properties)
+        return properties
+
+    def _manifests(self) -> list[str]:
+        """The resources with which Strimzi's operator starts the nodes."""
+        n_bytes = max(sum(one.n_bytes for one in self.placed if one.node_id == node.node_id) for node in self._nodes)
+        level = level_name(self._options.target.metadata_version)
+        ids = [node.node_id for node in self._nodes]
+        return cluster_manifests(CLUSTER, ids, n_bytes, level, self._broker_settings())
+
+    def give_away(self, path: Path, target: Path) -> None:
+        """Give the output to the user of the image, or to that of the sources."""
+        if self._report.image is not None:
+            give_ownership(path, IMAGES[self._report.image].owner, 0)
+        else:
+            copy_ownership(path, next(iter(self.placed)).copy.path if self.placed else target.parent)
 
     def check(self, staged: StagedDirectory, target: Path) -> None:
         """Check what a broker would do with the stage; CorruptionError if it would not start, or not serve all."""
         for node in self._nodes:
-            data = staged.path / node.folder / "data"
+            data = staged.path / node.data
             with warnings.catch_warnings():
                 # settings are checked for the release already
                 warnings.simplefilter("ignore", ConfigWarning)

@@ -11,6 +11,7 @@ Mirrors `RecordsSnapshotWriter` and `FileQuorumStateStore`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -62,6 +63,13 @@ class Node:
     port: int
     controller_port: int
     directory_id: str
+    log_dirs: str = "data"
+    """The setting `log.dirs` of its `server.properties`; the last part is the name of its log dir in the output."""
+
+    @property
+    def data(self) -> str:
+        """Its log dir in the output."""
+        return f"{self.folder}{os.path.basename(self.log_dirs)}"
 
     def voter(self) -> dict[str, Any]:
         """The fields of its controller in Kafka's record.

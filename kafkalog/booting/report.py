@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kafkalog.booting.images import IMAGES
+from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
@@ -26,6 +29,14 @@ class BootNode:
     listener: str
     controller: str
     """Both are HOST:PORT."""
+    log_dirs: str = ""
+    """The setting `log.dirs`: with an image, a path in its container."""
+
+    @classmethod
+    def of(cls, node: Node, directory: str) -> BootNode:
+        """The node of a cluster, and its directory in the output."""
+        listener, controller = (f"{node.host}:{port}" for port in (node.port, node.controller_port))
+        return cls(node.node_id, directory, node.directory_id, listener, controller, node.log_dirs)
 
 
 @dataclass(slots=True)
@@ -79,6 +90,8 @@ class BootReport(HtmlReport):
     next_producer_id: int = 0
     n_groups: int = 0
     n_commits: int = 0
+    image: str | None = None
+    """The image that runs the nodes, if one was named."""
     open_transactions: list[BootTransaction] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """What is lost (`damage`), and what is guessed or left out."""
@@ -162,8 +175,7 @@ class BootReport(HtmlReport):
     def next(self) -> list[NextStep]:
         """The commands to run next, in order, each with its reason."""
         at = f"--bootstrap-server {self.nodes[0].listener}"
-        files = [str(Path(node.directory) / "server.properties") for node in self.nodes]
-        steps = [NextStep(("kafka-server-start.sh", file), "starts the broker") for file in files]
+        steps = self._start_steps()
 
         def add(command: str, why: str, after: str = "") -> None:
             steps.append(NextStep(tuple(command.split()), why, after))
@@ -182,6 +194,15 @@ class BootReport(HtmlReport):
                 after = f"{_DELETES}{n}" if deletes else ""
                 add(f"kafka-configs.sh {at} --alter --topic {topic.name} {change}", why, after)
         return steps
+
+    def _start_steps(self) -> list[NextStep]:
+        """The commands that start the nodes."""
+        if self.image is not None:
+            image = IMAGES[self.image]
+            is_owner = os.geteuid() in (0, image.owner)
+            return [*image.steps(self.path, self.cluster_id, len(self.nodes), is_owner=is_owner)]
+        files = [str(Path(node.directory) / "server.properties") for node in self.nodes]
+        return [NextStep(("kafka-server-start.sh", file), "starts the broker") for file in files]
 
     def next_commands(self) -> list[str]:
         """The command lines to run next, in order; see `next`.
@@ -216,6 +237,10 @@ class BootReport(HtmlReport):
         yield f"Cluster {self.cluster_id} for Kafka {self.release} in {self.path}"
         for node in self.nodes:
             yield f"  node {node.node_id}: {node.directory}, clients at {node.listener}"
+        if self.image is not None:
+            yield f"For the image {self.image}:"
+            places = {str(Path(one.directory) / Path(one.log_dirs).name): one.log_dirs for one in self.nodes}
+            yield from IMAGES[self.image].lines(self.cluster_id, places)
         size = sum(one.n_bytes for one in self.leaders)
         yield f"{counted(len(self.leaders), 'partition')}, {size:,} bytes; next producer id {self.next_producer_id}"
         yield f"{counted(self.n_groups, 'group')} with {counted(self.n_commits, 'committed offset')}"
@@ -298,12 +323,12 @@ def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
 _DELETES = "when records past the retention may go"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),
-    *("n_groups", "n_commits", "is_written"),
+    *("n_groups", "n_commits", "image", "is_written"),
 )
 _RISKS = (
     "Keep the sources until you have checked the result. Start it first with clients cut off.",
     "Retention is off for every topic, and offsets.retention.minutes is unlimited for commits: the disk fills up.",
     "Records after the last replicated offset of a source are now committed.",
-    "Nodes of the old cluster must not join: the cluster id is new unless you named one.",
+    "Nodes of the old cluster must not join: the cluster id is new unless you named or kept one.",
     "Partitions have as many replicas as copies were found. Reassign them for more.",
 )

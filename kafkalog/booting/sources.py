@@ -268,6 +268,19 @@ class Sources:
                 found[key] = max(offset, found.get(key, 0))
         return found
 
+    @staticmethod
+    def _clusters(roots: Iterable[SourceRoot]) -> dict[str, Path]:
+        """The cluster ids of log dirs, and the log dir of each."""
+        return {root.properties["cluster.id"]: root.path for root in roots if "cluster.id" in root.properties}
+
+    def cluster_id(self) -> str:
+        """The cluster id of the log dirs, or of those that they were made from; raises if none is known."""
+        known = self._clusters(self.roots) or self._clusters(self._all_roots)
+        if not known:
+            detail = "no cluster.id in a meta.properties of the sources: name the old cluster id (--cluster-id)"
+            raise UnsafePathError(Reason.META_PROPERTIES, detail, path=self.roots[0].path if self.roots else None)
+        return next(iter(known))
+
     def metadata(
         self, others: Iterable[Path], limits: Limits, *, is_one_cluster: bool = False
     ) -> tuple[ClusterMetadata | None, Path | None]:
@@ -275,8 +288,7 @@ class Sources:
 
         Sources of different clusters are an UnsafePathError, unless the caller says that they are one.
         """
-        named = [root for root in self.roots if root.is_log_dir]
-        clusters = {root.properties["cluster.id"]: root.path for root in named if "cluster.id" in root.properties}
+        clusters = self._clusters([root for root in self.roots if root.is_log_dir])
         if len(clusters) > 1:
             (first, one), (second, other) = list(clusters.items())[:2]
             detail = f"it is of cluster {second}, and {one} of cluster {first}"

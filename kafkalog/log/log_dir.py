@@ -536,14 +536,19 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
 
 
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
-    """Whether a directory holds segments, or is named like a partition and holds more than directories."""
+    """Whether a directory holds segments, or is named like a partition and holds more than directories.
+
+    A volume may have such a name, as data-0, and files next to its log dirs.
+    """
     entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
     below = [entry.name for entry in entries if is_directory(entry)]
-    return not any(map(kf.parse_partition_directory, below)) and (not below or len(below) < len(entries))
+    if any(map(kf.parse_partition_directory, below)) or len(below) == len(entries) > 0:
+        return False
+    return not below or not log_dirs_below(path)
 
 
 def _unix_path(path: str) -> str:

@@ -162,23 +162,29 @@ def copy_ownership(path: StrPath, like: StrPath) -> None:
 
     Does nothing unless run as root; errors are ignored.
     """
+    with contextlib.suppress(OSError):
+        owner = os.stat(like)
+        give_ownership(path, owner.st_uid, owner.st_gid)
+
+
+def give_ownership(path: StrPath, user: int, group: int) -> None:
+    """Give a file or a directory tree an owner, durably. Does nothing unless run as root; errors are ignored."""
     if os.geteuid() != 0:
         return
     with contextlib.suppress(OSError):
-        owner = os.stat(like)
-        _give(path, owner)
+        _give(path, user, group)
         for root, directories, names in os.walk(path):
             for name in (*directories, *names):
-                _give(os.path.join(root, name), owner)
+                _give(os.path.join(root, name), user, group)
 
 
-def _give(path: StrPath, owner: os.stat_result) -> None:
+def _give(path: StrPath, user: int, group: int) -> None:
     info = os.lstat(path)
-    if (info.st_uid, info.st_gid) == (owner.st_uid, owner.st_gid) or stat.S_ISLNK(info.st_mode):
+    if (info.st_uid, info.st_gid) == (user, group) or stat.S_ISLNK(info.st_mode):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.fchown(descriptor, user, group)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The metadata of a cluster as manifests for Strimzi: `KafkaTopic` and `KafkaUser`, API version v1.
+"""The metadata of a cluster as manifests for Strimzi, API version v1: `KafkaTopic`, `KafkaUser`, and its nodes.
 
 Names that Kubernetes does not allow get another one. What the operators do not manage is listed with the reason.
 
@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -30,6 +30,7 @@ from kafkalog.system_topics.kafka_commands import (
 )
 
 _MOST_CHARACTERS: Final = 253
+_POOL: Final = "kafka"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*", re.ASCII)
@@ -68,8 +69,7 @@ def manifests(metadata: Tables, cluster: str, replication_factor: int | None = N
     head = {"labels": {"strimzi.io/cluster": cluster}}
     taken: set[str] = set()
     for kind, name, spec in (*_topics(metadata, replication_factor, left, taken), *_users(metadata, left)):
-        document = {"apiVersion": "kafka.strimzi.io/v1", "kind": kind, "metadata": {"name": name, **head}, "spec": spec}
-        lines += ["---", *_yaml(document)]
+        lines += ["---", *_yaml(_document(kind, {"name": name, **head}, spec))]
     for row in metadata.configs:
         if row["resource_type"] != "topic":
             whose = f"{row['resource_type']} {row['resource_name'] or '(all)'}"
@@ -77,6 +77,37 @@ def manifests(metadata: Tables, cluster: str, replication_factor: int | None = N
             left.append(f"{row['name']}={row['value']} of {whose}: {place}")
     note_leftovers(metadata, left)
     return [*lines, *left.lines()]
+
+
+def cluster_manifests(
+    cluster: str, node_ids: Sequence[int], n_bytes: int, metadata_version: str, settings: Mapping[str, object]
+) -> list[str]:
+    """Return lines of YAML: a node pool with nodes of given ids, and a `Kafka` resource that is paused.
+
+    `n_bytes` is the size of the largest log dir; a volume is twice as large, in whole GiB.
+    """
+    volume = {"id": 0, "type": "persistent-claim", "size": f"{max(1, -(-2 * n_bytes // 2**30))}Gi"}
+    volume |= {"deleteClaim": False, "kraftMetadata": "shared"}
+    pool = {"replicas": len(node_ids), "roles": ["controller", "broker"]}
+    pool["storage"] = {"type": "jbod", "volumes": [volume]}
+    listener = {"name": "plain", "port": 9092, "type": "internal", "tls": False}
+    kafka = {"metadataVersion": metadata_version, "listeners": [listener], "config": dict(settings)}
+    ids = f"[{','.join(map(str, node_ids))}]"
+    head = {"labels": {"strimzi.io/cluster": cluster}, "annotations": {"strimzi.io/next-node-ids": ids}}
+    paused = {"annotations": {"strimzi.io/pause-reconciliation": "true"}}
+    claims = ", ".join(f"data-0-{cluster}-{_POOL}-{node_id}" for node_id in node_ids)
+    return [
+        f"# The log dirs belong on the volumes of these claims, which must exist before: {claims}",
+        "# Set the size to that of the claims. Add storage classes, listeners and operators as you need them.",
+        "---",
+        *_yaml(_document("KafkaNodePool", {"name": _POOL, **head}, pool)),
+        "---",
+        *_yaml(_document("Kafka", {"name": cluster, **paused}, {"kafka": kafka})),
+    ]
+
+
+def _document(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kafka.strimzi.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def _topics(

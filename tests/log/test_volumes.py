@@ -62,6 +62,17 @@ def test_a_directory_without_log_dirs_is_refused(tmp_path):
             call(tmp_path)
 
 
+@pytest.mark.parametrize("layout", ["strimzi", "all of bitnami", "confluent's charts"])
+def test_a_volume_whose_name_is_like_that_of_a_partition_is_no_partition(layout, tmp_path):
+    mount = tmp_path / "data-my-kafka-0"
+    roots = volume(mount, LAYOUTS[layout])
+    (mount / "server.properties").write_text("log.dirs=/x\n")
+    assert sorted(log_dirs_at(mount)) == sorted(root.resolve() for root in roots)
+    assert [*kafkalog.open(mount)] == [*kafkalog.open(roots)]
+    assert kafkalog.verify(mount).ok == kafkalog.verify(roots).ok
+    assert kafkalog.boot(mount, dry_run=True).leaders
+
+
 def test_a_mount_point_and_a_log_dir_in_it_are_one(tmp_path):
     kafkalog.sample(tmp_path / "mount" / "kafka")
     both = kafkalog.open([tmp_path / "mount", tmp_path / "mount" / "kafka"])

@@ -1,4 +1,4 @@
-"""Makes `strimzi_crds.json`, the schemas of Strimzi's `KafkaTopic` and `KafkaUser`, from a checkout of its repository.
+"""Makes `strimzi_crds.json`, schemas of resources of Strimzi that tests need, from a checkout of its repository.
 
     python tests/support/strimzi_crds.py CHECKOUT
 
@@ -10,7 +10,13 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).with_suffix(".json")
-SOURCES = ("043-Crd-kafkatopic.yaml", "044-Crd-kafkauser.yaml")
+SOURCES = ("040-Crd-kafka.yaml", "043-Crd-kafkatopic.yaml", "044-Crd-kafkauser.yaml", "045-Crd-kafkanodepool.yaml")
+UNUSED = {
+    *("template", "jvmOptions", "resources", "rack", "logging", "metricsConfig", "authorization", "tieredStorage"),
+    *("authentication", "configuration", "networkPolicyPeers", "jmxOptions", "quotas", "livenessProbe"),
+    *("readinessProbe", "cruiseControl", "kafkaExporter", "entityOperator", "clusterCa", "clientsCa"),
+}
+"""Large parts of the resources of a cluster and its nodes that no manifest here has: they are left out."""
 
 
 def schemas(folder):
@@ -23,22 +29,25 @@ def schemas(folder):
         (version,) = [one for one in spec["versions"] if one["name"] == "v1"]
         schema = version["schema"]["openAPIV3Schema"]
         del schema["properties"]["status"]
-        closed = _closed(schema)
+        unused = UNUSED if spec["names"]["kind"] in ("Kafka", "KafkaNodePool") else set()
+        closed = _closed(schema, unused)
         closed["properties"]["metadata"] = {"type": "object"}
         closed["properties"]["apiVersion"] = {"const": f"{spec['group']}/v1"}
         found[spec["names"]["kind"]] = closed
     return found
 
 
-def _closed(schema):
+def _closed(schema, unused):
     if not isinstance(schema, dict):
         return schema
     kept = {key: value for key, value in schema.items() if key != "description" and not key.startswith("x-kubernetes")}
     if "properties" in kept:
-        kept["properties"] = {name: _closed(one) for name, one in kept["properties"].items()}
+        kept["properties"] = {
+            name: _closed(one, unused) for name, one in kept["properties"].items() if name not in unused
+        }
         kept["additionalProperties"] = False
     if "items" in kept:
-        kept["items"] = _closed(kept["items"])
+        kept["items"] = _closed(kept["items"], unused)
     return kept
 
 

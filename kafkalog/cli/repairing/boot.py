@@ -56,6 +56,7 @@ A crash leaves the output absent or complete. --rescue-quorum replaces one file 
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
   kafkalog boot /mnt/disk -o /new --tiered s3://tiered/kafka
+  kafkalog boot /volumes -o /new/kafka --for-image strimzi --keep-cluster-id
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
@@ -69,10 +70,13 @@ what:
   @topics
 the new cluster:
   --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)
+  --for-image:image IMAGE    strimzi, apache, bitnami or confluent: paths, owner, static quorum and next commands for
+                             this image of a container; for Strimzi also the resources, in strimzi.yaml
   --nodes N|NODE,...       number of nodes, each a broker and a controller (default: 1), or ID@HOST:PORT:CONTROLLER_PORT
                            of each; the id and the controller's port may be left out
   --listeners NODE,...     the same as --nodes NODE,... (default: 127.0.0.1, from 9092 on)
   --cluster-id ID          default: a new one, so that no old node can join. With it, the ids of the DIRs may differ
+  --keep-cluster-id        the old one, as in meta.properties of the DIRs; no old node may start any more
 instead, a quorum of which one controller survives:
   --rescue-quorum    make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or
                      --dry-run
@@ -105,7 +109,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--backup goes with --rescue-quorum")
     if args.output is None and not args.dry_run:
         raise UsageError("-o DIR names the directory to make; or use --dry-run")
-    from kafkalog.booting.boot import boot
+    from kafkalog.booting.boot import KEEP_CLUSTER_ID, boot
     from kafkalog.errors import KafkalogError
     from kafkalog.log.open import open as open_path
 
@@ -116,6 +120,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.start_progress(sum(selected_bytes(one, args) for one in opened), "bytes")
     options = {name: value for name, value in chosen(args, boot).items() if value is not None}
     options["nodes"] = _nodes(args)
+    if args.keep_cluster_id:
+        if args.cluster_id is not None:
+            raise UsageError("--keep-cluster-id and --cluster-id exclude each other")
+        options["cluster_id"] = KEEP_CLUSTER_ID
     if args.settings:
         options["settings"] = _settings(args.settings)
     with usage_errors():
