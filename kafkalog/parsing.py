@@ -43,6 +43,8 @@ def field_path(column: str) -> list[str]:
     >>> field_path('value.user.id'), field_path('value."user.id"')
     (['value', 'user', 'id'], ['value', 'user.id'])
     """
+    if "." not in column and '"' not in column:
+        return [column]
     return [quoted or plain for quoted, plain in re.findall(r'(?:^|\.)(?:"([^"]+)"(?![^.])|([^.]*))', column)]
 
 

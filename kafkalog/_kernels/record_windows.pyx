@@ -164,7 +164,8 @@ cdef class RecordWindow:
     header needs further checks: no empty batch has bytes after its header, and the offset after the window increases.
     At the end of the file, the last batch continues the previous one without a gap. `rows` are the headers of the
     batches; None if there is a `batch` and it `is_plain`. `first_record_offset` is that of the first record, which no
-    header of a compressed v0 or v1 message has, if offsets were asked for.
+    header of a compressed v0 or v1 message has, if offsets were asked for. `last_record_offset` is that of the last
+    record; None if there is none, or if offsets were not asked for.
 
     `batch` is the record batch, if `RecordWindows` has a schema and the records allow it. Otherwise `block` is the
     memory of the columns, and `columns` has the place of each in it. An array is ``(dtype, size, start)``. Strings are
@@ -179,6 +180,7 @@ cdef class RecordWindow:
     cdef readonly int64_t n_records
     cdef readonly int64_t first_offset
     cdef readonly int64_t first_record_offset
+    cdef readonly object last_record_offset
     cdef readonly int64_t last_offset
     cdef readonly int64_t last_position
     cdef readonly int64_t end_position
@@ -602,6 +604,7 @@ cdef class RecordWindows:
         """Make a window of the headers, without records."""
         cdef RecordWindow window = RecordWindow.__new__(RecordWindow)
         cdef HeaderRows rows = self.rows
+        cdef const int64_t* offset = self.filler.columns.offset
         cdef int64_t base
         cdef int64_t before
         cdef uint8_t head[8]
@@ -610,9 +613,11 @@ cdef class RecordWindows:
         window.n_records = self.filler.columns.n_records - self.before.n_records
         window.is_compressed = rows.attribute_bits & CODEC_MASK != 0
         window.first_offset = window.first_record_offset = rows.first_offset
-        if window.n_records and rows.magics != ONLY_V2 and self.filler.columns.offset != NULL:
-            window.first_record_offset = self.filler.columns.offset[self.before.n_records]
-            rises = self.offsets_rise(window.n_records)
+        if window.n_records and offset != NULL:
+            window.last_record_offset = offset[self.filler.columns.n_records - 1]
+            if rows.magics != ONLY_V2:
+                window.first_record_offset = offset[self.before.n_records]
+                rises = self.offsets_rise(window.n_records)
         window.last_offset = rows.last_offset
         window.last_position = rows.last_position
         window.end_position = rows.end_position
@@ -660,8 +665,7 @@ cdef class RecordWindows:
         self.into = None
         if window.n_records:
             window.batch = (window.n_records, c.offset[first] if c.offset != NULL else None,
-                            1 if rows.common_bits & TIMESTAMP_TYPE_BIT else 0,
-                            c.offset[c.n_records - 1] if c.offset != NULL else None)
+                            1 if rows.common_bits & TIMESTAMP_TYPE_BIT else 0)
         return window
 
     cdef RecordWindow window(self, Block block, Layout* layout, int descriptor, int64_t start, int64_t size,

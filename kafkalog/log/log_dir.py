@@ -435,7 +435,10 @@ def each_once(paths: Iterable[AnyPlace], note: Callable[[Finding], object]) -> l
 
     `note` gets a finding for each directory that is left out.
     """
-    given = [(path, place_of(real_path(path))) for path in paths]
+    named = list(paths)
+    if len(named) == 1:
+        return named
+    given = [(path, place_of(real_path(path))) for path in named]
     first = {real: path for path, real in reversed(given)}
     found: dict[Place, AnyPlace] = {}
     for path, real in given:

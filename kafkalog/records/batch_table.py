@@ -276,7 +276,8 @@ class RecordRun:
 
     def _reach(self, window: RecordWindow) -> None:
         self.end_position, self.last_position = window.end_position, window.last_position
-        self.end_offset = window.last_offset + 1
+        self.end_offset, self.last_record_offset = window.last_offset + 1, window.last_record_offset
+        self.n_records = window.n_records
 
     def __len__(self) -> int:
         return self.n_batches

@@ -23,7 +23,6 @@ class Appended(NamedTuple):
     first_offset: int | None
     """None if offsets were not asked for."""
     timestamp_type: int
-    last_offset: int | None
 
 
 class GatheredRecords:

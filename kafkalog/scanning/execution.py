@@ -431,14 +431,11 @@ class Pass:
             for batch in run:
                 if isinstance(batch, tuple):
                     batch = Appended(*batch)
-                    n_batch, last = batch.n_records, batch.last_offset
-                else:
-                    n_batch, column = batch.num_rows, batch.schema.get_field_index("offset")
-                    last = batch.column(column)[-1].as_py() if n_batch and column >= 0 else None
-                if may_go_back and not n_records and n_batch:
+                if may_go_back and not n_records and run.n_records:
                     self._compare_first(task, run, _first_offset(batch), reached)
-                reached = reached if last is None else max(reached, last)
-                n_records += n_batch
+                if run.last_record_offset is not None and run.last_record_offset > reached:
+                    reached = run.last_record_offset
+                n_records += run.n_records
                 yield task, batch
                 del batch  # its memory can be reused for the next one
                 if progress is not None:

@@ -127,6 +127,8 @@ class Query:
             raise ValueError("max_disorder is about the end of a range of times: give end_timestamp, too")
         for name, value in to_end.items():
             to_end[name] = parse_milliseconds(name, value, end_ms=end_ms)
+        if filters is None and not to_end:
+            return query
         return replace(query, filter=condition, residual=residual, **to_end)
 
     def _check_names(self) -> None:

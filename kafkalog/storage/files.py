@@ -76,8 +76,12 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
 
 def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | None:
     """Read a small file whole, like `read_file`; None if there is none."""
-    if isinstance(path, Location) and path.status() is None:
+    try:
+        stat_of(path)  # most are not there, and an error of ours takes longer
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        pass  # reading tells
     try:
         return read_file(path, max_bytes=max_bytes)
     except ReadError as error:

@@ -33,7 +33,7 @@ from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.properties import read_settings
 from kafkalog.state.transactions import TransactionEpochs
-from kafkalog.storage.files import open_source, size_of
+from kafkalog.storage.files import open_source, size_if_there, size_of
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.storage.removals import is_gone
@@ -171,7 +171,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
     A transaction may begin in any earlier segment, so the walk starts at the first one.
     """
     paths = [segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
-    exist = [segment.has_sidecar(kf.TRANSACTION_INDEX_SUFFIX) for segment in partition.segments]
+    exist = [size_if_there(path) is not None for path in paths]
     wanted = [number for number, one in enumerate(segments) if one.has_aborted or exist[number]]
     if not wanted:
         return

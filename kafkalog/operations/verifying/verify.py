@@ -32,7 +32,7 @@ from kafkalog.parsing import cpu_count, optional_integer
 from kafkalog.scanning.options import OPENING, FormatOptions, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import Place
+from kafkalog.storage.location import Place, kind_of
 from kafkalog.storage.removals import is_gone, removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
@@ -293,7 +293,8 @@ def partitions_to_verify(
 
 def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
     """The findings about log dirs themselves; log dirs of one broker are checked together, as it loads them."""
-    listings = {root: listing for root in opened.paths if (listing := Listing.or_empty(root)).names}
+    directories = (path for path in opened.paths if kind_of(path) == "directory")
+    listings = {root: listing for root in directories if (listing := Listing.or_empty(root)).names}
     roots = [one for one in listings if not is_partition_directory(one, [*listings[one].entries.values()])]
     brokers: dict[object, list[Place]] = {}
     for root in roots:
