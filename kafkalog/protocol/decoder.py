@@ -110,24 +110,26 @@ def _decoder(name: str, version: int) -> Read:
     return _struct(message.fields, version, version in message.flexible)
 
 
-def _untagged(
-    fields: tuple[MessageField, ...], version: int, flexible: bool
-) -> list[tuple[tuple[str, ...], struct.Struct | Read]]:
-    """The names and the reader of each field without a tag; numbers that follow each other are read together."""
-    plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
+def number_runs(
+    fields: tuple[MessageField, ...], version: int
+) -> list[tuple[list[MessageField], struct.Struct | None]]:
+    """The fields of a version without a tag; numbers that follow each other are together, with their layout."""
     untagged = [field for field in fields if version in field.versions and version not in field.tagged]
+    runs: list[tuple[list[MessageField], struct.Struct | None]] = []
     for is_number, group in groupby(untagged, lambda field: field.type in NUMBERS):
-        some = list(group)
+        run = list(group)
         if is_number:
-            plain.append((tuple(field.name for field in some), _layout(*(field.type for field in some))))
+            runs.append((run, _layout(*(field.type for field in run))))
         else:
-            plain += [((field.name,), _value(field, version, flexible)) for field in some]
-    return plain
+            runs += [([field], None) for field in run]
+    return runs
 
 
 def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Read:
     """A reader of the fields of a struct, in their order; tagged ones follow them."""
-    plain = _untagged(fields, version, flexible)
+    plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
+    for run, layout in number_runs(fields, version):
+        plain.append((tuple(field.name for field in run), layout or _value(run[0], version, flexible)))
     tagged: dict[int, tuple[str, Read]] = {}
     defaults = {field.name: field.default for field in fields}
     for field in fields:
@@ -165,7 +167,7 @@ def _layout(*types: str) -> struct.Struct:
 def _value(field: MessageField, version: int, flexible: bool) -> Read:
     nullable = version in field.nullable
     if field.type.startswith("[]"):
-        return _array(_item(field, field.type[2:], version, flexible), field.name, flexible, nullable)
+        return _array(field, _item(field, field.type[2:], version, flexible), flexible, nullable)
     if field.type in ("string", "bytes"):
         return _sized(field, flexible, nullable)
     read = _item(field, field.type, version, flexible)
@@ -190,8 +192,14 @@ def _item(field: MessageField, kind: str, version: int, flexible: bool) -> Read:
 
 def _length(reader: MessageReader, fixed: struct.Struct, flexible: bool) -> int:
     """A length in front of a string, bytes or an array; -1 is null."""
-    n: int = reader.uvarint() - 1 if flexible else reader.unpack(fixed)[0]
-    return n
+    if not flexible:
+        n: int = reader.unpack(fixed)[0]
+        return n
+    at, data = reader.at, reader.data
+    if at < len(data) and data[at] < 0x80:  # as nearly all
+        reader.at = at + 1
+        return data[at] - 1
+    return reader.uvarint() - 1
 
 
 def _sized(field: MessageField, flexible: bool, nullable: bool) -> Read:
@@ -214,18 +222,23 @@ def _sized(field: MessageField, flexible: bool, nullable: bool) -> Read:
     return read
 
 
-def _array(item: Read, name: str, flexible: bool, nullable: bool) -> Read:
+def _array(field: MessageField, item: Read, flexible: bool, nullable: bool) -> Read:
+    name, letter = field.name, NUMBERS.get(field.type[2:])
+
     def read(reader: MessageReader) -> list[Any] | None:
         n = _length(reader, _INT32, flexible)
         if n == -1 and nullable:
             return None
         # each item takes a byte at least
-        if not 0 <= n <= reader.rest():
-            raise MessageError(f"{name} claims {n} items in {reader.rest()} bytes")
+        left = len(reader.data) - reader.at
+        if not 0 <= n <= left:
+            raise MessageError(f"{name} claims {n} items in {left} bytes")
         # an item may take one byte there and hundreds here: items are counted before they are made
         reader.n_items += n
         if reader.n_items > MAX_ITEMS:
             raise MessageError(f"more than {MAX_ITEMS} items in arrays")
-        return [item(reader) for _ in range(n)]
+        if n and letter is not None:
+            return [*reader.unpack(struct.Struct(f">{n}{letter}"))]
+        return [item(reader) for _ in range(n)] if n else []
 
     return read

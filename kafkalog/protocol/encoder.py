@@ -1,16 +1,18 @@
 """Encode a message of Kafka's from a dict of its fields: the reverse of `decoder`.
 
-Mirrors the classes that Kafka's `MessageDataGenerator` makes, and `ByteBufferAccessor`.
+A writer is built once for a message and version. Mirrors the classes that Kafka's `MessageDataGenerator` makes, and
+`ByteBufferAccessor`.
 """
 
 from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
 
-from kafkalog.protocol.decoder import NUMBERS
+from kafkalog.protocol.decoder import NUMBERS, number_runs
 from kafkalog.protocol.definitions import MessageField, messages
 from kafkalog.protocol.framing import FRAME_VERSION
 
@@ -21,17 +23,26 @@ def encode_message(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
     A field that is left out has its default, one that the version lacks is not written. Raises ValueError if the
     version is not known, or the message has no field of a name.
     """
+    return _writer(name, version)(fields)
+
+
+@cache
+def _writer(name: str, version: int) -> Write:
     message = messages()[name]
     if version not in message.versions:
         raise ValueError(f"{name} has no version {version}")
-    return _struct(message.fields, fields, version, version in message.flexible)
+    return _struct(message.fields, version, version in message.flexible)
 
 
 def encode_metadata_record(kind: str, version: int, **fields: Any) -> bytes:
     """Encode the value of a record of `__cluster_metadata`, such as ``Topic``."""
-    name = f"{kind}Record"
-    numbers = FRAME_VERSION, messages()[name].key or 0, version
-    return b"".join(map(uvarint, numbers)) + encode_message(name, version, fields)
+    return _frame(kind, version) + _writer(f"{kind}Record", version)(fields)
+
+
+@cache
+def _frame(kind: str, version: int) -> bytes:
+    """What is in front of a message of `__cluster_metadata`."""
+    return b"".join(map(uvarint, (FRAME_VERSION, messages()[f"{kind}Record"].key or 0, version)))
 
 
 def encode_keyed_record(
@@ -48,6 +59,8 @@ def encode_keyed_record(
 
 def uvarint(number: int) -> bytes:
     """Encode a number of at least 0 in 7 bits a byte, the lowest first, as Protobuf does as well."""
+    if number < len(_SMALL):
+        return _SMALL[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -55,53 +68,112 @@ def uvarint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def _struct(fields: tuple[MessageField, ...], values: Mapping[str, Any], version: int, flexible: bool) -> bytes:
-    unknown = values.keys() - {field.name for field in fields}
-    if unknown:
-        raise ValueError(f"no field {sorted(unknown)[0]!r}")
-    out, tagged = bytearray(), {}
-    for field in fields:
-        value = values.get(field.name, field.default)
-        if version in field.tagged:
-            if value != field.default:
-                tagged[field.tag] = _value(field, value, version, flexible)
-        elif version in field.versions:
-            out += _value(field, value, version, flexible)
-    if flexible:
-        out += uvarint(len(tagged))
-        for tag, content in sorted(tagged.items()):
-            out += uvarint(tag) + uvarint(len(content)) + content
-    return bytes(out)
+def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Write:
+    """A writer of the fields of a struct, in their order; tagged ones follow them."""
+    defaults = {field.name: field.default for field in fields}
+    plain: list[tuple[list[str], struct.Struct | Write]] = []
+    for run, layout in number_runs(fields, version):
+        plain.append(([field.name for field in run], layout or _value(run[0], version, flexible)))
+    tagged = sorted(
+        (field.tag, field.name, _value(field, version, flexible)) for field in fields if version in field.tagged
+    )
+
+    def write(given: Mapping[str, Any]) -> bytes:
+        if not given.keys() <= defaults.keys():
+            raise ValueError(f"no field {min(given.keys() - defaults.keys())!r}")
+        values = {**defaults, **given}
+        out = bytearray()
+        for names, step in plain:
+            if not isinstance(step, struct.Struct):
+                out += step(values[names[0]])
+                continue
+            numbers = [*map(values.__getitem__, names)]
+            if None in numbers:
+                raise _no_null(names[numbers.index(None)])
+            out += step.pack(*numbers)
+        if flexible:
+            present = [(tag, step(values[name])) for tag, name, step in tagged if values[name] != defaults[name]]
+            out += uvarint(len(present))
+            for tag, content in present:
+                out += uvarint(tag) + uvarint(len(content)) + content
+        return bytes(out)
+
+    return write
 
 
-def _value(field: MessageField, value: Any, version: int, flexible: bool) -> bytes:
-    if value is None and version not in field.nullable:
-        raise ValueError(f"{field.name} may not be null")
+def _value(field: MessageField, version: int, flexible: bool) -> Write:
+    """A writer of a field, which may be null in some versions."""
+    name, nullable = field.name, version in field.nullable
     if field.type.startswith("[]"):
-        items = () if value is None else value
-        content = b"".join(_item(field, field.type[2:], one, version, flexible) for one in items)
-        return _length(None if value is None else len(items), ">i", flexible) + content
-    if field.type == "struct" and version in field.nullable:
-        is_null = value is None
-        head = uvarint(not is_null) if version in field.tagged else struct.pack(">b", -1 if is_null else 1)
-        return head if is_null else head + _struct(field.fields, value, version, flexible)
-    return _item(field, field.type, value, version, flexible)
+        return _array(field, version, flexible, nullable)
+    if field.type in ("string", "bytes"):
+        return _sized(name, ">h" if field.type == "string" else ">i", flexible, nullable)
+    item = _item(field, field.type, version, flexible)
+    if field.type == "struct" and nullable:
+        # what is in front of it says whether it is null
+        absent, head = (uvarint(0), uvarint(1)) if version in field.tagged else (b"\xff", b"\x01")
+        return lambda value: absent if value is None else head + item(value)
+
+    def write(value: Any) -> bytes:
+        if value is None:
+            raise _no_null(name)
+        return item(value)
+
+    return write
 
 
-def _item(field: MessageField, kind: str, value: Any, version: int, flexible: bool) -> bytes:
+def _no_null(name: str) -> ValueError:
+    return ValueError(f"{name} may not be null")
+
+
+def _item(field: MessageField, kind: str, version: int, flexible: bool) -> Write:
     if kind in NUMBERS:
-        return struct.pack(">" + NUMBERS[kind], value)
+        return struct.Struct(">" + NUMBERS[kind]).pack
     if kind == "uuid":
-        return base64.urlsafe_b64decode(value + "==")
+        return lambda value: base64.urlsafe_b64decode(value + "==")
     if kind == "struct":
-        return _struct(field.fields, value, version, flexible)
-    content = value.encode() if isinstance(value, str) else value
-    size = _length(None if content is None else len(content), ">h" if kind == "string" else ">i", flexible)
-    return size + (content or b"")
+        return _struct(field.fields, version, flexible)
+    return _sized(field.name, ">h" if kind == "string" else ">i", flexible, nullable=False)
+
+
+def _sized(name: str, fixed: str, flexible: bool, nullable: bool) -> Write:
+    """A writer of a string or bytes, with the length in front."""
+
+    def write(value: str | bytes | None) -> bytes:
+        if value is None:
+            if not nullable:
+                raise _no_null(name)
+            return _length(None, fixed, flexible)
+        content = value.encode() if isinstance(value, str) else value
+        return _length(len(content), fixed, flexible) + content
+
+    return write
+
+
+def _array(field: MessageField, version: int, flexible: bool, nullable: bool) -> Write:
+    name, kind = field.name, field.type[2:]
+    letter = NUMBERS.get(kind)
+    item = _item(field, kind, version, flexible)
+
+    def write(items: Any) -> bytes:
+        if items is None:
+            if not nullable:
+                raise _no_null(name)
+            return _length(None, ">i", flexible)
+        content = b"".join(map(item, items)) if letter is None else struct.pack(f">{len(items)}{letter}", *items)
+        return _length(len(items), ">i", flexible) + content
+
+    return write
 
 
 def _length(n: int | None, fixed: str, flexible: bool) -> bytes:
     """A length in front of a string, bytes or an array; None is null."""
-    if flexible:
-        return uvarint(0 if n is None else n + 1)
-    return struct.pack(fixed, -1 if n is None else n)
+    if not flexible:
+        return struct.pack(fixed, -1 if n is None else n)
+    number = 0 if n is None else n + 1
+    return _SMALL[number] if number < len(_SMALL) else uvarint(number)
+
+
+Write = Callable[[Any], bytes]
+_SMALL: Final = tuple(bytes([number]) for number in range(0x80))
+"""Varints of one byte."""
