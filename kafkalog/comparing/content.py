@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kafkalog import format as kf
 from kafkalog.comparing.digests import FIELDS, Database, Field, Source, batches_of, table_at, table_batches
 from kafkalog.comparing.pairs import pair
+from kafkalog.comparing.topic_pairs import pair_topics, wanted_topics
 from kafkalog.errors import NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.parsing import name_matcher, one_of
+from kafkalog.parsing import one_of
 
 Kind = Literal["missing", "moved", "repeated"]
 Side = Literal["a", "b"]
@@ -94,8 +94,7 @@ class ContentDiff(JsonFields):
 class Sides:
     """Two sides that are compared, and their topics side by side.
 
-    A topic of `a` is the one of the same name in `b`. If there is none, it is the only one that ends in a dot and this
-    name, as MirrorMaker calls copies. A side with a single topic or an exported table is compared with the only topic
+    `pair_topics` says which is which. A side with a single topic or an exported table is compared with the only topic
     of the other.
     """
 
@@ -107,27 +106,30 @@ class Sides:
         self._options = given
         self._sources: dict[str, Source] = {"a": _source(a, opening), "b": _source(b, opening)}
         self.paths = {"a": _named(a), "b": _named(b)}
-        mine, theirs = _topics_of(self._sources["a"], topics), _topics_of(self._sources["b"], None)
-        self.pairs: list[tuple[str, str]] = []
-        if len(mine) == len(theirs) == 1:
-            self.pairs = [(mine[0], theirs[0])]
+        names_of_a, names_of_b = map(_topics_of, self._sources.values())
+        wanted = [topics] if isinstance(topics, str) else topics
+        users_b = wanted_topics(names_of_b, None)
+        chosen = wanted_topics(names_of_a, wanted)
+        if len(chosen) == len(users_b) == 1 and not any("=" in name for name in wanted or ()):
+            self.pairs = [(chosen[0], users_b[0])]
         else:
-            # a topic there that is also here under its name is no copy of another one
-            names = {*theirs} - {*_topics_of(self._sources["a"], None)}
-            copies = {topic: [other for other in names if other.endswith(f".{topic}")] for topic in mine}
-            for topic in mine:
-                other = topic if topic in theirs else copies[topic][0] if len(copies[topic]) == 1 else None
-                if other is not None:
-                    self.pairs.append((topic, other))
-        self.only_in_a = sorted({*mine} - {topic for topic, _ in self.pairs})
-        known = {other for _, other in self.pairs}
-        self.only_in_b = sorted({*theirs} - known) if topics is None else []
+            self.pairs = [*pair_topics(names_of_a, names_of_b, wanted).items()]
+        self.only_in_a = sorted({*chosen} - {topic for topic, _ in self.pairs})
+        self.only_in_b = sorted({*users_b} - {other for _, other in self.pairs}) if wanted is None else []
 
     @property
     def log_dir_of_a(self) -> LogDir | None:
         """The log dir of the first side; None for a table."""
         source = self._sources["a"]
         return source if isinstance(source, LogDir) else None
+
+    def log_bounds(self, side: Side, topic: str, partition: int) -> tuple[int, int] | None:
+        """Log start and end offset of a partition, which a table does not have."""
+        source = self._sources[side]
+        if not isinstance(source, LogDir) or (topic, partition) not in source:
+            return None
+        log = source[topic, partition]
+        return log.log_start_offset, log.log_end_offset
 
     def fill(self, database: Database, fields: Sequence[Field], topics: tuple[str, str], progress: Any) -> list[int]:
         """Fill a database with a topic of both sides; returns the numbers of records."""
@@ -163,7 +165,7 @@ def compare(
         Log dirs, partition directories, URLs, or tables that `export` wrote. Open a tiered log with ``open(path,
         tiered=URL)``.
     topics : str or sequence of str, optional
-        Topics of `a`: names or globs. Default: all but internal ones.
+        Topics of `a`: names or globs, or pairs such as ``orders=copy-of-orders``. Default: all but internal ones.
     ignore : sequence of {"key", "value", "headers", "timestamp"}, optional
         Fields that do not count.
     memory : int, optional
@@ -182,6 +184,8 @@ def compare(
     ------
     NotKafkaError
         The sides have no topic in common.
+    UnknownNameError
+        A side does not have a topic of `topics`.
     KafkalogError
         A log is damaged, or cannot be read.
     ImportError
@@ -289,13 +293,12 @@ def _named(path: Paths | LogDir) -> str:
     return str(path) if isinstance(path, (str, os.PathLike)) else " ".join(map(str, path))
 
 
-def _topics_of(source: Source, topics: str | Sequence[str] | None) -> list[str]:
+def _topics_of(source: Source) -> list[str]:
     """The topics of a side; empty text for the one of a table without a column for topics."""
-    if not isinstance(source, LogDir):
-        if "topic" not in source.schema.names:
-            return [""]
-        batches = table_batches(source, columns=["topic"])
-        names: set[str] = {name for batch in batches for name in batch[0].unique().to_pylist()}
-        return [*filter(name_matcher(topics), sorted(names))]
-    known = source.topics if topics is not None else sorted({*source.topics} - kf.INTERNAL_TOPICS)
-    return [*filter(name_matcher(topics), known)]
+    if isinstance(source, LogDir):
+        return source.topics
+    if "topic" not in source.schema.names:
+        return [""]
+    batches = table_batches(source, columns=["topic"])
+    names: set[str] = {name for batch in batches for name in batch[0].unique().to_pylist()}
+    return sorted(names)

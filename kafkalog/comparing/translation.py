@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -132,7 +133,8 @@ def translate(
             if topic in wanted:
                 sides.fill(database, fields, (topic, other), progress)
                 pair(database)
-                found.offsets += _translated(database, topic, other, known)
+                bounds = partial(sides.log_bounds, "b", other)
+                found.offsets += _translated(database, topic, other, known, bounds)
     for group in known:
         found.offsets += _of_other_topics(group, pairs, topics is None)
     found.offsets.sort(key=lambda one: (one.group, one.topic, one.partition))
@@ -161,39 +163,45 @@ def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Itera
             yield _impossible(group, one, one.topic, "only one of the two sides has this topic")
 
 
+def _of_empty_partition(
+    group: Group, one: GroupOffset, topic: str, bounds: tuple[int, int], *, is_empty: bool
+) -> TranslatedOffset:
+    """An offset in a partition that has no record left; `is_empty` says whether the other one has none, either."""
+    start, end = bounds
+    place = (one.topic, one.partition, one.offset, one.metadata)
+    if is_empty:
+        return TranslatedOffset(group.name, topic, one.partition, end, "exact", end, end, 0, 0, *place)
+    why = f"no record is left of {one.topic}-{one.partition}: nothing shows which of those there the group has read"
+    return TranslatedOffset(group.name, topic, one.partition, start, "bounded", start, end, 0, 0, *place, why)
+
+
 def _impossible(group: Group, one: GroupOffset, topic: str, why: str) -> TranslatedOffset:
     place = (one.topic, one.partition, one.offset, one.metadata)
     return TranslatedOffset(group.name, topic, one.partition, None, "impossible", None, None, 0, 0, *place, why)
 
 
-# ways of records from one partition to another. If the numbers of partitions are the same, only what stands once here,
-# and in one partition there, shows them: an equal record may be another one
-_WAYS: Final = """
-create or replace table ways as
-select distinct a_partition, b_partition from pairs
-where a_partition <> b_partition and (
-    (select count(distinct partition) from a) <> (select count(distinct partition) from b)
-    or a_partition not in (select a_partition from pairs where not is_moved)
-    or ai in (
-        select a.i
-        from (select digest, min(i) as i from a semi join a_left using (digest) group by all having count(*) = 1) a
-        join (select digest from b semi join b_left using (digest) group by all having count(distinct partition) = 1) b
-            using (digest)
-    )
-)
-"""
-# records that stand several times, of which some have gone such a way: each may be any of those there, unless all went
-# the same way
+# if records went to other partitions, or what is there more often may have come from one: those that stand several
+# times, of which each may be any of those there, unless all went the same way
 _SPREAD: Final = """
 create or replace table spread as
 select digest from (select digest, partition, true as is_a from a union all select digest, partition, false from b)
-where digest in (
-    select l.digest from a_left l join b_left r on l.digest = r.digest
-    join ways on (a_partition, b_partition) = (l.partition, r.partition)
-)
+where exists (from pairs where a_partition <> b_partition)
+    or exists (from b_alone join a using (digest) where b_alone.partition <> a.partition)
+    or exists (from a_alone join b using (digest) where a_alone.partition <> b.partition)
 group by digest
-having count(distinct partition) filter (is_a) > 1 or count(distinct partition) filter (not is_a) > 1
+having count(*) filter (is_a) > 0 and count(*) filter (not is_a) > 0 and (
+    count(distinct partition) filter (is_a) > 1 or count(distinct partition) filter (not is_a) > 1
     or count(*) filter (is_a) <> count(*) filter (not is_a)
+)
+"""
+# ways of records from one partition to another
+_WAYS: Final = """
+create or replace table ways as
+select a_partition, b_partition from pairs where a_partition <> b_partition
+union
+select a.partition, b.partition from (select distinct partition, digest from a semi join spread using (digest)) a
+join (select distinct partition, digest from b semi join spread using (digest)) b using (digest)
+where a.partition <> b.partition
 """
 # between which records of b a record of a is. The last of copies counts. Where records are missing, repeated or in
 # another order, and equal ones stand between the same anchors, a record is any of these.
@@ -282,11 +290,46 @@ where not b.is_known group by all
 """
 
 
-def _translated(database: Database, topic: str, other: str, known: Sequence[Group]) -> Iterator[TranslatedOffset]:
-    """The offsets of all groups in a topic."""
+# where both partitions end with the same records, those that b does not have at all aside
+_ENDS: Final = """
+create or replace table ends as
+select partition, a."offset" as a_offset, b."offset" as b_offset,
+    bool_and(coalesce(a.digest = b.digest, false)) over (partition by partition order by n) as is_same
+from (
+    select partition, "offset", digest, row_number() over (partition by partition order by i desc) as n
+    from a semi join b using (partition, digest)
+    where partition in (select b_partition from doubtful)
+) a
+left join (
+    select partition, "offset", digest, row_number() over (partition by partition order by i desc) as n
+    from b where partition in (select b_partition from doubtful)
+) b using (partition, n)
+"""
+_SAME_ENDS: Final = """
+select number, b_partition, found.low from (
+    select number, b_partition, d."offset", min(e.b_offset) as low from doubtful d
+    join commits c using (number) join ends e on e.partition = b_partition and e.partition = c.partition
+    where e.a_offset >= c."offset"
+    group by all having bool_and(is_same)
+) found
+where not exists (
+    select 1 from b_alone
+    where partition = b_partition and not is_known and b_alone."offset" between found."offset" and low
+)
+"""
+
+
+def _translated(
+    database: Database,
+    topic: str,
+    other: str,
+    known: Sequence[Group],
+    log_bounds: Callable[[int], tuple[int, int] | None],
+) -> Iterator[TranslatedOffset]:
+    """The offsets of all groups in a topic; `log_bounds` returns start and end offset of a partition of `other`."""
     of_group = [_committed(group, topic) for group in known]
     _register_commits(database, of_group)
-    for query in (_WAYS, _SPREAD, _PLACES, _PARTNERS, _MORE_PARTNERS):
+    for query in (_SPREAD, _WAYS, _PLACES, _PARTNERS, _MORE_PARTNERS):
         database.run(query)
     bounds = [_Bounds(*row) for row in database.run(_BOUNDS).fetchall()]
     _register_chosen(database, bounds)
@@ -297,13 +340,14 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
         n_unknown, first_unknown = unknown.get(one.place, (0, None))
         one.choose(n_unknown, first_unknown, ends[one.partition], out_of_range)
     _register_chosen(database, bounds)
+    _follow_same_ends(database, bounds)
     again = _by_place(database.run(_AGAIN).fetchall())
     sent = _by_place(database.run(_SENT_AGAIN).fetchall())
     absent = _by_place(database.run(_ABSENT).fetchall())
     for one in sorted(bounds, key=lambda one: one.place):
         commit = of_group[one.number][one.from_partition]
-        n_sent, last = sent.get(one.place, (0, None))
-        one.add_again(again.get(one.place, (0,))[0], n_sent, last)
+        if not one.is_same_end:
+            one.add_again(again.get(one.place, (0,))[0], *sent.get(one.place, (0, None)))
         n_absent = sum(absent.get((one.number, of), (0,))[0] for of in one.from_partitions)
         certainty: Certainty = "bounded" if one.why else "exact"
         yield TranslatedOffset(
@@ -312,9 +356,32 @@ def _translated(database: Database, topic: str, other: str, known: Sequence[Grou
         )
     reached = {(one.number, of) for one in bounds for of in one.from_partitions}
     committed = {(number, at) for number, offsets in enumerate(of_group) for at in offsets}
+    partitions = {at for (at,) in database.run("select distinct partition from a").fetchall()}
     for number, at in sorted(committed - reached):
-        why = f"{other} has none of the records that are left of {topic}-{at}"
-        yield _impossible(known[number], of_group[number][at], other, why)
+        group, commit = known[number], of_group[number][at]
+        if at in partitions or (bounds_there := log_bounds(at)) is None:
+            yield _impossible(group, commit, other, f"{other} has none of the records that are left of {topic}-{at}")
+        else:
+            yield _of_empty_partition(group, commit, other, bounds_there, is_empty=at not in ends)
+
+
+def _follow_same_ends(database: Database, bounds: Sequence[_Bounds]) -> None:
+    """Move offsets that are not exact to where the last records of b are just those that the group has not read."""
+    again = {row[:2] for row in [*database.run(_AGAIN).fetchall(), *database.run(_SENT_AGAIN).fetchall()]}
+    doubtful = [one for one in bounds if one.place in again and one.from_partitions == [one.partition]]
+    if not doubtful:
+        return
+    _register(database, "doubtful", ("number", "b_partition", "offset"), [(*one.place, one.offset) for one in doubtful])
+    database.run(_ENDS)
+    same_ends = _by_place(database.run(_SAME_ENDS).fetchall())
+    for one in doubtful:
+        (offset,) = same_ends.get(one.place, (-1,))
+        if offset > one.offset:
+            one.offset, one.is_same_end, one.latest = offset, True, max(one.latest, offset)
+            one.why = (
+                "equal records are there in several places: from here on are just those that the group has not read"
+            )
+    _register_chosen(database, bounds)
 
 
 @dataclass(slots=True)
@@ -336,6 +403,8 @@ class _Bounds:
     latest: int = -1
     n_again: int = 0
     why: str = ""
+    is_same_end: bool = False
+    """Whether the records from `offset` on are just those that the group has not read."""
 
     @property
     def place(self) -> tuple[int, int]:

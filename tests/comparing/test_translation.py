@@ -110,6 +110,42 @@ def test_what_is_not_there_is_impossible(tmp_path, monkeypatch):
     assert "none of the records" in one.why
 
 
+def test_partitions_without_records_have_an_answer(tmp_path, monkeypatch):
+    records = [(0, b"x"), (0, b"y"), (1, b"z")]
+    a, b = write(tmp_path / "a", records), write(tmp_path / "b", records)
+    for side, end in ((a, 7), (b, 4)):
+        with kafkalog.PartitionWriter(side / "t-2", start_offset=end):
+            pass
+    with kafkalog.PartitionWriter(a / "t-3", start_offset=9):
+        pass
+    with kafkalog.PartitionWriter(b / "t-3") as log:
+        log.append(pa.table({"value": [b"v", b"w"]}))
+    with kafkalog.PartitionWriter(a / "t-4", start_offset=9):
+        pass
+    first, second, third, last = translated(monkeypatch, a, b, {0: 1, 2: 7, 3: 9, 4: 9})
+    assert (first.offset, first.certainty) == (1, "exact")
+    assert (second.partition, second.offset, second.certainty) == (2, 4, "exact")
+    assert (third.offset, third.certainty, third.earliest, third.latest) == (0, "bounded", 0, 2)
+    assert "no record is left" in third.why
+    assert (last.partition, last.certainty) == (4, "impossible")
+
+
+def test_what_a_mirror_sends_again_is_read_from_the_last_copy(tmp_path, monkeypatch):
+    # equal records, as of a producer that sends a file again; the mirror was killed and began again
+    records = [(0, b"%d" % (number % 20)) for number in range(60)]
+    a, b = write(tmp_path / "a", records), write(tmp_path / "b", records[:45] + records)
+    found = translated(monkeypatch, a, b, {0: 0}, {0: 5}, {0: 30}, {0: 59})
+    assert [(one.offset, one.n_again) for one in found] == [(0, 0), (50, 0), (75, 0), (104, 0)]
+
+
+def test_equal_records_in_any_partitions_are_not_exact(tmp_path, monkeypatch):
+    rng = random.Random(5)
+    for name in ("a", "b"):
+        write(tmp_path / name, [(rng.randrange(3), b"%d" % (number % 4)) for number in range(40)])
+    found = translated(monkeypatch, tmp_path / "a", tmp_path / "b", {0: 3, 1: 5, 2: 2})
+    assert {one.certainty for one in found} == {"bounded"}
+
+
 def test_damage_in_the_topic_of_groups_is_reported(tmp_path, capsys):
     source = tmp_path / "source"
     shutil.copytree(unpacked("k44"), source)

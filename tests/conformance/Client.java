@@ -90,6 +90,7 @@ public class Client {
             case "produce" -> produce(command);
             case "transactions" -> transactions(command, reply);
             case "commit" -> commit(command);
+            case "commit_at" -> commitAt(command);
             case "groups" -> groups(reply);
             case "resume" -> resume(command, reply);
             case "send" -> send(command, reply);
@@ -403,6 +404,19 @@ public class Client {
             for (long offset = 0; offset < 5; offset++) {
                 consumer.commitSync(Map.of(partition, new OffsetAndMetadata(offset)));
             }
+        }
+    }
+
+    /** Commits one offset for each partition that is named. */
+    static void commitAt(JsonNode command) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", command.get("group").asText())) {
+            Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+            for (JsonNode at : command.get("offsets")) {
+                offsets.put(new TopicPartition(at.get(0).asText(), at.get(1).asInt()),
+                    new OffsetAndMetadata(at.get(2).asLong()));
+            }
+            consumer.assign(offsets.keySet());
+            consumer.commitSync(offsets);
         }
     }
 

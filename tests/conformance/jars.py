@@ -71,6 +71,17 @@ def class_path(java, version=KAFKA_VERSION):
     return fetch(java, f"kafka-{version}", module)
 
 
+def mirror_maker(java):
+    """MirrorMaker 2 with the Connect runtime that it needs."""
+    parts = [
+        ("org.apache.kafka", "connect-mirror", KAFKA_VERSION),
+        ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
+    ]
+    parts.append(("org.slf4j", "slf4j-simple", "1.7.36"))
+    module = _IVY_MODULE.format(dependencies="".join(_IVY_DEPENDENCY.format(*part) for part in parts))
+    return fetch(java, f"mirror-maker-{KAFKA_VERSION}", module)
+
+
 def tiered_storage(java):
     """Kafka's own LocalTieredStorage, for the class path of a broker."""
     return fetch(java, f"kafka-storage-test-{KAFKA_VERSION}", _STORAGE_MODULE)

@@ -30,8 +30,8 @@ are not differences.
 With --content, compare records by key, value, headers and timestamp, whatever their offsets, batches, compression,
 transactions and partitions: a topic and its mirror, or a cluster and its restored backup (pip install
 'kafkalog[sql]'). Each range of offsets that differs is a line: missing on the other side, repeated (it has the record
-less often), or moved (it has it in another order or partition). A topic of A is the one of the same name in B, or
-the only one that ends in .NAME, as MirrorMaker calls it.
+less often), or moved (it has it in another order or partition). A topic of A is MirrorMaker's copy of it in B,
+ALIAS.NAME, or the one of the same name. -t NAME=OTHER names both.
 
 A damaged log is an error; run 'kafkalog salvage' on it first. The exit code is 1 if A and B differ.""",
     examples="""\

@@ -49,13 +49,14 @@ which groups:
   @as_of
 in another cluster:
   --translate-to B    translate committed offsets to these of B: log dir, URL, or partition directory
+  @topics
   @comparing
 output:
   --members           also print members with their assignments, and deliveries of share groups
   -o --output FILE    write the committed offsets to this file
   --json              an object per group, with members
 """,
-    needs=dict.fromkeys(COMPARING, "translate-to"),
+    needs=dict.fromkeys(("topics", *COMPARING), "translate-to"),
 )
 
 
@@ -117,7 +118,7 @@ def _translate(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(0, "records", unit=" records")
     with usage_errors():
         found = translate(
-            args.paths, other, **chosen(args, "groups", *COMPARING, *AS_OF), progress=console.progress.advance
+            args.paths, other, **chosen(args, "groups", "topics", *COMPARING, *AS_OF), progress=console.progress.advance
         )
     console.progress.close()
     console.findings(found.findings)
