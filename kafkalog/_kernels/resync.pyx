@@ -9,8 +9,8 @@ from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from kafkalog._kernels.candidates cimport (
-    BLOCK, MAGIC_END, MIN_SIZE_ANY, V2_OVERHEAD, Damaged, View, comes_after, damaged_message, extent_of, gf_setup,
-    is_plain, judge, link, plausible_size, proven_end,
+    BLOCK, ENVELOPE, MAGIC_END, V2_OVERHEAD, Damaged, View, comes_after, damaged_message, extent_of, gf_setup, is_plain,
+    judge, link, plausible_size, proven_end,
 )
 from kafkalog._kernels.wire cimport (
     NEED_MORE, OK, OUTPUT_FULL, Cursor, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -18,6 +18,10 @@ from kafkalog._kernels.wire cimport (
 
 cdef extern from "utf8_impl.h":
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
+
+cdef extern from "candidate_search.h":
+    Py_ssize_t next_candidate "kl_next_candidate"(const uint8_t* bytes, Py_ssize_t at, Py_ssize_t stop,
+                                                  uint8_t top) noexcept nogil
 
 gf_setup()
 
@@ -239,6 +243,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef Damaged damaged
     cdef const uint8_t* p = NULL
     cdef int found, status = OK
+    cdef uint8_t top = <uint8_t>min(max(max_batch_bytes - ENVELOPE, 0) >> 24, 0x7F)  # of the first bytes of sizes
     cdef bint is_searched = state[0] == 2  # a damaged batch to search begins here
     cdef int8_t what, is_expected = state[0] != 0, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
@@ -288,10 +293,11 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
             if row >= capacity:
                 status = OUTPUT_FULL
                 break
+            if not is_expected:
+                at = next_candidate(view.bytes, at, end - MAGIC_END, top)
+                if at == end - MAGIC_END:
+                    continue
             p = view.bytes + at
-            if not is_expected and (p[16] > 2 or load_be32(p + 8) < MIN_SIZE_ANY):
-                at += 1
-                continue
             found = OUTPUT_FULL if is_searched else judge(&view, at, is_expected, &total)
             if found == NEED_MORE:
                 status = NEED_MORE

@@ -22,6 +22,7 @@ from kafkalog.records.batch_table import BatchTable, HeaderParser
 from kafkalog.records.header_walk import window_of
 from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.source import ByteSource
 
 BATCH: Final = np.dtype([
@@ -55,6 +56,10 @@ class Journal:
         self._start = len(head)
         with writing(path):
             self._file = open(path, "a+b" if is_kept else "w+b")  # noqa: SIM115 - closed by `__exit__`
+            if not try_lock(self._file.fileno()):
+                self._file.close()
+                detail = "another search writes this journal: wait for it, or name a new file"
+                raise UnsafePathError(Reason.OUTPUT_EXISTS, detail, path=path)
             if not self._file.tell():
                 self._file.write(head)
                 self._file.flush()

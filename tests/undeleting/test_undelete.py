@@ -185,6 +185,18 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, retention):
         kafkalog.undelete(other, journal=journal, dry_run=True)
 
 
+def test_two_searches_do_not_share_a_journal(tmp_path, retention):
+    image, live, _ = retention
+    journal = tmp_path / "journal"
+
+    def again(n_bytes):
+        with pytest.raises(UnsafePathError, match="another search"):
+            kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
+
+    kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True, progress=again)
+    kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
+
+
 def test_two_histories_are_never_one(tmp_path):
     rng = random.Random(3)
     root = tmp_path / "log_dir"
