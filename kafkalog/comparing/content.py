@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kafkalog.comparing.digests import FIELDS, Database, Field, Source, batches_of, table_at, table_batches
+from kafkalog.comparing.digests import FIELDS, Database, Field
 from kafkalog.comparing.pairs import pair
-from kafkalog.comparing.topic_pairs import pair_topics, wanted_topics
+from kafkalog.comparing.sides import Side, Sides
 from kafkalog.errors import NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.log.open import Paths
 from kafkalog.parsing import one_of
 
 Kind = Literal["missing", "moved", "repeated"]
-Side = Literal["a", "b"]
 _MOST_RANGES: Final = 1000
 """Per topic."""
 
@@ -89,58 +88,6 @@ class ContentDiff(JsonFields):
 
     def _rows(self) -> list[object]:
         return [*self.topics]
-
-
-class Sides:
-    """Two sides that are compared, and their topics side by side.
-
-    `pair_topics` says which is which. A side with a single topic or an exported table is compared with the only topic
-    of the other.
-    """
-
-    def __init__(
-        self, a: Paths | LogDir, b: Paths | LogDir, topics: str | Sequence[str] | None, options: Mapping[str, Any]
-    ) -> None:
-        given = {name: value for name, value in options.items() if value is not None}
-        opening = {"limits": given.pop("limits")} if "limits" in given else {}
-        self._options = given
-        self._sources: dict[str, Source] = {"a": _source(a, opening), "b": _source(b, opening)}
-        self.paths = {"a": _named(a), "b": _named(b)}
-        names_of_a, names_of_b = map(_topics_of, self._sources.values())
-        wanted = [topics] if isinstance(topics, str) else topics
-        users_b = wanted_topics(names_of_b, None)
-        chosen = wanted_topics(names_of_a, wanted)
-        if len(chosen) == len(users_b) == 1 and not any("=" in name for name in wanted or ()):
-            self.pairs = [(chosen[0], users_b[0])]
-        else:
-            self.pairs = [*pair_topics(names_of_a, names_of_b, wanted).items()]
-        self.only_in_a = sorted({*chosen} - {topic for topic, _ in self.pairs})
-        self.only_in_b = sorted({*users_b} - {other for _, other in self.pairs}) if wanted is None else []
-
-    @property
-    def log_dir_of_a(self) -> LogDir | None:
-        """The log dir of the first side; None for a table."""
-        source = self._sources["a"]
-        return source if isinstance(source, LogDir) else None
-
-    def log_bounds(self, side: Side, topic: str, partition: int) -> tuple[int, int] | None:
-        """Log start and end offset of a partition, which a table does not have."""
-        source = self._sources[side]
-        if not isinstance(source, LogDir) or (topic, partition) not in source:
-            return None
-        log = source[topic, partition]
-        return log.log_start_offset, log.log_end_offset
-
-    def fill(self, database: Database, fields: Sequence[Field], topics: tuple[str, str], progress: Any) -> list[int]:
-        """Fill a database with a topic of both sides; returns the numbers of records."""
-        return [
-            database.fill(
-                side,
-                batches_of(self._sources[side], topic, fields, progress, self._options),
-                is_sorted=isinstance(self._sources[side], LogDir),
-            )
-            for side, topic in zip("ab", topics, strict=True)
-        ]
 
 
 def compare(
@@ -277,28 +224,3 @@ def _ranges(database: Database, names: tuple[str, str]) -> tuple[list[ContentRan
         for partition, kind, *numbers in rows.fetchall():
             found.append(ContentRange(kind, side, topic, partition, *numbers))
     return found, n_ranges - len(found)
-
-
-def _source(path: Paths | LogDir, opening: Any) -> Source:
-    if isinstance(path, LogDir):
-        return path
-    table = table_at(path) if isinstance(path, (str, os.PathLike)) else None
-    return table if table is not None else open_log_dir(path, **opening)
-
-
-def _named(path: Paths | LogDir) -> str:
-    """The path of a side, for people."""
-    if isinstance(path, LogDir):
-        return " ".join(map(str, path.paths))
-    return str(path) if isinstance(path, (str, os.PathLike)) else " ".join(map(str, path))
-
-
-def _topics_of(source: Source) -> list[str]:
-    """The topics of a side; empty text for the one of a table without a column for topics."""
-    if isinstance(source, LogDir):
-        return source.topics
-    if "topic" not in source.schema.names:
-        return [""]
-    batches = table_batches(source, columns=["topic"])
-    names: set[str] = {name for batch in batches for name in batch[0].unique().to_pylist()}
-    return sorted(names)

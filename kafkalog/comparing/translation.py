@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from kafkalog.booting.coordinators import Commit
-from kafkalog.comparing.content import Sides, check_fields
+from kafkalog.comparing.content import check_fields
 from kafkalog.comparing.digests import Database, Field
 from kafkalog.comparing.pairs import pair
+from kafkalog.comparing.sides import Sides
 from kafkalog.errors import Finding, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
@@ -163,15 +164,22 @@ def _of_other_topics(group: Group, pairs: dict[str, str], is_all: bool) -> Itera
             yield _impossible(group, one, one.topic, "only one of the two sides has this topic")
 
 
-def _of_empty_partition(
-    group: Group, one: GroupOffset, topic: str, bounds: tuple[int, int], *, is_empty: bool
+def _without_records(
+    group: Group, one: GroupOffset, topic: str, bounds: tuple[int, int] | None, *, is_empty: bool
 ) -> TranslatedOffset:
-    """An offset in a partition that has no record left; `is_empty` says whether the other one has none, either."""
+    """An offset in a partition of which the other topic has no record.
+
+    `bounds` has start and end of the other partition, if this one has no record left; `is_empty` says whether the other
+    one has none, either.
+    """
+    name = f"{one.topic}-{one.partition}"
+    if bounds is None:
+        return _impossible(group, one, topic, f"{topic} has none of the records that are left of {name}")
     start, end = bounds
     place = (one.topic, one.partition, one.offset, one.metadata)
     if is_empty:
         return TranslatedOffset(group.name, topic, one.partition, end, "exact", end, end, 0, 0, *place)
-    why = f"no record is left of {one.topic}-{one.partition}: nothing shows which of those there the group has read"
+    why = f"no record is left of {name}: nothing shows which of those there the group has read"
     return TranslatedOffset(group.name, topic, one.partition, start, "bounded", start, end, 0, 0, *place, why)
 
 
@@ -354,15 +362,28 @@ def _translated(
             *(known[one.number].name, other, one.partition, one.offset, certainty, one.earliest, one.latest),
             *(one.n_again, n_absent, topic, one.from_partition, commit.offset, commit.metadata, one.why),
         )
+    yield from _unreached(database, topic, other, known, bounds, log_bounds)
+
+
+def _unreached(
+    database: Database,
+    topic: str,
+    other: str,
+    known: Sequence[Group],
+    bounds: Sequence[_Bounds],
+    log_bounds: Callable[[int], tuple[int, int] | None],
+) -> Iterator[TranslatedOffset]:
+    """The offsets in partitions of which the other topic has no record."""
     reached = {(one.number, of) for one in bounds for of in one.from_partitions}
-    committed = {(number, at) for number, offsets in enumerate(of_group) for at in offsets}
-    partitions = {at for (at,) in database.run("select distinct partition from a").fetchall()}
-    for number, at in sorted(committed - reached):
-        group, commit = known[number], of_group[number][at]
-        if at in partitions or (bounds_there := log_bounds(at)) is None:
-            yield _impossible(group, commit, other, f"{other} has none of the records that are left of {topic}-{at}")
-        else:
-            yield _of_empty_partition(group, commit, other, bounds_there, is_empty=at not in ends)
+    here, there = (
+        {partition for (partition,) in database.run(f"select distinct partition from {side}").fetchall()}
+        for side in "ab"
+    )
+    for number, group in enumerate(known):
+        for partition, commit in sorted(_committed(group, topic).items()):
+            if (number, partition) not in reached:
+                ends = None if partition in here else log_bounds(partition)
+                yield _without_records(group, commit, other, ends, is_empty=partition not in there)
 
 
 def _follow_same_ends(database: Database, bounds: Sequence[_Bounds]) -> None:
