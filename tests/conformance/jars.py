@@ -49,6 +49,14 @@ _CONNECTOR_MODULE = f"""<ivy-module version="2.0"><info organisation="kafkalog" 
 </dependencies></ivy-module>
 """
 
+# what Spark 4.1 reads tables with: the newest for which there are jars of both formats
+_LAKE_PARTS = (
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
+    ("io.delta", "delta-spark_4.1_2.13", "4.4.0"),
+    ("io.delta", "delta-storage", "4.4.0"),
+    ("org.xerial", "sqlite-jdbc", "3.47.1.0"),
+)
+
 
 @functools.cache
 def java():
@@ -90,6 +98,12 @@ def tiered_storage(java):
 def spark_connector(java):
     """Spark's own Kafka source with the client that it needs, beside what PySpark has."""
     return fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
+
+
+def lake_jars(java):
+    """What Spark 4.1 needs for tables of Delta and Iceberg, and for a catalog in SQLite."""
+    parts = "".join(_IVY_DEPENDENCY.format(*part).replace("default", "master") for part in _LAKE_PARTS)
+    return fetch(java, "lakes-of-spark-4.1", _IVY_MODULE.format(dependencies=parts))
 
 
 def fetch_all():

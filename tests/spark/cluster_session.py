@@ -26,7 +26,25 @@ def deadly(batches):
         yield batch
 
 
-def main(root, damaged, scratch, sink):
+def export_twice(spark, log, lake):
+    """Let a log of JSON grow, and add what is new to tables, twice; returns the numbers of tasks and records."""
+    import kafkalog
+    from kafkalog import spark as jobs
+
+    options = {"decode": {"value": "json"}, "columns": ["offset", "value"], "partition_by": ["partition"]}
+    done = []
+    log.mkdir()
+    for fields in (["a"], ["a", "b"]):
+        for partition in range(2):
+            with kafkalog.PartitionWriter(log / f"orders-{partition}", batch_size=500) as writer:
+                writer.append({"value": [json.dumps(dict.fromkeys(fields, n)).encode() for n in range(100)]})
+        for format, to in (("delta", f"{lake}/table"), ("iceberg", "lake.kafka.orders")):
+            rows = jobs.export(spark, log, to, format=format, task_bytes=1000, resume=True, **options).collect()
+            done.append([len(rows) > 1, sum(row.n_records for row in rows)])
+    return done
+
+
+def main(root, damaged, scratch, sink, tiered, remote):
     from pyspark.sql import SparkSession
 
     settings = json.loads(os.environ["KAFKALOG_TEST_SETTINGS"])
@@ -51,6 +69,8 @@ def main(root, damaged, scratch, sink):
     answer["counts"] = {row["topic"]: row["count"] for row in counts}
     committed = frame.option("kafka.isolation.level", "read_committed").load(root)
     answer["committed"] = committed.filter("topic = 'p-txn'").count()
+    answer["tiered"] = spark.read.format("kafkalog").option("tiered", remote).load(tiered).count()
+    answer["exports"] = export_twice(spark, Path(sink).with_name("orders"), Path(sink).with_name("lake"))
     try:
         frame.load(damaged).count()
     except Exception as error:

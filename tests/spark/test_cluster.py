@@ -8,9 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import builder
+import duckdb
 import golden_sets
 import pyarrow.parquet as pq
 import pytest
+from lakes import Delta, Iceberg
 from sink_rows import hidden
 from spark import speculation_session
 from spark.cluster_session import N_ROWS, N_TASKS
@@ -77,14 +79,21 @@ def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path):
     data[-1] ^= 1
     log = damaged / kf.segment_file_name(0)
     log.write_bytes(data)
-    arguments = [str(golden_sets.LOG_DIR), str(damaged.parent), str(tmp_path / "local"), str(tmp_path / "log")]
-    done = run_session("cluster_session.py", tmp_path, *arguments)
+    arguments = [golden_sets.LOG_DIR, damaged.parent, tmp_path / "local", tmp_path / "log", *golden_sets.tiered()]
+    lakes = [Delta(tmp_path / "lake"), Iceberg(tmp_path / "lake")]
+    done = run_session("cluster_session.py", tmp_path, *map(str, arguments), **lakes[1].environment)
     assert done.returncode == 0, done.stderr[-4000:]
     answer = json.loads(done.stdout.splitlines()[-1])
     table = kafkalog.read_table(golden_sets.LOG_DIR, columns=["topic"])
     expected = {row["values"]: row["counts"] for row in table["topic"].value_counts().to_pylist()}
     assert answer["processes"] == 2
     assert answer["counts"] == expected
+    assert answer["tiered"] == len(golden_sets.tiered_truth("read_uncommitted"))
+    assert answer["exports"] == [[True, 200]] * 4
+    for lake in lakes:
+        files = f"read_parquet({lake.files()}, hive_partitioning = true, union_by_name = true)"
+        rows = duckdb.execute(f'select partition, "offset", value.a, value.b from {files} order by all').fetchall()
+        assert rows == [(part, at, at % 100, at % 100 if at > 99 else None) for part in (0, 1) for at in range(200)]
     committed = kafkalog.scan(golden_sets.LOG_DIR, topics="p-txn", isolation_level="read_committed").count_rows()
     assert answer["committed"] == committed < expected["p-txn"]
     assert f"{log}@0 base_offset=0: crc_mismatch" in answer["error"]

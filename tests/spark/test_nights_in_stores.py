@@ -71,6 +71,8 @@ class Pipeline:
         self.schemas.mkdir()
         self.truth = {value: [] for value in ("json", "avro")}
         self.n_night = 0
+        self.seconds = 10.0
+        """How long the last table took, whatever else the machine does."""
 
     def grow(self):
         """Some records more, which have a field more every few nights."""
@@ -125,15 +127,19 @@ class Pipeline:
         )  # fmt: skip
 
     def killed(self):
-        """A night whose driver is killed at some moment, or one of its workers."""
+        """A night whose driver is killed while it writes one of the tables, or before that one of its workers."""
         process = self.start()
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.communicate()
-        time.sleep(self.draw.uniform(0, 14))
+        for _ in range(self.draw.randrange(len(TABLES))):
+            begin = time.monotonic()
+            assert process.stdout.readline(), process.communicate()
+            self.seconds = time.monotonic() - begin
+        time.sleep(self.draw.uniform(0, self.seconds))
         if self.draw.random() < 0.3:
             for worker in python_workers(process.pid):
                 os.kill(worker, signal.SIGKILL)
-            time.sleep(self.draw.uniform(0, 5))
+            time.sleep(self.draw.uniform(0, self.seconds))
         end(process)
 
     def table(self, format, topic):
