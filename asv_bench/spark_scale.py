@@ -1,6 +1,6 @@
 """Spark jobs over many segments: do driver and workers stay small, and do tasks follow bytes, not files?
 
-    python asv_bench/spark_scale.py
+    python asv_bench/spark_scale.py >> asv_bench/SPARK.md
 
 Makes a log dir of 400 segments (at least 2 GiB) over 40 partitions in a temporary directory, and verifies, rebuilds
 and exports it, twice: in tasks of a size, and of four times that. Fails if a result is wrong, a Python worker takes
@@ -57,8 +57,9 @@ def run(
     factors: Sequence[int] = (1, 4),
 ) -> list[str]:
     """Do all jobs, in tasks of so many times a size; what was wrong."""
-    print(f"{made.n_segments} segments over {n_partitions} partitions, {made.n_bytes / 2**30:.2f} GiB,", end=" ")
+    print(f"\n## {made.n_segments} segments over {n_partitions} partitions, {made.n_bytes / 2**30:.2f} GiB,", end=" ")
     print(f"{made.n_records:,} records; {spark.sparkContext.master}\n")
+    print("Memory is resident memory at its peak. Tasks are those of all passes of a job.\n")
     print("| job | MiB a task | tasks | seconds | MiB/s | driver MiB | grown by | JVM MiB | largest worker MiB |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     problems: list[str] = []
