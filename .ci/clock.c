@@ -1,8 +1,11 @@
 /* A clock that is ahead by SECONDS_AHEAD, for what is preloaded with it: the time of day, and the times of files, so
-   that what was just written is new. Times that tests give to files are taken back. Monotonic clocks stay. */
+   that what was just written is new. Times that tests give to files are taken back, and so are deadlines of waits: the
+   kernel has the real time, and a wait for a client of S3 would take years. Monotonic clocks stay. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -96,3 +99,36 @@ int futimens(int file, const struct timespec times[2])
     if (!next) next = NEXT(futimens);
     return next(file, back(times, real));
 }
+
+/* A condition may have either clock; a monotonic one counts from the start of the system. */
+static const struct timespec *due(const struct timespec *given, struct timespec *real)
+{
+    if (given->tv_sec < 1000000000 || given->tv_sec > 10000000000) return given;
+    *real = *given;
+    real->tv_sec -= ahead;
+    return real;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *restrict one, pthread_mutex_t *restrict mutex, const struct timespec *restrict until)
+{
+    static __typeof__(&pthread_cond_timedwait) next;
+    struct timespec real;
+    /* the first version of this function has another kind of condition */
+    if (!next) next = (__typeof__(next))dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!next) next = NEXT(pthread_cond_timedwait);
+    return next(one, mutex, due(until, &real));
+}
+
+#define WAIT(name, parameters, ...)                        \
+    int name parameters                                    \
+    {                                                      \
+        static __typeof__(&name) next;                     \
+        struct timespec real;                              \
+        if (!next) next = NEXT(name);                      \
+        return next(__VA_ARGS__, due(until, &real));       \
+    }
+
+WAIT(pthread_cond_clockwait, (pthread_cond_t *restrict one, pthread_mutex_t *restrict mutex, clockid_t clock, const struct timespec *restrict until), one, mutex, clock)
+WAIT(pthread_mutex_timedlock, (pthread_mutex_t *restrict mutex, const struct timespec *restrict until), mutex)
+WAIT(sem_timedwait, (sem_t *restrict one, const struct timespec *restrict until), one)
+WAIT(sem_clockwait, (sem_t *restrict one, clockid_t clock, const struct timespec *restrict until), one, clock)
