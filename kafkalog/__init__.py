@@ -127,7 +127,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _leading(value: Any) -> Any:
-    """Return a function whose error about an unknown keyword argument names the one that is meant."""
+    """Return a function whose error about its arguments names those that are meant."""
     if type(value) is not type(_leading):
         return value
 
@@ -136,13 +136,16 @@ def _leading(value: Any) -> Any:
         try:
             return value(*args, **options)
         except TypeError as error:
-            _, _, unknown = str(error).partition("() got an unexpected keyword argument ")
-            if unknown.strip("'") not in options:
-                raise
-        from kafkalog.words import documented_keywords, unknown_keyword
+            message, trace = str(error), error.__traceback__
+            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
+            if name not in options and (trace is None or trace.tb_next is not None):
+                raise  # it is about a call further below
+        from kafkalog.words import documented_keywords, unknown_keyword, wrong_arguments
 
-        name = unknown.strip("'")
-        raise TypeError(f"{value.__name__} has no option {name!r}; {unknown_keyword(name, documented_keywords(value))}")
+        if name in options:
+            known = documented_keywords(value)
+            raise TypeError(f"{value.__name__} has no option {name!r}; {unknown_keyword(name, known)}")
+        raise TypeError(wrong_arguments(value, message) or message)
 
     # pickles name the module in which a function is found
     call.__module__ = __name__

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar, get_origin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,51 @@ class PublicNames:
                 meant = unknown_attribute(self, name)
                 message += f"; {meant}" if meant else ""
             raise AttributeError(message)
+
+
+class Bulk(PublicNames):
+    """Reads records in bulk, as often as it is asked to: the error for an index or a length names the call for it.
+
+    A ``with`` block is accepted. Files are open only while they are read.
+    """
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Do nothing: files are open only while they are read."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, key: object) -> NoReturn:
+            """Raise TypeError: an offset may be meant, or a column."""
+            name = type(self).__name__
+            if isinstance(key, str):
+                raise TypeError(f"a {name} is read as a whole: use to_table()[{key!r}]")
+            if not hasattr(self, "tail"):
+                raise TypeError(f"a {name} is read as a whole: use to_table()[...]")
+            if isinstance(key, int) and key < 0:
+                raise TypeError(f"a {name} is read as a whole: use tail({-key})")
+            bounds = (key.start, key.stop) if isinstance(key, slice) else (key, None)
+            options = [f"{end}_offset={value}" for end, value in zip(("start", "end"), bounds, strict=True) if value]
+            options += [] if isinstance(key, slice) else ["limit=1"]
+            raise TypeError(
+                f"a {name} is read as a whole: use kafkalog.read_table(path, {', '.join(options)}) for offsets, or"
+                " head(n) and tail(n)"
+            )
+
+        def __len__(self) -> NoReturn:
+            """Raise TypeError: counting may read all records."""
+            count = "count_rows()" if hasattr(self, "count_rows") else "len(to_table())"
+            raise TypeError(f"a {type(self).__name__} has no len() before it is read: use {count}")
 
 
 class Result(PublicNames):

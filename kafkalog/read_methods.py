@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kafkalog import html
-from kafkalog.html import PublicNames
+from kafkalog.html import Bulk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
     return _functions().tiered_location(path, tiered, **options)
 
 
-class ReadMethods(PublicNames):
+class ReadMethods(Bulk):
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
 
     def _repr_html_(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import FunctionType
@@ -21,12 +22,12 @@ head            = cat -n 10                                         | read_table
 tail            = cat --tail 10                                     | scan(path).tail(10)
 ll list dir     = ls                                                | ls(path)
 du disk-usage   = space                                             | space(path)
-fsck check validate = verify                                        | verify(path)
+fsck check validate sanity-check = verify                                        | verify(path)
 query           = sql                                               | sql(query, path)
 lag consumer-groups = groups                                        | groups(path)
-dump-log dumplogsegments dumplog = dump                             | dump(path)
+dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
 version         = --version                                         | __version__
-help            = --help                                            | __doc__
+help man        = --help                                            | __doc__
 topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
 info describe summary status stats stat show-topics inspect file > kafkalog ls PATH, or kafkalog report PATH \
@@ -34,19 +35,21 @@ info describe summary status stats stat show-topics inspect file > kafkalog ls P
 partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
 offsets get-offsets offset-shell getoffsetshell endoffsets > kafkalog groups PATH for committed offsets, kafkalog ls \
     PATH for the ends of logs | groups(path) for committed offsets, ls(path) for the ends of logs
-grep get search where filter > kafkalog cat PATH --filter 'key == WORD' (or 'value contains WORD') \
-    | read_table(path, filters="key == abc")
+grep get search where filter rg egrep fgrep zgrep ag ack match > kafkalog cat PATH --filter 'key == WORD' (or \
+    'value contains WORD') | read_table(path, filters="key == abc")
 find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
     | lookup(path, offset=42), or read_table(path, filters="key == abc")
 read consume consumer console-consumer show print view less more messages records fetch poll scan \
     > kafkalog cat PATH | cat(path), or read_table(path)
+rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb connect execute > kafkalog sql 'select ...' PATH | sql(query, path)
 count wc count-rows num-rows > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
     | scan(path).count_rows()
 schema registry subjects > kafkalog schemas PATH | schemas(path), or scan(path).schema for the columns
-to-pandas pandas df dataframe to-df > kafkalog export PATH -o out.parquet | read_pandas(path)
+df > kafkalog space PATH | read_pandas(path)
+to-pandas pandas dataframe to-df > kafkalog export PATH -o out.parquet | read_pandas(path)
 to-polars lazyframe > kafkalog export PATH -o out.parquet | read_polars(path)
 to-numpy numpy > kafkalog export PATH -o out.arrow | read_numpy(path)
 table to-table > kafkalog cat PATH, or kafkalog sql 'select ...' PATH | read_table(path)
@@ -98,7 +101,8 @@ html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o 
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
 hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
-crc checksum md5sum sha256sum scrub verify-checksum integrity > kafkalog verify PATH | verify(path)
+crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok > kafkalog verify PATH \
+    | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
 sort uniq jq awk sed group-by top > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
     | sql(query, path)
@@ -122,6 +126,15 @@ replay mirror sync replicate install deploy inject > kafkalog load FILE -o LOG_D
     | load(file, output, install=True)
 split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
 tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
+mv rename rename-topic > kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME \
+    | load(file, output, topic=name)
+reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
+    running cluster is changed by Kafka's own scripts | metadata(path)
+log logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader > kafkalog ls PATH \
+    | open(path)
+iterate iter-records read-records iter-messages rows > kafkalog cat PATH | cat(path)
+from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
+    > kafkalog load FILE -o DIR --topic TOPIC | write_table(table, path, topic=name)
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
 """
 """Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.
@@ -134,7 +147,7 @@ _OPTIONS: Final = r"""
     | | kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
 --file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
 -o --offset | --start-offset | --start-offset N from an offset, --tail N for the last N records; all by default
---offset --at | --to-offset | --to-offset N
+--offset | --to-offset | --to-offset N
 --before | --before-offset | --before-offset N, or --before-timestamp TIME
 --before --until --to-time --end-time | --end-timestamp | --end-timestamp TIME
 --from --begin --start | --start-offset | --start-offset N, or --start-timestamp TIME
@@ -145,6 +158,25 @@ _OPTIONS: Final = r"""
 --to --format --target-version | convert | leave it out: v2 is written
 --output --out --to | --explain | --json to stdout, or kafkalog export PATH -o FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
+--csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
+--tail-from --skip --offset-from | --start-offset | --start-offset N
+--sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
+--count | -n | kafkalog ls PATH, which counts records; -n N reads some
+-A -B --context | --start-offset | --start-offset N --end-offset N
+--json-value --json-values --parse-json --decode-json | --value-format | --value-format json
+--uncommitted --read-uncommitted | --isolation-level | leave it out: records are read whether committed or not
+--internal --include-internal --system --all-topics | ls | leave it out: all topics are listed
+--width --max-width --wide --wrap --no-trunc --no-truncate --term-width | |
+    --json for whole values, or COLUMNS=N kafkalog ... for a width
+--tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
+--level | --compression-level | --compression-level VALUE
+--rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
+--no-crc --skip-crcs --no-crcs | verify | --indexes-only
+--crc --crcs --check-crcs --check-crc | verify | leave it out: checksums are checked
+--fail-fast --exit-first --stop-on-error -x | verify | leave it out: the exit code is 1 if there is damage
+--progress --no-progress --bar --no-bar | -q | leave it out: it shows on a terminal; -q hides it
+--timeout-ms --timeout --poll-timeout --session-timeout | | leave it out: files are read to their end
+--query --command --execute -c -e | sql | the query comes first: kafkalog sql 'select ...' PATH
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
 --reverse --desc --tac --order | --tail | --tail N
 --pretty --indent --jq | --json | --json, and a pipe into jq
@@ -165,7 +197,7 @@ _OPTIONS: Final = r"""
 --lag --offsets | groups | leave it out: each line has the committed offset and the lag
 --abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
 --days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
---ts --time --when --date | --timestamp | --timestamp TIME
+--ts --time --when --date --at | --timestamp | --timestamp TIME
 --key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
 --csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
 --sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
@@ -177,17 +209,19 @@ _OPTIONS: Final = r"""
     | -n | -n VALUE
 --limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
 -J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
--f% --format --fmt --template --property --formatter --output-hex --hex | --columns
+-f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
     | --columns offset,key,value, or --json
---fields --select --usecols --keys-only -F --cut | --columns | --columns key,value
+--keys-only --key-only --no-value --no-values --hide-value | --columns | --columns offset,key
+--values-only --value-only --no-key --no-keys | --columns | --columns offset,value
+--fields --select --usecols --cut --col | --columns | --columns key,value
 -K -D -Z --delimiter --print-key --print-value --null | --columns | --columns offset,key,value, or --json
 --key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
---key --grep | --drop | --drop 'key == VALUE'
+--delete --erase --remove --exclude-key | --drop | --drop 'key == VALUE'
 --value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
 --prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
 --header --headers | --filter | --filter 'headers.NAME == VALUE'
 --where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
---where -e --drop-where --exclude | --drop | --drop 'COLUMN OP VALUE'
+--where -e --drop-where --exclude --delete-where | --drop | --drop 'COLUMN OP VALUE'
 --since --last --ago --newer-than --within | --start-timestamp
     | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
 --until --older-than | --end-timestamp | --end-timestamp TIME
@@ -215,7 +249,8 @@ _OPTIONS: Final = r"""
 --replicas --brokers --replication-factor | --nodes | --nodes VALUE
 -G --group-id --consumer-group | --groups | --groups VALUE
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
---describe --list --all-topics --topics-with-overrides -L | | leave it out, or try kafkalog ls PATH
+--describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out, or try kafkalog ls PATH
+--regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
 --regex --include --whitelist --topic-pattern | --topics | --topics 'orders.*' (a glob)
 --exclude --blacklist --not | --exclude-topics | --exclude-topics VALUE
 --skip-errors --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
@@ -238,7 +273,9 @@ _OPTIONS: Final = r"""
 --partition-cols --hive --partition | --partition-by | --partition-by topic,date
 --codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
 --name --topic-name --into | --topic | --topic VALUE
---delete --erase --remove | --drop | --drop 'key == VALUE'
+--html --report-file --page | --report | kafkalog report PATH -o report.html
+-o --output --out --outfile --csv --format --to --table --tsv --excel --parquet --md --markdown | --json
+    | --json > FILE
 --bytes --exact --raw | --json | --json, which has exact numbers
 --command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
 -C --consume -P -Q -M | kafkalog | kafkalog cat PATH -t TOPIC -p N
@@ -264,6 +301,16 @@ _KEYWORDS: Final = (
     + """
 topic topic_name subscribe include = topics
 partition partition_id = partitions
+offsets offset_range = start_offset
+tail last = > kafkalog.scan(path).tail(10)
+follow watch = > kafkalog cat PATH --follow in a shell
+committed only_committed uncommitted = isolation_level
+encoding = value_format
+engine dtype_backend as_pandas as_polars backend output_type return_type = > kafkalog.read_pandas(path), \
+    kafkalog.read_polars(path) or kafkalog.read_table(path)
+index_col parse_dates names converters low_memory = > kafkalog.read_pandas(path), and pandas from there
+mode = > kafkalog.write_table(table, path, topic=name), which writes; open only reads
+buffering compression_level = compression
 filter query condition predicate where expression = filters
 filter predicate query = drop
 n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
@@ -273,9 +320,9 @@ before = before_offset
 to = to_offset
 filesystem fs endpoint_url endpoint region credentials client = storage_options
 remote remote_storage tier = tiered
-value_deserializer value_type format fmt deserializer schema = value_format
+value_deserializer value_type format fmt deserializer = value_format
 key_deserializer key_type = key_format
-registry schema_registry schema_registry_url = schemas
+registry schema schema_registry schema_registry_url = schemas
 out dest destination dst target to path output_path filename = output
 dryrun simulate preview = dry_run
 group group_id consumer_group = groups
@@ -321,11 +368,16 @@ df pandas toPandas to_df to_dataframe dataframe = to_pandas()
 pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
 numpy values to_array = to_numpy()
-count size shape num_rows n_rows nrows height length n_records num_records = count_rows()
-dtypes schema fields = to_table().schema, or scan(...).schema
+count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
+dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema
+name = topic_partition, or path
+record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)
+read_all = to_table(), to_pandas() or to_polars()
+to_duckdb duckdb = kafkalog.sql("select ...", path), or duckdb.sql("select ... from scan")
+info describe summary = kafkalog.ls(path), or kafkalog.report(path)
 to_parquet write_parquet sink_parquet to_csv write_csv sink_csv to_json write_json to_feather write write_table \
     write_dataset to_delta write_delta save = kafkalog.export(path, "out.parquet")
-group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot describe value_counts \
+group_by groupby agg aggregate join sort sort_by order_by sort_values unique distinct pivot value_counts \
     union sum mean max min = kafkalog.sql("select ...", path), or to_polars() or to_pandas() first
 sql = kafkalog.sql("select ...", path)
 show display print = head(20), or kafkalog.cat(path)
@@ -333,7 +385,8 @@ consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
 partitions topic_partitions keys items = list(log_dir), or log_dir[topic, number] for one of them
-lag groups consumer_groups committed offsets = kafkalog.groups(path)
+lag groups consumer_groups committed = kafkalog.groups(path)
+offsets = to_table(columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
 to_records as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
@@ -399,9 +452,13 @@ def plain(word: str) -> str:
 
 def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     """A command line with a command of ours, if its first word means the same as one, or two words are one of ours."""
-    if not argv or argv[0] in known or argv[0].startswith("-"):
+    if not argv or argv[0].startswith("-"):
         return [*argv]
+    if argv[0] in known:
+        return _without_verb(argv)
     name, rest = plain(argv[0]), [*argv[1:]]
+    if name == "run-class" and rest:  # Kafka's starter of its tools
+        return translated(rest, known)
     if rest and f"{name}-{rest[0]}" in known:
         return [f"{name}-{rest[0]}", *rest[1:]]
     if name in known:
@@ -415,6 +472,16 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
         option = lead.line.split()[1]
         rest = [re.sub(r"^-n(?=$|\d)|^-(?=\d+$)", f"{option}=" if one != "-n" else option, one) for one in rest]
     return [*lead.line.split(), *rest]
+
+
+def _without_verb(argv: Sequence[str]) -> list[str]:
+    """A command line without the word for listing that Kafka's scripts have after the command."""
+    is_verb = len(argv) > 2 and argv[1] in ("list", "describe", "show") and not os.path.exists(argv[1])
+    return [argv[0], *argv[2:]] if is_verb and argv[0] in _LISTS else [*argv]
+
+
+_LISTS: Final = ("ls", "groups", "transactions", "producers", "epochs", "metadata", "schemas")
+"""The commands that list, with or without a word for it."""
 
 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
@@ -458,12 +525,25 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
         value = name[2:]  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     typed, where = {spelt, name}, {"", command, *own}
+    if spelt == "--to" and re.search(r"[/.](?!\d)", value):  # a file, not an offset or a time
+        typed = {"--outfile"}
     for row in _rows(_OPTIONS):
         words, needs, text = (part.strip() for part in row.split("|", 2))
         if needs in where and not typed.isdisjoint(words.split()):
-            is_value = value and not value.startswith("-") and "'" not in value
-            return text.replace("VALUE", value) if is_value else text
+            return _with_value(text, value)
     return None
+
+
+_CONDITION: Final = re.compile(r"(?i)\s(?:[=!<>]=?|==|in|is|like|contains|matches|starts_with|has|between)\s")
+
+
+def _with_value(text: str, value: str) -> str:
+    """A text with the value that was typed; a value that is a condition stands for a whole one."""
+    if not value or value.startswith("-"):
+        return text
+    if _CONDITION.search(value):
+        return re.sub(r"'[^']*\bVALUE'", lambda _: shlex.quote(value), text)
+    return text if "'" in value else text.replace("'COLUMN OP VALUE'", f"'key == {value}'").replace("VALUE", value)
 
 
 def documented_keywords(function: FunctionType) -> list[str]:
@@ -480,27 +560,66 @@ def unknown_keyword(name: str, known: Collection[str]) -> str:
         return f"use {option}=" if option in known else f"pass kafkalog.open(path, {option}=...) as the path"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
-    if meant := [f"{one}=" for one in _pairs(_KEYWORDS).get(name, ()) if one in known]:
+    if meant := _meant_keywords(name, known):
         return f"use {' or '.join(meant)}"
     close = near(name, [*known])
     return f"did you mean {close}=?" if close else f"there are {', '.join(known) or 'none'}"
 
 
+def _meant_keywords(name: str, known: Collection[str]) -> list[str]:
+    leads = _pairs(_KEYWORDS).get(name, ())
+    return [f"{one}=" for one in leads if one in known] or [one[2:] for one in leads if one.startswith("> ")]
+
+
+def wrong_arguments(function: FunctionType, message: str) -> str | None:
+    """What to type after Python's own message about too many arguments by position, or too few; None for others."""
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if re.search(r" takes .*positional arguments? but ", message):
+        others = [f"{name}=" for name in documented_keywords(function) if name not in positional]
+        named = ", ".join(others[:_SHOWN_KEYWORDS]) + (" ..." if len(others) > _SHOWN_KEYWORDS else "")
+        return f"{function.__name__} takes {' and '.join(positional)} by position, and the others by name: {named}"
+    if missing := re.search(r" missing \d+ required .*argument", message):
+        purpose = (function.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
+        names = [f"{name}=" for name in re.findall(r"'(\w+)'", message[missing.end() :])]
+        return f"{function.__name__} needs {' and '.join(names)} ({function.__name__}: {purpose})"
+    return None
+
+
+_SHOWN_KEYWORDS: Final = 6
+
+
 def unknown_function(name: str, known: Iterable[str]) -> str | None:
     """The end of the message about an unknown name of the package; None if nothing is meant."""
-    lead = commands().get(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name)))
-    lead = lead or commands().get(plain(name))
-    if lead is None and (reads := re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)):
-        close = near(name, known)
-        return (close and f"did you mean kafkalog.{close}?") or _READERS.get(reads[1], "use kafkalog.read_table(path)")
-    if lead is not None:
+    alike = _alike(name, known)
+    lead = commands().get(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name))) or commands().get(plain(name))
+    if lead is not None and name.lower() not in map(str.lower, alike):
         return f"use kafkalog.{lead.python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
-    close = near(name, known)
-    return f"did you mean kafkalog.{close}?" if close else None
+    reads = re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)
+    if reads is not None and reads[1] in _READERS:
+        return _READERS[reads[1]]
+    if close := near(name, alike):
+        return f"did you mean kafkalog.{close}?"
+    if re.search(r"(?:Error|[Ee]xceptions?)$", name):
+        return "the errors are in kafkalog.errors; KafkalogError is the base of all"
+    return _READ if reads is not None else None
+
+
+def _alike(name: str, known: Iterable[str]) -> list[str]:
+    """The names that differ in case only, or else those of classes for a class, and of functions for a function."""
+    names = [*known]
+    same = [one for one in names if one.lower() == name.lower()]
+    return same or [one for one in names if one[0].isupper() == name[0].isupper()]
+
+
+_READ: Final = "use kafkalog.read_table(path)"
 
 
 _READERS: Final = {
     "polars": "use kafkalog.read_polars(path)",
+    "dataframe": "use kafkalog.read_pandas(path)",
+    "arrow": _READ,
+    "json": "kafkalog.read_table(path, value_format='json') decodes values; kafkalog.load(file, output, topic=name)"
+    " writes a file of JSON lines as a log",
     "parquet": "kafkalog.load(file, output, topic=name) writes a Parquet file as a log",
     "csv": "kafkalog.load(file, output, topic=name) writes a CSV file as a log",
     "batches": "use kafkalog.scan(path).to_batches()",
@@ -509,11 +628,33 @@ _READERS: Final = {
 
 def unknown_attribute(value: object, name: str) -> str | None:
     """The end of the message about an unknown attribute of one of our objects; None if nothing is meant."""
-    known = [one for one in object.__dir__(value) if not one.startswith("_")]
+    inherited = dir(list) if isinstance(value, list) else ()
+    known = [one for one in object.__dir__(value) if not one.startswith("_") and one not in inherited]
+    is_log = "to_table" in known
+    if meant := _meant_attribute(name, known, is_log=is_log):
+        return f"use {meant}"
+    if close := near(name, known):
+        return f"did you mean {close}?"
+    if is_log:
+        return unknown_function(name, ())
+    item = "each item of the list has more names; " if isinstance(value, list) else ""
+    return f"{item}there are {', '.join(known)}" if len(known) <= _MOST_NAMES else None
+
+
+def _meant_attribute(name: str, known: Collection[str], *, is_log: bool) -> str | None:
     for meant in _pairs(_ATTRIBUTES).get(name, ()):
         # what reads records can be asked for other records; a report cannot
-        is_read = meant.startswith("kafkalog.") and "to_table" in known
-        if is_read or re.split(r"\W", meant)[0] in known or (meant.startswith("list(") and "topics" in known):
-            return f"use {meant}"
-    close = near(name, known)
-    return f"did you mean {close}?" if close else None
+        of_log = is_log and meant.startswith("kafkalog.")
+        if of_log or re.split(r"\W", meant)[0] in known or (meant.startswith("list(") and "topics" in known):
+            return meant
+    return f"kafkalog.{name}(path)" if is_log and name in _log_functions() else None
+
+
+_MOST_NAMES: Final = 24
+
+
+@cache
+def _log_functions() -> Collection[str]:
+    """The public functions, most of which take the path of a log."""
+    names = sys.modules["kafkalog"].__all__
+    return {name for name in names if name.islower() and not name.startswith(("open", "write", "load"))}

@@ -96,6 +96,58 @@ kafkalog.grep -> filters=
 kafkalog.read_table(d, start="2026-11-28") -> start_timestamp=
 kafkalog.open(d).partitions -> log_dir[topic, number]
 kafkalog.sql(d, "select 1 as x").fetchall() == [(1,)] or 1 / 0
+# Python's own protocols
+kafkalog.open(p)[0] -> limit=1
+kafkalog.open(p)[-2] -> tail(2)
+kafkalog.open(p)[1:3] -> start_offset=1, end_offset=3
+kafkalog.open(p)["key"] -> to_table()['key']
+kafkalog.scan(p)["key"] -> to_table()['key']
+kafkalog.batches(p)[0] -> to_table()
+len(kafkalog.open(p)) -> count_rows()
+len(kafkalog.scan(p)) -> count_rows()
+len(kafkalog.batches(p)) -> len(to_table())
+len(kafkalog.open(d)) == 3 or 1 / 0
+len(list(kafkalog.open(p))) == 5 or 1 / 0
+kafkalog.open(p).__enter__().close()
+kafkalog.scan(p).__enter__().to_table()
+bool(kafkalog.batches(p)) or 1 / 0
+# arguments by position, and of wrong types
+kafkalog.scan(d, "orders") -> topics=
+kafkalog.lookup(p, 3) -> offset=
+kafkalog.open(p, "r") -> by position
+kafkalog.write_table({"key": [b"a"]}, out, "orders") -> topic=
+kafkalog.load(p) -> Write files of records
+kafkalog.scan(p, decode="json") -> such as {'value': 'json'}
+kafkalog.scan(p, filters={"key": "k"}) -> filters=[('key', '==', 'k')]
+# more of pandas, Polars, pyarrow, DuckDB and Kafka's clients
+kafkalog.open(p).columns -> to_table().schema
+kafkalog.open(p).offsets -> columns=["offset"]
+kafkalog.open(p).info() -> kafkalog.ls
+kafkalog.open(p).batches() -> kafkalog.batches
+kafkalog.open(p).get(3) -> kafkalog.lookup
+kafkalog.open(d).history() -> kafkalog.history
+kafkalog.scan(p).read_all() -> to_table()
+kafkalog.scan(p).collect_schema() -> schema
+kafkalog.verify(p).to_json() -> to_dict
+kafkalog.groups(d).lag -> each item of the list
+kafkalog.scan(p, tail=3) -> tail(10)
+kafkalog.scan(p, follow=True) -> --follow
+kafkalog.scan(p, offsets=(1, 3)) -> start_offset=
+kafkalog.scan(p, encoding="utf-8") -> value_format=
+kafkalog.scan(p, committed=True) -> isolation_level=
+kafkalog.read_table(p, engine="polars") -> kafkalog.read_polars
+kafkalog.export(p, out=out / "x.csv") -> output=
+kafkalog.read_json -> value_format='json'
+kafkalog.from_pandas -> kafkalog.write_table
+kafkalog.to_kafka -> kafkalog.write_table
+kafkalog.iter_records -> kafkalog.cat
+kafkalog.Log -> kafkalog.open
+kafkalog.Topic -> kafkalog.open
+kafkalog.Reader -> kafkalog.open
+kafkalog.Dataset -> kafkalog.dataset
+kafkalog.exceptions -> kafkalog.errors
+kafkalog.CorruptRecordException -> kafkalog.errors
+kafkalog.sql("select * from orders_changelog", d) -> Did you mean "orders-changelog"?
 # clients of Kafka
 kafkalog.Consumer -> kafkalog.cat
 kafkalog.KafkaConsumer -> kafkalog.cat
@@ -347,6 +399,45 @@ kafkalog verify D --verify_checksum -> --deep
 kafkalog recompress P -> convert
 """
 MORE_MISTAKES = """
+kafkalog run-class kafka.tools.DumpLogSegments --files S
+kafkalog dump-log-segments S
+kafkalog reassign-partitions D -> kafkalog metadata
+kafkalog rg k D -> --filter 'key == k'
+kafkalog df D -> kafkalog space
+kafkalog rewind P -> --start-offset
+kafkalog lint D -> kafkalog verify
+kafkalog mv D X -> kafkalog load
+kafkalog man cat
+kafkalog cat P --csv -> kafkalog export
+kafkalog cat P --sort offset -> order by
+kafkalog cat P --count -> kafkalog ls
+kafkalog cat P --regex k.* -> key matches
+kafkalog cat P --no-value -> --columns offset,key
+kafkalog cat P --skip 2 -> --start-offset N
+kafkalog cat P --where "key = 'k'" -> --filter 'key = '"'"'k'
+kafkalog cat P --wide -> --json
+kafkalog cat P --tz UTC -> times are UTC
+kafkalog cat P --timeout-ms 5 -> leave it out
+kafkalog cat P --formatter-property print.key=true -> --columns
+kafkalog lookup P --at 5 -> --timestamp TIME
+kafkalog ls D --csv -> --json > FILE
+kafkalog ls -1 D -> leave it out
+kafkalog ls --topics D -> --topics took
+kafkalog transactions list D
+kafkalog groups describe D
+kafkalog producers --list D -> leave it out
+kafkalog ls D -o x.csv -> > FILE
+kafkalog verify D -o x.json -> > FILE
+kafkalog verify D --html x.html -> kafkalog report
+kafkalog verify D --fail-fast -> exit code
+kafkalog verify D --no-crc -> --indexes-only
+kafkalog verify D --progress -> -q
+kafkalog export P --to x.parquet -> -o x.parquet
+kafkalog export P --to 3 -> --end-offset N
+kafkalog convert P -o c --remove 'key == k' -> --drop 'key == k'
+kafkalog convert P -o c --exclude k -> --drop 'key == k'
+kafkalog convert P -o c --level 3 -> --compression-level 3
+kafkalog sql --query 'select 1' D -> the query comes first
 kafkalog groups D --lag -> leave it out
 kafkalog groups D --reset-offsets -> option --reset-offsets; kafkalog reads groups
 kafkalog export D --csv out.csv -> -o FILE.csv

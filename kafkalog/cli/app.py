@@ -156,7 +156,7 @@ def _signals() -> Iterator[None]:
 
 def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    if argv and argv[0] not in SUMMARIES:
+    if argv and (argv[0] not in SUMMARIES or argv[1:2] in (["list"], ["describe"], ["show"])):
         from kafkalog.words import translated
 
         argv = translated(argv, SUMMARIES)

@@ -6,6 +6,8 @@ From it, shtab makes the script of ``--completion``, with which a shell complete
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +76,16 @@ class Parser(argparse.ArgumentParser):
         if missing := re.fullmatch(r"one of the arguments (.+) is required", message):
             *others, last = missing[1].split()
             message = f"add {', '.join(others)} or {last}"
+        elif message.startswith("the following arguments are required: "):
+            message += self._taken_path()
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
+
+    def _taken_path(self) -> str:
+        """The end of the message about a missing path: the option that took it as a value."""
+        for option, value in itertools.pairwise(self._given):
+            if option.startswith("-") and os.path.isdir(value):
+                return f"; {option} took {value} as its value: put it first, or give {option} a value"
+        return ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; the error for an unknown option names what to type instead."""
@@ -109,6 +120,8 @@ class Parser(argparse.ArgumentParser):
         """Whether an argument looks like an option that this command does not have, or not in this meaning."""
         if re.fullmatch(r"--[A-Za-z][\w-]*", name):
             return name not in self._option_string_actions
+        if name == "-1" and "--segments" in self._option_string_actions:
+            return True  # a column, as in the shell
         if not re.fullmatch(r"-[A-Za-z]\S*", name):
             return False
         # the format of kcat would become a path after our --follow

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.html import PublicNames
+from kafkalog.html import Bulk
 from kafkalog.interchange.arrow_values import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class ArrowStream(PublicNames, ABC):
+class ArrowStream(Bulk, ABC):
     """Gives record batches, as a reader, as a table, and to whatever takes an Arrow stream."""
 
     schema: pa.Schema

@@ -309,13 +309,19 @@ class Querying:
                 f"; did you mean {' or '.join(fields)}?" if fields else f"; there are {', '.join(self._fields[:30])}"
             )
         elif missing is not None:
-            topics = ", ".join(f'"{one}"' if re.search(r"\W", one) else one for one in self.log_dir.topics[:20])
-            line += f" The topics are tables: {topics}"
+            line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
             line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
             line += f". {several_types(min(self._mixed), 'Compare it with a number, text or a boolean')}"
         return line
+
+
+def _tables(topics: Sequence[str], missing: str) -> str:
+    """The topic that is meant by a name with underscores, as shells and other tools want it; or all of them."""
+    quoted = [f'"{topic}"' if re.search(r"\W", topic) else topic for topic in topics]
+    same = [name for name in quoted if re.sub(r"\W", "_", name.strip('"')) == missing.strip('"')]
+    return f"Did you mean {same[0]}?" if same else f"The topics are tables: {', '.join(quoted[:20])}"
 
 
 class QueryResult(ArrowStream):

@@ -106,7 +106,9 @@ ENDS: Final = ("end_offset", "end_timestamp", "latest")
 def with_formats(decode: Mapping[str, Decode] | None, options: Mapping[str, Any]) -> dict[str, Decode]:
     """Return `decode` with the formats that are named as in the shell: `value_format` and `key_format`."""
     given = {column: options.get(f"{column}_format") for column in ("key", "value")}
-    return {**(decode or {}), **{column: format for column, format in given.items() if format is not None}}
+    formats = {column: format for column, format in given.items() if format is not None}
+    # the check of `decode` comes later
+    return {**(decode or {}), **formats} if formats or not decode else decode  # type: ignore[return-value]
 
 
 def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:

@@ -93,6 +93,14 @@ class Split(NamedTuple):
     """Conditions for decoded columns; None if there are none."""
 
 
+def not_conditions(filters: Any) -> TypeError:
+    """The error for filters that are no list; of a dict, it names the list that is meant."""
+    text = f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}"
+    if isinstance(filters, Mapping):
+        text += f"; did you mean filters={[(name, '==', value) for name, value in filters.items()]!r}?"
+    return TypeError(text)
+
+
 def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Groups]) -> Split:
     """Split the filters of a scan into those on records and those on decoded columns; `parse` makes groups of a text.
 
@@ -101,7 +109,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     if isinstance(filters, str):
         filters = [filters]
     if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Sequence):
-        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
+        raise not_conditions(filters)
     groups = groups_of(filters, parse)
     if not any(_is_decoded(term, decoded) for group in groups for term in group):
         return Split(groups, None)

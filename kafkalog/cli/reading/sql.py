@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the query, and print or write its rows."""
     query = args.command_text if args.command_text is not None else _query_of(args)
     if not args.paths:
-        raise UsageError("expected a query and at least one PATH")
+        raise UsageError("expected a query and at least one PATH: kafkalog sql 'select * from orders' /var/lib/kafka")
     if args.topics:
         raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.errors import CorruptionWarning

@@ -330,9 +330,8 @@ def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: b
 def _scan_options(options: ExportOptions) -> dict[str, Any]:
     """The options with formats in `decode`; raises TypeError for an unknown one."""
     if unknown := sorted(set(options) - set(ExportOptions.__annotations__)):
-        raise TypeError(
-            f"export has no option {unknown[0]!r}; {unknown_keyword(unknown[0], ExportOptions.__annotations__)}"
-        )
+        known = [*ExportOptions.__annotations__, "output"]
+        raise TypeError(f"export has no option {unknown[0]!r}; {unknown_keyword(unknown[0], known)}")
     scan: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_format")}
     if decode := with_formats(scan.get("decode"), options):
         scan["decode"] = decode

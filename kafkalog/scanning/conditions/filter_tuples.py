@@ -24,7 +24,7 @@ from kafkalog.scanning.conditions.filters import (
     Term,
 )
 from kafkalog.text import near
-from kafkalog.values.conditions import SAME_OPERATIONS, groups_of
+from kafkalog.values.conditions import SAME_OPERATIONS, groups_of, not_conditions
 
 _CODECS: Final = {name: number for number, name in enumerate(kf.CODEC_NAMES[:5])}
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
@@ -43,7 +43,7 @@ def parse_filters(
     if isinstance(filters, str):
         filters = [filters]
     if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Iterable):
-        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
+        raise not_conditions(filters)
     items: list[Any] = list(filters)
     if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
