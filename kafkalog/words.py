@@ -24,7 +24,7 @@ ll list dir     = ls                                                | ls(path)
 du disk-usage   = space                                             | space(path)
 fsck check validate sanity-check = verify                                        | verify(path)
 query           = sql                                               | sql(query, path)
-lag consumer-groups = groups                                        | groups(path)
+lag consumer-lag consumer-groups = groups                                        | groups(path)
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
 version         = --version                                         | __version__
 help man        = --help                                            | __doc__
@@ -32,7 +32,7 @@ topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show top
     | ls(path), or open_log_dir(path).topics
 info describe summary status stats stat show-topics inspect file > kafkalog ls PATH, or kafkalog report PATH \
     | ls(path), or report(path)
-partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
+partitions list-partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
 offsets get-offsets offset-shell getoffsetshell endoffsets > kafkalog groups PATH for committed offsets, kafkalog ls \
     PATH for the ends of logs | groups(path) for committed offsets, ls(path) for the ends of logs
 grep get search where filter rg egrep fgrep zgrep ag ack match > kafkalog cat PATH --filter 'key == WORD' (or \
@@ -45,12 +45,13 @@ rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, 
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb connect execute > kafkalog sql 'select ...' PATH | sql(query, path)
-count wc count-rows num-rows > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
+count wc count-rows num-rows num-records n-records n-rows \
+    > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
     | scan(path).count_rows()
 schema registry subjects > kafkalog schemas PATH | schemas(path), or scan(path).schema for the columns
 df > kafkalog space PATH | read_pandas(path)
 to-pandas pandas dataframe to-df > kafkalog export PATH -o out.parquet | read_pandas(path)
-to-polars lazyframe > kafkalog export PATH -o out.parquet | read_polars(path)
+to-polars lazyframe lazy scan-pandas > kafkalog export PATH -o out.parquet | read_polars(path)
 to-numpy numpy > kafkalog export PATH -o out.arrow | read_numpy(path)
 table to-table > kafkalog cat PATH, or kafkalog sql 'select ...' PATH | read_table(path)
 to-parquet parquet write-parquet save sink-parquet > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
@@ -128,11 +129,13 @@ split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 
 tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
 mv rename rename-topic > kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME \
     | load(file, output, topic=name)
+kafka client kafka-client admin-client admin > kafkalog ls PATH | open(path)
 reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
     running cluster is changed by Kafka's own scripts | metadata(path)
 log logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader > kafkalog ls PATH \
     | open(path)
-iterate iter-records read-records iter-messages rows > kafkalog cat PATH | cat(path)
+iterate iter iter-records read-records iter-messages rows message record-batch consumer-record parse \
+    > kafkalog cat PATH | cat(path)
 from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
     > kafkalog load FILE -o DIR --topic TOPIC | write_table(table, path, topic=name)
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
@@ -172,6 +175,8 @@ _OPTIONS: Final = r"""
 --level | --compression-level | --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
 --no-crc --skip-crcs --no-crcs | verify | --indexes-only
+--only-errors --errors-only --failures --quiet-ok --brief | verify | -q
+--names-only --name-only --names | --json | --json, and a pipe into jq
 --crc --crcs --check-crcs --check-crc | verify | leave it out: checksums are checked
 --fail-fast --exit-first --stop-on-error -x | verify | leave it out: the exit code is 1 if there is damage
 --progress --no-progress --bar --no-bar | -q | leave it out: it shows on a terminal; -q hides it
@@ -204,8 +209,9 @@ _OPTIONS: Final = r"""
 --schema-file --avsc --proto --schema-path | --schema | --schema VALUE
 --deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
 -r -R --recursive | verify | leave it out: all below a directory is read
--O --latest --newest --last-n | --tail | --tail N
--c --count --max-messages --head --top --lines --max --take --read-num --max-records --num --rows --nrows --size
+-O --latest --newest | --tail | --tail N
+--last-n | --tail | --tail VALUE
+-c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
     | -n | -n VALUE
 --limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
 -J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
@@ -253,7 +259,7 @@ _OPTIONS: Final = r"""
 --regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
 --regex --include --whitelist --topic-pattern | --topics | --topics 'orders.*' (a glob)
 --exclude --blacklist --not | --exclude-topics | --exclude-topics VALUE
---skip-errors --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
+--skip-errors --skip-message-on-error --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
     | --on-corruption | --on-corruption skip
 --no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
 --deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
@@ -371,6 +377,8 @@ numpy values to_array = to_numpy()
 count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
 dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema
 name = topic_partition, or path
+last newest = tail(1)
+timestamps = to_table(columns=["timestamp"])["timestamp"]
 record get at = kafkalog.lookup(path, offset=42), or kafkalog.cat(path, start_offset=42)
 read_all = to_table(), to_pandas() or to_polars()
 to_duckdb duckdb = kafkalog.sql("select ...", path), or duckdb.sql("select ... from scan")
@@ -395,7 +403,7 @@ isnull isna is_na null_mask nulls mask tombstones = is_null()
 sizes nbytes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])
 view astype to_int frombuffer as_array = as_dtype(">i8")
-to_html save_html render = write("report.html")
+to_html save_html render save show open = write("report.html")
 """
 )
 """Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""
@@ -527,6 +535,8 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     typed, where = {spelt, name}, {"", command, *own}
     if spelt == "--to" and re.search(r"[/.](?!\d)", value):  # a file, not an offset or a time
         typed = {"--outfile"}
+    elif spelt == "--last" and value.isdecimal():
+        typed = {"--last-n"}
     for row in _rows(_OPTIONS):
         words, needs, text = (part.strip() for part in row.split("|", 2))
         if needs in where and not typed.isdisjoint(words.split()):
@@ -616,6 +626,7 @@ _READ: Final = "use kafkalog.read_table(path)"
 
 _READERS: Final = {
     "polars": "use kafkalog.read_polars(path)",
+    "topic": "use kafkalog.open_log_dir(path)[topic]",
     "dataframe": "use kafkalog.read_pandas(path)",
     "arrow": _READ,
     "json": "kafkalog.read_table(path, value_format='json') decodes values; kafkalog.load(file, output, topic=name)"

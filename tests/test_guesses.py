@@ -146,6 +146,14 @@ kafkalog.Topic -> kafkalog.open
 kafkalog.Reader -> kafkalog.open
 kafkalog.Dataset -> kafkalog.dataset
 kafkalog.exceptions -> kafkalog.errors
+kafkalog.sql("select 1 as x", d).to_polars()["x"].to_list() == [1] or 1 / 0
+kafkalog.open(p).last() -> tail(1)
+kafkalog.open(p).iter() -> kafkalog.cat
+kafkalog.Client -> kafkalog.open
+kafkalog.ConsumerRecord -> kafkalog.cat
+kafkalog.consumer_lag -> kafkalog.groups
+kafkalog.num_records -> count_rows
+kafkalog.report(d).save("x.html") -> write("report.html")
 kafkalog.CorruptRecordException -> kafkalog.errors
 kafkalog.sql("select * from orders_changelog", d) -> Did you mean "orders-changelog"?
 # clients of Kafka
@@ -413,6 +421,9 @@ kafkalog cat P --sort offset -> order by
 kafkalog cat P --count -> kafkalog ls
 kafkalog cat P --regex k.* -> key matches
 kafkalog cat P --no-value -> --columns offset,key
+kafkalog cat P --first 2 -> -n 2
+kafkalog cat P --last 2 -> --tail 2
+kafkalog cat P --skip-message-on-error -> --on-corruption skip
 kafkalog cat P --skip 2 -> --start-offset N
 kafkalog cat P --where "key = 'k'" -> --filter 'key = '"'"'k'
 kafkalog cat P --wide -> --json

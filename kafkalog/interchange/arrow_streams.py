@@ -16,9 +16,11 @@ import pyarrow as pa
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.html import Bulk
 from kafkalog.interchange.arrow_values import one_line
+from kafkalog.interchange.table_types import Conversion, stored_schema
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 class ArrowStream(Bulk, ABC):
@@ -55,6 +57,18 @@ class ArrowStream(Bulk, ABC):
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a `pandas.DataFrame`."""
         return self.to_table().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a `polars.DataFrame`. Decimals of more than 38 digits are text, since Polars lacks them."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise ImportError("polars is not installed: pip install polars") from error
+        schema = stored_schema(self.schema, "polars")
+        if schema == self.schema:
+            return pl.DataFrame(self.to_reader())
+        batches = map(Conversion(schema, "polars").of, self.to_batches())
+        return pl.DataFrame(pa.RecordBatchReader.from_batches(schema, batches))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """All rows as a dict of columns."""

@@ -44,7 +44,6 @@ from kafkalog.interchange.arrow_output import (
     stored_names_schema,
 )
 from kafkalog.interchange.arrow_streams import ArrowStream
-from kafkalog.interchange.table_types import Conversion, stored_schema
 from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
@@ -67,7 +66,6 @@ from kafkalog.values.schemas import in_context
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     import pyarrow.compute as pc
     import pyarrow.dataset
 
@@ -289,18 +287,6 @@ class Scan(ArrowStream):
                 f"pandas objects cannot hold a value ({error}); use dtype_backend='pyarrow', which keeps Arrow's types"
             )
             raise ValueError(detail) from error
-
-    def to_polars(self) -> pl.DataFrame:
-        """All records as a `polars.DataFrame`. Decimals of more than 38 digits are text, since Polars lacks them."""
-        try:
-            import polars as pl
-        except ImportError as error:
-            raise ImportError("polars is not installed: pip install polars") from error
-        schema = stored_schema(self.schema, "polars")
-        if schema == self.schema:
-            return pl.DataFrame(self.to_reader())
-        batches = map(Conversion(schema, "polars").of, self.to_batches())
-        return pl.DataFrame(pa.RecordBatchReader.from_batches(schema, batches))
 
     def to_numpy(self) -> RecordColumns:
         """All records as NumPy columns; see `kafkalog.RecordColumns`.
