@@ -27,6 +27,8 @@ class BrokerConfig:
     node_id: str | None = None
     log_dirs: tuple[Path, ...] = ()
     """In the file's order; empty if the file names none."""
+    has_empty_dir: bool = False
+    """Whether `log.dirs` has an empty entry, as after a comma at its end."""
     metadata_log_dir: Path | None = None
     """The log dir with the metadata log, the first one by default; None for a broker with ZooKeeper."""
     roles: frozenset[str] = frozenset()
@@ -42,7 +44,8 @@ class BrokerConfig:
     def of(cls, path: str | os.PathLike[str], settings: Mapping[str, object]) -> BrokerConfig:
         """Interpret the content of a `server.properties`."""
         texts = {name: str(value).strip() for name, value in settings.items()}
-        log_dirs = tuple(map(Path, _list(texts.get("log.dirs") or texts.get("log.dir") or "")))
+        listed = texts.get("log.dirs") or texts.get("log.dir") or ""
+        log_dirs = tuple(map(Path, _list(listed)))
         roles = frozenset(_list(texts.get("process.roles", "")))
         metadata = texts.get("metadata.log.dir")
         first = Path(metadata) if metadata else next(iter(log_dirs), Path(_DEFAULT_LOG_DIR))
@@ -51,6 +54,7 @@ class BrokerConfig:
             path=os.fspath(path),
             node_id=node_id_of(texts) or None,
             log_dirs=log_dirs,
+            has_empty_dir=bool(log_dirs) and not all(one.strip() for one in listed.split(",")),
             metadata_log_dir=first if roles else None,
             roles=roles,
             voters=tuple(one for one in voters if one is not None),

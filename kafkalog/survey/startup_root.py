@@ -214,8 +214,12 @@ def voter_problem(
 def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
-    Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs, Kafka 4.3.
+    Source: ServerLogConfigs, MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs,
+    Kafka 4.3.
     """
+    if config.has_empty_dir:
+        detail = "log.dirs has an empty entry, which Kafka 4.3 refuses: remove the comma"
+        yield StartProblem(Reason.META_PROPERTIES, config.path, detail)
     node_id = config.node_id
     first: dict[str, tuple[str, Place]] = {}
     directory_ids: dict[str, Place] = {}

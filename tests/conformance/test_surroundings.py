@@ -274,6 +274,7 @@ CASES = {
     "second_of_another_cluster": Case(meta("second", rb"cluster.id=.*", b"cluster.id=kafkalogConformance02w"), False),
     "second_of_another_node": Case(meta("second", rb"node.id=1", b"node.id=2"), False),
     "disks_in_another_order": Case(swapped_disks, starts=False),
+    "dirs_with_an_empty_entry": Case(lambda place: place.set(log_dirs=f"{place.first},{place.second},"), starts=False),
     "metadata_dir_named": Case(lambda place: place.set(metadata_log_dir=place.first)),
     "metadata_dir_is_the_second": Case(lambda place: place.set(metadata_log_dir=place.second), starts=False),
     "metadata_dir_apart": Case(lambda place: place.set(metadata_log_dir=place.broker.folder / "third"), False),

@@ -228,6 +228,17 @@ def test_the_configuration_is_that_of_another_broker(root, tmp_path, run):
     assert (problem.path, problem.effect) == (str(root / META), "does not start")
 
 
+@pytest.mark.parametrize(
+    ("dirs", "is_good"), [("{}", True), (" {} ", True), ("{}/", True), ("{},", False), (",{}", False)]
+)
+def test_an_empty_entry_of_log_dirs_stops_a_broker(root, tmp_path, run, dirs, is_good):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={dirs.format(root)}\nlog.retention.ms=-1\n")
+    code, out, err = run("preflight", root, "--config", config)
+    assert code == (not is_good)
+    assert (f"{config}: log.dirs has an empty entry" in out + err) == (not is_good)
+
+
 def test_a_directory_marked_for_deletion_is_no_loss(root, run):
     shutil.copytree(root / PARTITION, root / f"gone-0.{'a' * 32}-delete")
     for args in (["preflight", root], ["preflight", root, "--unclean"], ["recover", root, "--dry-run"]):
