@@ -819,6 +819,24 @@ def test_commits_that_expire_by_themselves_are_written_without_the_time(nodes, t
     assert [one.offsets[0].expire_timestamp for one in kafkalog.groups(tmp_path / "new" / "data")] == [None, None]
 
 
+def test_the_first_of_several_times_of_expiry_counts(tmp_path):
+    root = make(tmp_path / "log")
+    value = {"offset": 5, "metadata": "", "commitTimestamp": 1000}
+    keys = [{"group": "billing", "topic": "orders", "partition": number} for number in (0, 1)]
+    times = (2000, 10**15)
+    commits(
+        root,
+        [
+            encode_keyed_record("OffsetCommit", 1, key, {**value, "expireTimestamp": time})
+            for key, time in zip(keys, times, strict=True)
+        ],
+    )
+    report = kafkalog.boot(root, dry_run=True)
+    (note,) = [one for one in report.findings.rows if "expiry" in one.detail]
+    assert note.detail.startswith("1 group ('billing')")
+    assert "1 of them in the past" in note.detail
+
+
 def test_share_groups_that_a_file_of_offsets_replaces_are_a_loss(tmp_path):
     root = make(tmp_path / "log")
     commits(root, [record("ShareGroupMetadata", "shared"), record("OffsetCommit", "plain")])

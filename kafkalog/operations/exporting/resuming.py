@@ -48,12 +48,12 @@ def check_options(options: Mapping[str, Any]) -> None:
 def _settings_of(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of a scan that change its rows, as text; without those that have their default."""
     given = {name: repr(value) for name, value in options.items() if value is not None and name not in _NOT_RESULT}
-    return {name: _listed(name, value) for name, value in given.items() if value != _DEFAULTS.get(name)}
+    return {name: _listed(value) for name, value in given.items() if value != _DEFAULTS.get(name)}
 
 
-def _listed(name: str, value: str) -> str:
-    """The text of an option; a single topic or partition as the list that the command makes of it."""
-    return f"[{value}]" if name in ("topics", "partitions") and not value.startswith(("[", "(")) else value
+def _listed(value: str) -> str:
+    """The text of an option; a single name as the list with it, which the command makes of it."""
+    return f"[{value}]" if value.startswith(("'", '"')) else value
 
 
 class Resumption(ABC):
@@ -99,7 +99,7 @@ class Resumption(ABC):
         settings = {**output, **_settings_of(options)}
         # an earlier version also kept options that have their default
         kept = self.old.get("settings", settings).items()
-        before = {name: _listed(name, value) for name, value in kept if value != _DEFAULTS.get(name)}
+        before = {name: _listed(value) for name, value in kept if value != _DEFAULTS.get(name)}
         for name in sorted({*settings, *before}):
             if settings.get(name) != before.get(name):
                 was, now = before.get(name), settings.get(name)

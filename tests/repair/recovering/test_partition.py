@@ -212,6 +212,23 @@ def test_a_snapshot_at_the_log_start_offset_goes_as_with_a_broker(tmp_path):
     assert f"{third.stem}.snapshot" in names
 
 
+def test_a_snapshot_between_the_starts_of_segments_goes_as_with_a_broker(tmp_path):
+    """Only one past the last segment's start may stay. Source: ProducerStateManager.removeStraySnapshots, Kafka 4.3."""
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    partition = log_dir / "p-txn-0"
+    _, second, *_, last = logs(partition)
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+    for path in partition.glob("*.snapshot"):
+        if int(path.stem) > int(last.stem):
+            path.unlink()
+    stray = partition / f"{int(second.stem) + 1:020d}.snapshot"
+    shutil.copy(second.with_suffix(".snapshot"), stray)
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
+    assert stray.name in found.removed
+    assert not (tmp_path / "out" / "p-txn-0" / stray.name).exists()
+    assert (tmp_path / "out" / "p-txn-0" / second.with_suffix(".snapshot").name).exists()
+
+
 def test_a_clean_start_keeps_the_preallocated_index_of_the_last_segment(tmp_path):
     shutil.copytree(golden_sets.unpacked("k44"), tmp_path / "data")
     last = max((tmp_path / "data" / "p-multi-0").glob("*.index"))
