@@ -283,11 +283,34 @@ def test_a_journal_is_never_written_into_a_source(tmp_path, retention):
     assert not (live / "journal").exists()
 
 
-@pytest.mark.skipif(
-    not (shutil.which("mke2fs") and shutil.which("debugfs")), reason="not tested here: mke2fs and debugfs (e2fsprogs)"
+def make_ext4(image, root, gone, block):
+    """An ext4 with a log dir, of which files were removed."""
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", str(block), "-F", "-d", root, image], check=True)
+    commands = "".join(f"rm /{file.relative_to(root)}\n" for file in gone)
+    subprocess.run(["debugfs", "-w", "-f", "-", image], input=commands, text=True, capture_output=True, check=True)
+
+
+def make_xfs(image, root, gone, block):
+    """An XFS with a log dir. Its inodes stay: nothing reads them, and their removal leaves the blocks as they are."""
+    lines = ["/stand", "0 0", "d--755 0 0"]
+    for directory in sorted(root.iterdir()):
+        files = sorted(directory.iterdir())
+        lines += [f"{directory.name} d--755 0 0", *(f"{file.name} ---644 0 0 {file}" for file in files), "$"]
+    image.with_suffix(".proto").write_text("\n".join([*lines, "$", ""]))
+    subprocess.run(["mkfs.xfs", "-q", "-b", f"size={block}", "-p", image.with_suffix(".proto"), image], check=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "block", "programs"),
+    [
+        (make_ext4, 1024, ("mke2fs", "debugfs")),
+        (make_ext4, 4096, ("mke2fs", "debugfs")),
+        (make_xfs, 4096, ("mkfs.xfs",)),
+    ],
 )
-@pytest.mark.parametrize("block", [1024, 4096])
-def test_files_that_were_removed_from_an_ext4(tmp_path, block):
+def test_files_that_were_removed_from_a_file_system(tmp_path, make, block, programs):
+    if not all(map(shutil.which, programs)):
+        pytest.skip(f"not tested here: {' and '.join(programs)}")
     rng = random.Random(block)
     root = tmp_path / "log_dir"
     for number in range(4):
@@ -295,10 +318,8 @@ def test_files_that_were_removed_from_an_ext4(tmp_path, block):
     gone = [file for file in sorted(root.glob("*/*.log")) if rng.random() < 0.6]
     image = tmp_path / "image"
     with open(image, "wb") as file:
-        file.truncate(2**26)
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", str(block), "-F", "-d", root, image], check=True)
-    commands = "".join(f"rm /{file.relative_to(root)}\n" for file in gone)
-    subprocess.run(["debugfs", "-w", "-f", "-", image], input=commands, text=True, capture_output=True, check=True)
+        file.truncate(2**26 if make is make_ext4 else 2**29)
+    make(image, root, gone, block)
     live = Path(shutil.copytree(root, tmp_path / "live"))
     for file in gone:
         (live / file.relative_to(root)).unlink()
