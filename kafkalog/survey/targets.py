@@ -27,6 +27,7 @@ from kafkalog.state.cluster_metadata import loaded_values
 from kafkalog.state.log_config import LogConfig
 from kafkalog.survey.startup_config import BrokerConfig
 from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft, is_zookeeper
+from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.reading import AsOf, read_records
 
 DEFAULT_RELEASE: Final = "4.3"
@@ -82,6 +83,8 @@ TARGETS: Final = {
     )
 }
 _COORDINATED: Final = (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE, kf.SHARE_GROUP_STATE, kf.REMOTE_LOG_METADATA)
+_PASSES_OVER_VERSIONS: Final = "4.3"
+"""The first release whose transaction coordinator passes over a value of an unknown version; others do not load it."""
 _WAY_BACK: Final = "a newer release that still runs takes features back with kafka-features.sh downgrade"
 _GROUPS_FILE: Final = "kafkalog groups -o FILE keeps the offsets, and kafkalog boot --groups FILE serves them"
 _BOOT: Final = "kafkalog boot --for {} makes a directory for it"
@@ -108,7 +111,8 @@ def _zookeeper_problems(
     way = f"Kafka {release} has no ZooKeeper: migrate with 3.9 first, or {_BOOT.format(release)}"
     if config.path and not config.roles:
         yield StartProblem(Reason.META_PROPERTIES, config.path, f"process.roles is not set. {way}")
-    if cluster is None and any(map(is_zookeeper, roots)) and not any(map(is_kraft, roots)):
+    # a broker with a configuration for KRaft starts, and renames all partitions to -stray
+    if cluster is None and not config.roles and any(map(is_zookeeper, roots)) and not any(map(is_kraft, roots)):
         detail = f"the log dir of a broker with ZooKeeper: it has no metadata log. {way}"
         yield StartProblem(Reason.META_PROPERTIES, str(roots[0]), detail)
 
@@ -147,6 +151,7 @@ def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limit
 
 def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -> Iterator[StartProblem]:
     log_dir = LogDir(roots, limits=limits)
+    stopped: set[str] = set()
     for topic in sorted({*_COORDINATED} & {*log_dir.topics}):
         told: set[tuple[int, str]] = set()
         for record in read_records(log_dir, topic, AsOf(), lambda finding: None):
@@ -156,10 +161,17 @@ def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -
             told.add((record.partition, unknown.why))
             where = kf.TopicPartition(topic, record.partition)
             # a coordinator passes over types that it does not know, and ends at a version
-            effect: Effect = "loses metadata" if unknown.is_type else "no coordinator"
-            told_what = "its coordinator passes over such records" if unknown.is_type else _GROUPS_FILE
+            is_passed_over = unknown.is_type or (topic == kf.TRANSACTION_STATE and release >= _PASSES_OVER_VERSIONS)
+            effect: Effect = "loses metadata" if is_passed_over else "no coordinator"
+            told_what = "its coordinator passes over such records" if is_passed_over else _GROUPS_FILE
             detail = f"{where}: offset {record.offset}: {unknown.why}: {told_what}"
-            yield StartProblem(Reason.INTERNAL_RECORD, str(log_dir.path_of(where).path), detail, effect=effect)
+            path = str(log_dir.path_of(where).path)
+            if effect == "no coordinator":
+                stopped.add(path)
+            yield StartProblem(Reason.INTERNAL_RECORD, path, detail, effect=effect)
+    for failure in load_failures(log_dir, is_old=release.startswith("3.")):
+        if failure.path is not None and failure.path not in stopped:
+            yield StartProblem(failure.reason, failure.path, failure.detail, effect="no coordinator")
 
 
 class _Unknown(NamedTuple):

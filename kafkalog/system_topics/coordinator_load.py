@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from kafkalog.errors import Finding, Limits, Reason
 from kafkalog.format import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from kafkalog.log.log_dir import LogDir
-from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.decoder import MessageError, UnknownVersionError
 from kafkalog.protocol.framing import InternalRecord, UnknownTypeError, decode_record
 from kafkalog.protocol.printed import TRANSACTION_STATES
 from kafkalog.records.columns import BinaryColumn, RecordColumns
@@ -198,9 +198,17 @@ def load_failure(path: Place, key: TopicPartition | None, limits: Limits, *, dam
 
 
 def load_failures(
-    log_dir: LogDir, topics: Collection[str] = COORDINATED, as_of: AsOf | None = None, *, damage: bool = False
+    log_dir: LogDir,
+    topics: Collection[str] = COORDINATED,
+    as_of: AsOf | None = None,
+    *,
+    damage: bool = False,
+    is_old: bool = False,
 ) -> Iterator[Finding]:
     """The partitions that a coordinator of Kafka 4.3 does not load, or not to the end, each with the first reason.
+
+    `is_old` is for the coordinator before 4.0: it knows classic groups alone, and does not check how records follow one
+    another.
 
     Records that cannot be read are not among the reasons; those who read them report them.
     """
@@ -211,7 +219,7 @@ def load_failures(
             if replay is None or not part.columns.n_records:
                 continue
             try:
-                _replay(replay, part, topic)
+                _replay(replay, part, topic, is_old=is_old)
             except _StopsAt as stop:
                 done[part.partition] = None
                 where = TopicPartition(topic, part.partition)
@@ -227,7 +235,7 @@ class _StopsAt(ValueError):
         self.offset, self.why = offset, why
 
 
-def _replay(replay: GroupReplay, part: TopicRecords, topic: str) -> None:
+def _replay(replay: GroupReplay, part: TopicRecords, topic: str, *, is_old: bool) -> None:
     """Replay some records; raises _StopsAt."""
     columns = part.columns
     keys, values = columns["key"], columns["value"]
@@ -255,7 +263,7 @@ def _replay(replay: GroupReplay, part: TopicRecords, topic: str) -> None:
     for _, offset, record in sorted(events, key=lambda event: event[0]):
         if isinstance(record, str):
             replay.commit(record)
-        else:
+        elif not is_old or isinstance(record, MessageError):
             _apply(replay, offset, record)
     for name in coded.dictionary.to_pylist():
         if name not in names:
@@ -279,8 +287,10 @@ def _decoded(topic: str, columns: RecordColumns) -> Iterator[tuple[int, Internal
     for offset, key, value in zip(*lists, strict=True):
         try:
             yield offset, decode_record(topic, key, value)
-        except UnknownTypeError:
-            yield offset, None  # a coordinator passes over it
+        except UnknownVersionError as error:
+            # a coordinator passes over a type that it does not know, that of transactions over a version as well
+            is_passed_over = isinstance(error, UnknownTypeError) or topic == TRANSACTION_STATE
+            yield offset, None if is_passed_over else error
         except MessageError as error:
             yield offset, error
 

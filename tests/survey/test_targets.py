@@ -2,6 +2,7 @@
 
 import shutil
 
+import coordinator_records
 import pytest
 from golden_sets import LOG_DIR, unpacked
 
@@ -112,3 +113,54 @@ def test_the_next_step_is_for_the_same_release():
 def test_partitions_without_meta_properties_may_be_of_any_broker(tmp_path):
     shutil.copytree(LOG_DIR / "p-multi-0", tmp_path / "p-multi-0")
     assert not kafkalog.preflight(tmp_path, release="4.0").problems
+
+
+COMMIT = encode_keyed_record(
+    "OffsetCommit",
+    3,
+    {"group": "g", "topic": "orders", "partition": 0},
+    {"offset": 1, "leaderEpoch": 0, "metadata": "", "commitTimestamp": 0},
+)
+TRANSACTION = b"\0\0\0\x03abc"
+CONTRADICTION = [
+    coordinator_records.record("GroupMetadata", "g", members=[]),
+    coordinator_records.record("ConsumerGroupMetadata", "g"),
+]
+LOADS = {
+    "a torn commit": ("__consumer_offsets", [(COMMIT[0], COMMIT[1][:5])], dict.fromkeys(TARGETS, "no coordinator")),
+    "a torn transaction": ("__transaction_state", [(TRANSACTION, b"\0\0ab")], dict.fromkeys(TARGETS, "no coordinator")),
+    "a newer transaction": (
+        "__transaction_state",
+        [(TRANSACTION, b"\0\x09ab")],
+        {one: "no coordinator" if one < "4.3" else "loses metadata" for one in TARGETS},
+    ),
+    "a group of two protocols": (
+        "__consumer_offsets",
+        CONTRADICTION,
+        {one: None if one < "4.0" else "no coordinator" for one in TARGETS},
+    ),
+    "a tombstone": ("__transaction_state", [(TRANSACTION, None)], dict.fromkeys(TARGETS)),
+}
+"""Records, and what they do to their partition in each release: seen in the logs of brokers."""
+
+
+@pytest.mark.parametrize("release", TARGETS)
+@pytest.mark.parametrize("name", LOADS)
+def test_a_partition_that_a_coordinator_does_not_load_is_a_problem(name, release, tmp_path):
+    topic, records, effects = LOADS[name]
+    with PartitionWriter(tmp_path / f"{topic}-0") as writer:
+        writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
+    problems = kafkalog.preflight(tmp_path, release=release).problems
+    effect = effects[release]
+    assert [one.effect for one in problems] == [effect] * (effect is not None)
+    assert all(f"{topic}-0: offset " in one.detail for one in problems)
+
+
+@pytest.mark.parametrize("release", TARGETS)
+def test_a_broker_for_kraft_starts_on_a_log_dir_of_zookeeper_and_loses_it(release, tmp_path):
+    shutil.copytree(LOG_DIR / "p-multi-0", tmp_path / "data" / "p-multi-0")
+    (tmp_path / "data" / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
+    config = tmp_path / "server.properties"
+    voters = "controller.quorum.voters=1@a:1\ncontroller.listener.names=C"
+    config.write_text(f"log.dirs={tmp_path / 'data'}\nprocess.roles=broker,controller\nnode.id=1\n{voters}\n")
+    assert kafkalog.preflight(tmp_path / "data", release=release, config=config).verdict == "loses"
