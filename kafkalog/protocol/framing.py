@@ -68,8 +68,10 @@ class InternalRecord(NamedTuple):
     """Fields of the value; None for a tombstone."""
 
 
-def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
-    """Decode a record of an internal topic.
+def decode_record(
+    topic: str, key: bytes | None, value: bytes | None, *, as_version: int | None = None
+) -> InternalRecord:
+    """Decode a record of an internal topic; one without a key as another version, as a release without its own does.
 
     Raises UnknownVersionError for a type or version of a newer Kafka, MessageError for bytes that are not such a
     record.
@@ -90,7 +92,8 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
     if (frame_version := reader.uvarint()) != FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
-    return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
+    read_as = version if as_version is None else as_version
+    return InternalRecord(name, version, None, decode_message(f"{name}Record", read_as, value, start=reader.at))
 
 
 def type_and_version(topic: str, key: bytes | None, value: bytes | None) -> tuple[int, int | None]:

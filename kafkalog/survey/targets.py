@@ -20,7 +20,7 @@ from kafkalog.errors import ConfigWarning, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.definitions import Versions
-from kafkalog.protocol.framing import type_and_version
+from kafkalog.protocol.framing import decode_record, type_and_version
 from kafkalog.protocol.releases import METADATA_VERSION, feature_range, level_name, releases
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import loaded_values
@@ -141,9 +141,11 @@ def _setting_problems(roots: Sequence[Path], cluster: ClusterMetadata, release: 
 
 def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limits: Limits) -> Iterator[StartProblem]:
     told: set[str] = set()
+    has_level = cluster.features.get(METADATA_VERSION, 0) <= feature_range(release, METADATA_VERSION)[1]
     for path, offset, value in loaded_values(root, cluster.start_offset, limits=limits):
         unknown = _unknown(release, kf.METADATA_TOPIC, None, value)
-        if unknown is not None and unknown.why not in told:
+        # of a level that the release has, a version is no reason if its fields are known
+        if unknown is not None and unknown.why not in told and not (has_level and unknown.is_read):
             told.add(unknown.why)
             detail = f"{kf.METADATA_DIRECTORY}: offset {offset}: {unknown.why}: {_WAY_BACK}, or {_BOOT.format(release)}"
             yield StartProblem(Reason.INTERNAL_RECORD, str(path), detail)
@@ -160,26 +162,25 @@ def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -
                 continue
             told.add((record.partition, unknown.why))
             where = kf.TopicPartition(topic, record.partition)
-            # a coordinator passes over types that it does not know, and ends at a version
-            is_passed_over = unknown.is_type or (topic == kf.TRANSACTION_STATE and release >= _PASSES_OVER_VERSIONS)
-            effect: Effect = "loses metadata" if is_passed_over else "no coordinator"
-            told_what = "its coordinator passes over such records" if is_passed_over else _GROUPS_FILE
+            effect: Effect = "loses metadata" if unknown.is_passed_over else "no coordinator"
+            told_what = "its coordinator passes over such records" if unknown.is_passed_over else _GROUPS_FILE
             detail = f"{where}: offset {record.offset}: {unknown.why}: {told_what}"
             path = str(log_dir.path_of(where).path)
-            if effect == "no coordinator":
-                stopped.add(path)
+            stopped |= set() if unknown.is_passed_over else {path}
             yield StartProblem(Reason.INTERNAL_RECORD, path, detail, effect=effect)
     for failure in load_failures(log_dir, is_old=release.startswith("3.")):
-        if failure.path is not None and failure.path not in stopped:
-            yield StartProblem(failure.reason, failure.path, failure.detail, effect="no coordinator")
+        if (path := failure.path or "") not in stopped:
+            yield StartProblem(failure.reason, path, failure.detail, effect="no coordinator")
 
 
 class _Unknown(NamedTuple):
     """Why a release does not know a record."""
 
     why: str
-    is_type: bool = False
-    """Whether it knows no version of this type."""
+    is_passed_over: bool = False
+    """Whether a coordinator continues with the next one: after a type that it does not know, and some versions."""
+    is_read: bool = False
+    """Whether a controller reads it all the same."""
 
 
 def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -> _Unknown | None:
@@ -191,7 +192,16 @@ def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -
         return _Unknown(str(error))
     versions = known.get(str(number))
     if versions is None:
-        return _Unknown(f"Kafka {release} knows no record type {number}", is_type=True)
-    if version is not None and version not in Versions.parse(versions):
-        return _Unknown(f"Kafka {release} knows versions {versions} of record type {number}, and this is {version}")
-    return None
+        return _Unknown(f"Kafka {release} knows no record type {number}", is_passed_over=True)
+    own, why = Versions.parse(versions), ""
+    if version is not None and version not in own:
+        why = f"Kafka {release} knows versions {versions} of record type {number}, and this is {version}"
+    if topic != kf.METADATA_TOPIC:
+        is_passed_over = topic == kf.TRANSACTION_STATE and release >= _PASSES_OVER_VERSIONS
+        return _Unknown(why, is_passed_over) if why else None
+    try:
+        # a controller reads a newer version as its last one, and ends at what is too much or too little
+        decode_record(topic, key, value, as_version=min(version or 0, own.last))
+    except MessageError as error:
+        return _Unknown(why or str(error))
+    return _Unknown(why, is_read=True) if why else None

@@ -70,9 +70,13 @@ class _NewProtocolGroup:
 
 
 class GroupReplay:
-    """The groups of one partition of `__consumer_offsets`, as its coordinator builds them; Kafka 4.3."""
+    """The groups of one partition of `__consumer_offsets`, as its coordinator builds them; Kafka 4.3.
 
-    def __init__(self) -> None:
+    One of before 4.0 (`is_old`) passes over groups of new protocols.
+    """
+
+    def __init__(self, *, is_old: bool = False) -> None:
+        self._is_old = is_old
         self._classic: dict[str, bool] = {}
         """Classic groups, and whether one is simple: it has no members, and no type of protocol."""
         self._groups: dict[str, _NewProtocolGroup] = {}
@@ -93,7 +97,8 @@ class GroupReplay:
             if value is not None:
                 self._classic[name] = not value["protocolType"] and not value["members"]
         else:
-            kind = next((one for one in _KINDS if record.type.startswith(f"{one}Group")), None)
+            kinds = () if self._is_old else _KINDS
+            kind = next((one for one in kinds if record.type.startswith(f"{one}Group")), None)
             if kind is not None:
                 self._apply(name, kind, record.type.removeprefix(f"{kind}Group"), key, value)
 
@@ -215,11 +220,11 @@ def load_failures(
     for topic in sorted(set(topics) & set(log_dir.topics) & set(COORDINATED)):
         done: dict[int, GroupReplay | None] = {}
         for part in read_topic(log_dir, topic, as_of or AsOf(), lambda finding: None):
-            replay = done.setdefault(part.partition, GroupReplay())
+            replay = done.setdefault(part.partition, GroupReplay(is_old=is_old))
             if replay is None or not part.columns.n_records:
                 continue
             try:
-                _replay(replay, part, topic, is_old=is_old)
+                _replay(replay, part, topic)
             except _StopsAt as stop:
                 done[part.partition] = None
                 where = TopicPartition(topic, part.partition)
@@ -235,7 +240,7 @@ class _StopsAt(ValueError):
         self.offset, self.why = offset, why
 
 
-def _replay(replay: GroupReplay, part: TopicRecords, topic: str, *, is_old: bool) -> None:
+def _replay(replay: GroupReplay, part: TopicRecords, topic: str) -> None:
     """Replay some records; raises _StopsAt."""
     columns = part.columns
     keys, values = columns["key"], columns["value"]
@@ -263,7 +268,7 @@ def _replay(replay: GroupReplay, part: TopicRecords, topic: str, *, is_old: bool
     for _, offset, record in sorted(events, key=lambda event: event[0]):
         if isinstance(record, str):
             replay.commit(record)
-        elif not is_old or isinstance(record, MessageError):
+        else:
             _apply(replay, offset, record)
     for name in coded.dictionary.to_pylist():
         if name not in names:

@@ -4,12 +4,14 @@ import shutil
 
 import coordinator_records
 import pytest
+from builder import batch_v2, record_v2
 from golden_sets import LOG_DIR, unpacked
+from metadata_logs import write_metadata
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.protocol.definitions import messages
-from kafkalog.protocol.encoder import encode_keyed_record
+from kafkalog.protocol.encoder import encode_keyed_record, encode_metadata_record
 from kafkalog.protocol.framing import decode_record, type_and_version
 from kafkalog.protocol.releases import feature_range, level_name, next_level, releases
 from kafkalog.survey.targets import TARGETS
@@ -164,3 +166,30 @@ def test_a_broker_for_kraft_starts_on_a_log_dir_of_zookeeper_and_loses_it(releas
     voters = "controller.quorum.voters=1@a:1\ncontroller.listener.names=C"
     config.write_text(f"log.dirs={tmp_path / 'data'}\nprocess.roles=broker,controller\nnode.id=1\n{voters}\n")
     assert kafkalog.preflight(tmp_path / "data", release=release, config=config).verdict == "loses"
+
+
+TOPIC = encode_metadata_record("Topic", 0, name="extra", topicId="AAAAAAAAAAAAAAAAAAAAZQ")
+METADATA = {
+    "whole": (TOPIC, True),
+    "a newer version with the same fields": (TOPIC[:2] + b"\x09" + TOPIC[3:], True),
+    "a newer version with another field": (TOPIC[:2] + b"\x09" + TOPIC[3:] + b"\x01", False),
+    "torn": (TOPIC[:6], False),
+    "too long": (TOPIC + b"\x01", False),
+    "of another frame": (b"\x02" + TOPIC[1:], False),
+    "of no type": (b"\x01\xc8\x01\x00", False),
+}
+"""Records of the metadata log, and whether brokers start after them: seen with 3.9.1 and 4.3.1."""
+
+
+@pytest.mark.parametrize("release", TARGETS)
+@pytest.mark.parametrize("name", METADATA)
+def test_a_record_of_the_metadata_log_that_a_controller_cannot_read_stops_the_start(name, release, tmp_path):
+    value, starts = METADATA[name]
+    write_metadata(tmp_path / "data", ["orders"], {})
+    directory = tmp_path / "data" / "__cluster_metadata-0"
+    end = kafkalog.open(directory).log_end_offset
+    with sorted(directory.glob("*.log"))[-1].open("ab") as file:
+        file.write(batch_v2([record_v2(value=value)], base_offset=end))
+    problems = kafkalog.preflight(tmp_path / "data", release=release).problems
+    stops = [one for one in problems if one.effect == "does not start" and f"offset {end}:" in one.detail]
+    assert [len(stops)] == [0 if starts else 1], problems
