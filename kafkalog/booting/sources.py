@@ -151,8 +151,7 @@ class Sources:
     ) -> Sources:
         """Find the partitions, with `include_stray` also in directories that a broker has renamed as strays.
 
-        Raises NotKafkaError for a path that is neither a log dir nor a partition directory, and UnsafePathError for a
-        log dir with a running broker.
+        Raises NotKafkaError for a path that is no directory, and UnsafePathError for a log dir with a running broker.
         """
         found = cls()
         # real paths, since reports and origins name them
@@ -171,7 +170,12 @@ class Sources:
         root = self._root(path.parent if is_partition else path)
         root.is_log_dir |= not is_partition
         refuse_if_locked([root.path])
-        log_dir = LogDir(path, limits=limits)
+        try:
+            log_dir = LogDir(path, limits=limits)
+        except NotKafkaError:
+            detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
+            self.left_out.append(Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False))
+            return
         for finding in log_dir.findings:
             # a broker would follow the link: its records would be missing without a word
             self.left_out.append(finding)

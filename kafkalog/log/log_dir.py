@@ -481,6 +481,7 @@ def _holds_segments(path: Place) -> bool:
 
 
 _MOST_NAMED: Final = 5
+_PARTITION_FILES: Final = (kf.PARTITION_METADATA, kf.LEADER_EPOCH_CHECKPOINT)
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> ReadError:
@@ -539,19 +540,25 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
 
 
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
-    """Whether a directory holds segments, or is named like a partition and holds more than directories.
+    """Whether a directory holds segments, or is named like a partition and holds its other files.
 
-    A volume may have such a name, as data-0, and files next to its log dirs.
+    Without any, its name does not tell: a volume may be called data-0, and an empty disk disk-3. It is a partition in a
+    log dir only.
     """
     entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
-    below = [entry.name for entry in entries if is_directory(entry)]
-    if any(map(kf.parse_partition_directory, below)) or len(below) == len(entries) > 0:
-        return False
-    return not below or not log_dirs_below(path)
+    files = [entry.name for entry in entries if not is_directory(entry)]
+    if any(name in _PARTITION_FILES or kf.parse_base_offset(name) is not None for name in files):
+        return not any(kf.parse_partition_directory(entry.name) for entry in entries if is_directory(entry))
+    return kf.META_PROPERTIES not in files and len(files) == len(entries) and _is_log_dir(parent_of(path))
+
+
+def log_dir_of(path: Place) -> Place:
+    """The log dir of a partition directory; any other path is its own."""
+    return parent_of(path) if is_partition_directory(path, [*Listing.or_empty(path).entries.values()]) else path
 
 
 def _unix_path(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits
 from kafkalog.html import visible
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, log_dir_of
 from kafkalog.log.open import latest_of, partitions_of
 from kafkalog.operations.listing import Clusters
 from kafkalog.operations.verifying.values import verify_values
@@ -26,7 +26,7 @@ from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import NUMERIC, Table, TablesResult, column_title
 from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.properties import read_properties
-from kafkalog.storage.location import is_url, parent_of
+from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
 from kafkalog.survey.next_steps import boot_step, log_dirs_of
@@ -265,7 +265,7 @@ _IDENTITY: Final = {"cluster_id": "Cluster", "node_id": "Node", "metadata_versio
 def _identity(log_dir: LogDir, limits: Limits) -> dict[str, str | None]:
     """The ids of cluster and node in the first `meta.properties`, and the level of the cluster's metadata, if known."""
     properties: dict[str, str] = {}
-    roots = [parent_of(path) if kf.parse_partition_directory(path.name) else path for path in log_dir.paths]
+    roots = [*map(log_dir_of, log_dir.paths)]
     for root in roots:
         with contextlib.suppress(KafkalogError):
             properties = properties or read_properties(root / kf.META_PROPERTIES) or {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog import format as kf
+from kafkalog.log.log_dir import log_dir_of
+from kafkalog.storage.location import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,9 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """The log dirs of partition directories, of `.log` files in them, and log dirs themselves, in order."""
     found: dict[str, None] = {}
     for path in map(os.path.abspath, paths):
-        if path.endswith(kf.LOG_SUFFIX):
-            path = os.path.dirname(path)
-        # only the last name counts: a directory above may have a name like that of a partition
-        if kf.parse_partition_directory(os.path.basename(path)) is not None:
-            path = os.path.dirname(path)
-        found[path] = None
+        directory = os.path.dirname(path) if path.endswith(kf.LOG_SUFFIX) else path
+        # the name alone does not tell: a log dir may be called disk-1
+        found[str(log_dir_of(place_of(directory)))] = None
     return list(found)
 
 

@@ -68,8 +68,10 @@ def test_advice_leads_to_all_that_is_intact(tmp_path, capsys, first, damage):
     assert kafkalog.preflight(booted).next == []
 
 
-def test_advice_is_the_same_as_text(tmp_path, capsys):
-    disk = tmp_path / "disk"
+# a disk may be called as a partition is
+@pytest.mark.parametrize("name", ["disk", "disk-1"])
+def test_advice_is_the_same_as_text(tmp_path, capsys, name):
+    disk = tmp_path / name
     flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
     line = f"kafkalog boot {disk} -o {disk}-booted"
     for command in ("verify", "preflight"):

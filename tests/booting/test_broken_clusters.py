@@ -2,32 +2,19 @@
 
 import builder
 import pytest
-from broken_clusters import COMPACTED, TOPICS, Cluster
+from broken_clusters import COMPACTED, TOPICS, Cluster, said
 from effort import fuzz_inputs
 from merges import batch, replica
 from metadata_logs import topic_id
 from salvages import output_of
 
 import kafkalog
-from kafkalog.errors import CorruptionError, Reason
+from kafkalog.errors import CorruptionError, NotKafkaError
 
 
 def served(data):
     """The batches of each topic."""
     return {topic: output_of(data / f"{topic}-0") for topic in TOPICS if (data / f"{topic}-0").is_dir()}
-
-
-def said(report, topic):
-    """The offsets of a topic that a report calls lost; whether it says that of an open end or of no offsets too."""
-    lost, is_open = set(), False
-    for one in report.findings.rows:
-        # of a gap between two segments, compaction may be the cause
-        if (one.damage or one.reason is Reason.OFFSET_GAP) and f"/{topic}-0" in (one.path or ""):
-            if one.base_offset is None or one.last_offset is None:
-                is_open = True
-            else:
-                lost |= {*range(one.base_offset, min(one.last_offset, 1000) + 1)}
-    return lost, is_open
 
 
 def check(cluster, report, data):
@@ -52,13 +39,13 @@ def check(cluster, report, data):
         # what a log has lost at its start looks like retention, and at its end as if it had not been written
         begin = min(kept | {int(path.stem) for disk in cluster.disks for path in disk.glob(f"{topic}-0/*.log")})
         inner = {offset for offset in known - kept if kept and begin <= offset < max(kept)}
-        lost, _ = said(report, topic)
+        lost, _ = said(report, f"{topic}-0")
         assert not lost & kept, (topic, "said to be lost, and served")
         assert inner <= lost, (topic, "lost, and not said", sorted(inner - lost))
         is_lost |= any(one.damage for one in report.findings.rows if f"/{topic}-0" in (one.path or ""))
     if is_lost:
         assert not report.ok
-    elif not any(any(said(report, topic)) for topic in TOPICS):
+    elif not any(any(said(report, f"{topic}-0")) for topic in TOPICS):
         assert [one.detail for one in report.findings.rows if one.damage] == []
 
 
@@ -122,3 +109,18 @@ def test_zeros_at_the_end_of_a_copy_do_not_depend_on_the_order_of_disks(tmp_path
         file.write(bytes(4096))
     for number, sources in enumerate((disks, disks[::-1])):
         assert kafkalog.boot(sources, tmp_path / f"out-{number}").ok
+
+
+def test_an_empty_disk_that_is_called_like_a_partition_is_no_topic(tmp_path):
+    disks = [tmp_path / f"disk-{number}" for number in (1, 2, 3)]
+    replica(disks[0], [(1, n) for n in range(6)])
+    disks[1].mkdir()
+    (disks[2] / "lost+found").mkdir(parents=True)
+    report = kafkalog.boot(disks, tmp_path / "out")
+    assert report.ok
+    assert [one.name for one in report.topics if not one.is_internal] == ["t"]
+    empty = [one.path for one in report.findings.rows if one.detail.startswith("no Kafka files here")]
+    assert empty == [str(disk) for disk in disks[1:]]
+    for disk in disks[1:]:
+        with pytest.raises(NotKafkaError):
+            kafkalog.verify(disk)

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -194,7 +195,13 @@ public class Client {
     }
 
     static List<TopicPartition> partitions(Admin admin) throws Exception {
-        var names = admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
+        return partitions(admin, List.of());
+    }
+
+    /** The partitions of some topics, or of all; each has a leader. */
+    static List<TopicPartition> partitions(Admin admin, List<String> only) throws Exception {
+        Collection<String> names = only.isEmpty()
+            ? admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get() : only;
         List<TopicPartition> partitions = new ArrayList<>();
         for (var topic : admin.describeTopics(names).allTopicNames().get().values()) {
             for (TopicPartitionInfo info : topic.partitions()) {
@@ -441,7 +448,7 @@ public class Client {
         }
     }
 
-    /** The offset of the first record that a consumer of a group gets, of either protocol. */
+    /** The offset of the first record that a consumer of a group gets, of either protocol; it may commit a later one. */
     static void resume(JsonNode command, ObjectNode reply) {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", command.get("group").asText(),
                 "group.protocol", command.get("protocol").asText())) {
@@ -450,6 +457,10 @@ public class Client {
             while (System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
                     reply.put("offset", record.offset());
+                    if (command.has("commit")) {
+                        consumer.commitSync(Map.of(new TopicPartition(record.topic(), record.partition()),
+                            new OffsetAndMetadata(command.get("commit").asLong())));
+                    }
                     return;
                 }
             }
@@ -532,8 +543,7 @@ public class Client {
         String isolation = command.path("isolation").asText("read_uncommitted");
         try (Admin admin = admin();
              KafkaConsumer<byte[], byte[]> consumer = consumer("isolation.level", isolation)) {
-            List<TopicPartition> partitions = partitions(admin);
-            partitions.removeIf(partition -> !only.isEmpty() && !only.contains(partition.topic()));
+            List<TopicPartition> partitions = partitions(admin, only);
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);

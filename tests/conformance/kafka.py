@@ -219,7 +219,7 @@ class Broker:
     def _prepare(self, *options):
         self._write_properties()
         words = ("--cluster-id", "kafkalogConformance01w", "--config", self.folder / "server.properties", *options)
-        run_java("kafka.tools.StorageTool", "format", *words)
+        run_java("kafka.tools.StorageTool", "format", *words, jars=self._jars)
 
     def _role(self):
         """Properties of the broker's part in the cluster, with ports that are free now."""

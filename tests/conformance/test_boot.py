@@ -13,13 +13,13 @@ import shutil
 import subprocess
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conformance.jars import KAFKA_VERSION, class_path, java
-from conformance.kafka import CENTURY_MS, TIMELESS, Broker, Client, free_ports, jvm, lines_said, wait_until
+from conformance.clusters import listeners, served, three_brokers
+from conformance.kafka import Client, jvm, wait_until
 from coordinator_records import drawn
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
@@ -43,87 +43,6 @@ QUICK = {
     "log.cleaner.dedupe.buffer.size": 8_000_000,
 }
 """So that retention and cleaner run while the tests look."""
-KNOWN = (
-    *("Performing controller activation", "NetworkClient that has already been closed"),
-    "apiKey=CONTROLLER_REGISTRATION",
-)
-"""The lines with which starts of 4.3 complain; the last one where a controller asks before one is elected."""
-
-
-class BootedBroker(Broker):
-    """A broker on one node of a boot: its properties and its log dir are those that boot made."""
-
-    def __init__(self, folder, address, **options):
-        super().__init__(folder, **options)
-        self.address = address
-
-    def _prepare(self):
-        # a segment that is older than a week is rolled, and what was the last one is cleaned then
-        properties = TIMELESS | {"log.roll.ms": CENTURY_MS} | self.properties
-        with (self.folder / "server.properties").open("a") as file:
-            file.writelines(f"{name}={value}\n" for name, value in properties.items())
-
-    def _write_properties(self):
-        pass
-
-
-def listeners(n=1):
-    ports = free_ports(2 * n)
-    return [f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}" for i in range(n)]
-
-
-@contextmanager
-def served(client, report, *, complains=False, leaderless=False, version=KAFKA_VERSION, **properties):
-    """The nodes of a boot, running; nothing of them is set apart, and no line complains.
-
-    `leaderless` partitions are elected first, by the command that the report of a rescue names.
-    """
-    jars = class_path(java(), version)
-    nodes = [(Path(node.directory), node.listener) for node in report.nodes]
-    brokers = [BootedBroker(*node, jars=jars, **properties) for node in nodes]
-    try:
-        # all of them: none is ready without a quorum
-        for broker in brokers:
-            broker.begin()
-        for broker in brokers:
-            wait_until(broker.has_started, "the broker starts")
-        client.server = brokers[0].address
-        wait_until(lambda: is_ready(client, brokers[0] if leaderless else None), "every partition has a leader")
-        yield brokers
-        said = {broker.log_dir: broker.log.read_text() for broker in brokers}
-        for broker in brokers:
-            # the last ones of a quorum wait for the others in vain
-            broker.stop() if len(brokers) == 1 else broker.kill()
-    finally:
-        for broker in brokers:
-            if broker.is_running:
-                broker.kill()
-    for log_dir, text in said.items():
-        assert not [path.name for path in log_dir.iterdir() if path.name.endswith(("-stray", "-delete"))]
-        lines = [line for line in lines_said(text) if " WARN " in line or " ERROR " in line]
-        # nodes of a quorum look for one another until all are there
-        known = (
-            KNOWN
-            if len(brokers) == 1
-            else (*KNOWN, "could not be established", "kafka.raft", "Error in response for fetch request")
-        )
-        assert complains or [line for line in lines if not any(words in line for words in known)] == []
-
-
-def is_ready(client, elect=None):
-    """Whether every partition has a leader; with several nodes that takes longer than the client waits.
-
-    `elect` is a broker that is asked for an unclean election before that.
-    """
-    if elect is not None:
-        # fails while some of the lost nodes still count as running
-        with suppress(AssertionError):
-            elect.tool("LeaderElectionCommand", "--all-topic-partitions", "--election-type", "UNCLEAN")
-    try:
-        client.ask("ready")
-    except RuntimeError:
-        return False
-    return True
 
 
 def logs(root):
@@ -338,33 +257,23 @@ class KilledCluster(NamedTuple):
 QUIET = [{"name": "orders", "partitions": 3}, {"name": "payments.v1_x", "partitions": 2}]
 
 
+@contextmanager
+def ending(client):
+    """End a client at once, whatever it is doing."""
+    try:
+        yield
+    finally:
+        client.kill()
+        client.close()
+
+
 @pytest.fixture(scope="module")
 def killed_cluster(own_client, tmp_path_factory):
     """Three stock nodes, each a broker and a controller; every topic has three replicas."""
-    folder, ports = tmp_path_factory.mktemp("three"), free_ports(6)
-    voters = ",".join(f"{number}@127.0.0.1:{ports[number + 2]}" for number in (1, 2, 3))
-    brokers = []
-    for number in (1, 2, 3):
-        (folder / f"node-{number}").mkdir()
-        listener = f"PLAINTEXT://127.0.0.1:{ports[number - 1]}"
-        properties = {
-            "node.id": number,
-            "controller.quorum.voters": voters,
-            "listeners": f"{listener},CONTROLLER://127.0.0.1:{ports[number + 2]}",
-            "advertised.listeners": listener,
-            "offsets.topic.replication.factor": 3,
-            "transaction.state.log.replication.factor": 3,
-        }
-        brokers.append(Broker(folder / f"node-{number}", **properties))
+    folder = tmp_path_factory.mktemp("three")
     writer = Client(folder)
-    try:
-        for broker in brokers:
-            broker.begin()
-        # all of them: a topic needs three
-        for broker in brokers:
-            wait_until(broker.has_started, "the broker starts")
-        own_client.server = writer.server = f"127.0.0.1:{ports[0]}"
-        wait_until(lambda: is_ready(own_client), "three brokers are there")
+    with ending(writer), three_brokers(folder, own_client) as brokers:
+        writer.server = own_client.server
         made = [*QUIET, {"name": "busy", "partitions": 2}]
         own_client.ask("create", topics=[{**one, "replicas": 3, "configs": {}} for one in made])
         for one in QUIET:
@@ -387,12 +296,6 @@ def killed_cluster(own_client, tmp_path_factory):
         wait_until(lambda: len(lines(folder / "acknowledged")) > 2000, "the producer writes")
         for broker in brokers:
             broker.kill()
-    finally:
-        for broker in brokers:
-            if broker.is_running:
-                broker.kill()
-        writer.kill()
-        writer.close()
     thread.join()
     rows = [line.split() for line in lines(folder / "acknowledged")]
     acknowledged = {(int(partition), int(offset)): value.encode() for partition, offset, value in rows}

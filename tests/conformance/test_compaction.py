@@ -16,8 +16,8 @@ from pathlib import Path
 import golden_sets
 import pytest
 from compactions import DAY, HOUR, RandomPartition
+from conformance.clusters import listeners, served
 from conformance.kafka import Client, run_java
-from conformance.test_boot import listeners, served
 
 import kafkalog
 from kafkalog.records.batch_table import COLUMNS

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from builder import batch_v2, record_v2
+from conformance.clusters import listeners, served
 from conformance.history import rows
 from conformance.jars import class_path, java, tiered_storage
 from conformance.kafka import Broker, Client, wait_until
-from conformance.test_boot import listeners, served
 
 import kafkalog
 from kafkalog.protocol.encoder import encode_metadata_record

@@ -7,8 +7,9 @@ import time
 
 import pytest
 from compactions import RandomPartition
+from conformance.clusters import listeners, served
 from conformance.kafka import Client, wait_until
-from conformance.test_boot import QUICK, listeners, served
+from conformance.test_boot import QUICK
 
 import kafkalog
 

@@ -13,6 +13,7 @@ from coordinator_records import record
 from metadata_logs import TOPIC, topic_id, write_metadata
 
 from kafkalog import format as kf
+from kafkalog.errors import Reason
 
 TIME = 1_700_000_000_000
 SINGLES = ("single-a", "single-b", "single-c")
@@ -33,11 +34,12 @@ class Batch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What was done, to which disk and topic."""
+    """What was done, and where."""
 
     kind: str
     disk: int
-    topic: str
+    name: str
+    """Of a partition directory."""
 
 
 class Cluster:
@@ -137,12 +139,7 @@ class Cluster:
             kind = self.rng.choice(kinds or KINDS)
             number = self.rng.randrange(3)
             topics = [topic for topic in TOPICS if (self.disks[number] / f"{topic}-0").is_dir()]
-            topic = self.rng.choice(topics or TOPICS)
-            folder = self.disks[number] / f"{topic}-0"
-            # what is damaged already may lack what this kind needs
-            with contextlib.suppress(ValueError, IndexError, FileNotFoundError):
-                kind(self, folder)
-                self.done.append(Damage(kind.__name__, number + 1, topic))
+            do_damage(self, kind, number, f"{self.rng.choice(topics or TOPICS)}-0")
 
     def logs(self, folder):
         """The segments of a copy, in order."""
@@ -152,9 +149,7 @@ class Cluster:
 
     def intact(self, folder, topic):
         """The batches of any history that a copy still has, as they were."""
-        data = b"".join(path.read_bytes() for path in self.logs(folder))
-        known = {one.data: one for branch in self.branches[topic] for one in branch}
-        return {one for text, one in known.items() if text in data}
+        return intact_batches(self, folder, self.branches[topic])
 
     def truth(self, topic):
         """Of a topic: the histories that may lead, each with its batches that are intact on any disk; None if no disk
@@ -176,6 +171,34 @@ class Cluster:
         histories = {one[3] for one in copies if one[0] == best[0]}
         everything = set().union(*(one[4] for one in copies))
         return [[one for one in self.branches[topic][number] if one in everything] for number in sorted(histories)]
+
+
+def do_damage(cluster, kind, number, name):
+    """Damage a partition of a disk, or the disk around it."""
+    # what is damaged already may lack what this kind needs
+    with contextlib.suppress(ValueError, IndexError, FileNotFoundError):
+        kind(cluster, cluster.disks[number] / name)
+        cluster.done.append(Damage(kind.__name__, number + 1, name))
+
+
+def intact_batches(cluster, folder, branches):
+    """The batches of any history that a copy still has, as they were."""
+    data = b"".join(path.read_bytes() for path in cluster.logs(folder))
+    known = {one.data: one for branch in branches for one in branch}
+    return {one for text, one in known.items() if text in data}
+
+
+def said(report, name):
+    """The offsets of a partition that a report calls lost; whether it says that of an open end or of no offsets too."""
+    lost, is_open = set(), False
+    for one in report.findings.rows:
+        # of a gap between two segments, compaction may be the cause
+        if (one.damage or one.reason is Reason.OFFSET_GAP) and f"/{name}" in (one.path or ""):
+            if one.base_offset is None or one.last_offset is None:
+                is_open = True
+            else:
+                lost |= {*range(one.base_offset, min(one.last_offset, 1000) + 1)}
+    return lost, is_open
 
 
 def with_epoch(one, epoch):
