@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conformance.jars import KAFKA_VERSION, class_path, java
-from conformance.kafka import CENTURY_MS, TIMELESS, Broker, free_ports, lines_said, wait_until
+from conformance.kafka import CENTURY_MS, TIMELESS, Broker, free_ports, jvm, lines_said, wait_until
 
 KNOWN = (
     *("Performing controller activation", "NetworkClient that has already been closed"),
@@ -123,3 +127,28 @@ def three_brokers(folder, client, version=KAFKA_VERSION, **properties):
         for broker in brokers:
             if broker.is_running:
                 broker.kill()
+
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
+}
+"""The programs of Kafka's scripts."""
+
+
+def run_commands(commands, folder):
+    """Run the lines of a report in a shell, as somebody who pastes them; the first one has started the broker."""
+    (folder / "bin").mkdir()
+    for name, program in {**TOOLS, "kafka-server-start.sh": None}.items():
+        line = "exit 0" if program is None else f'exec {shlex.join(jvm(program))} "$@"'
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / "bin" / name).chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    script = "\n".join(["set -e", *commands])
+    done = subprocess.run(
+        ["sh", "-c", script], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.rmtree(folder / "bin")

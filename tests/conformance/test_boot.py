@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import random
 import re
-import shlex
 import shutil
-import subprocess
 import threading
 import time
 from contextlib import contextmanager
@@ -18,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conformance.clusters import listeners, served, three_brokers
-from conformance.kafka import Client, jvm, wait_until
+from conformance.clusters import listeners, run_commands, served, three_brokers
+from conformance.kafka import Client, wait_until
 from coordinator_records import drawn
 from golden_sets import truth, truth_topics, unpacked
 from tiered_sets import TieredSet
@@ -428,30 +425,6 @@ def test_a_broker_loads_the_groups_that_boot_does_not_name(tmp_path, seed):
         wait_until(lambda: len({one for _, one in loaded.findall(broker.log.read_text())}) == 50, "all are loaded")
         said = loaded.findall(broker.log.read_text())
     assert {where for verb, where in said if verb.startswith("Failed")} == expected
-
-
-TOOLS = {
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
-    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
-}
-
-
-def run_commands(commands, folder):
-    """Run the lines of a report in a shell, as somebody who pastes them; the first one has started the broker."""
-    (folder / "bin").mkdir()
-    for name, program in {**TOOLS, "kafka-server-start.sh": None}.items():
-        line = "exit 0" if program is None else f'exec {shlex.join(jvm(program))} "$@"'
-        (folder / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / "bin" / name).chmod(0o755)
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    script = "\n".join(["set -e", *commands])
-    done = subprocess.run(
-        ["sh", "-c", script], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    shutil.rmtree(folder / "bin")
 
 
 @pytest.mark.slow
