@@ -77,7 +77,7 @@ from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ow
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
-from kafkalog.survey.targets import DEFAULT_RELEASE, TARGETS
+from kafkalog.survey.targets import DEFAULT_RELEASE, TARGETS, release_of
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
 from kafkalog.text import counted
@@ -95,7 +95,7 @@ def boot(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] | None = None,
     *,
-    release: str = DEFAULT_RELEASE,
+    release: str | None = None,
     image: str | None = None,
     topics: str | Sequence[str] | None = None,
     nodes: int | str | Sequence[str] = 1,
@@ -120,8 +120,9 @@ def boot(
     output : path-like
         Directory to create: `data/`, `server.properties`, `report.json` and `report.txt`. With several nodes, each has
         its own `node-N/` with the first two.
-    release : str
-        The release of Kafka that starts on it, "3.9" to "4.4".
+    release : str, optional
+        The release of Kafka that starts on it, "3.9" to "4.4". Default: that of the old cluster's metadata log if it is
+        3.9 or later, but not later than 4.3; else 4.3.
     image : {"strimzi", "apache", "bitnami", "confluent"}, optional
         The image of the containers that run it: the name of the log dir, `log.dirs`, the owner, and the next commands
         are for it. The quorum is static then, as the entry points of these images need it. For Strimzi, the output also
@@ -196,12 +197,12 @@ def boot(
     >>> kafkalog.boot("tests/golden/log_dir", "never-written", dry_run=True)
     BootReport(8 topics, 10 partitions, 1 node, nothing lost)
     """
-    if release not in TARGETS:
+    if release not in (None, *TARGETS):
         raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
     one_of("image", image or "apache", [*IMAGES])
     others = [metadata] if isinstance(metadata, (str, os.PathLike)) else list(metadata or ())
     listed = [topic for path in others if not os.path.isdir(path) for topic in read_topics_file(path)]
-    options = TopicOptions(TARGETS[release], settings or {}, strict, limits.max_directories, listed)
+    options = TopicOptions(TARGETS[release or DEFAULT_RELEASE], settings or {}, strict, limits.max_directories, listed)
     given = [sources] if isinstance(sources, (str, os.PathLike)) or store_of(sources) else list(sources)
     stores = [store for one in given if (store := store_of(one)) is not None]
     paths = [path for path in map(local_part, given) if path is not None]
@@ -213,7 +214,7 @@ def boot(
     found = Sources.find(paths, limits, include_stray=include_unknown)
     keeps_id = cluster_id == KEEP_CLUSTER_ID
     new_cluster = found.cluster_id() if keeps_id else cluster_id or new_id()
-    report = BootReport(str(target), release, new_cluster, image=image, is_written=not dry_run)
+    report = BootReport(str(target), release or "", new_cluster, image=image, is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
     report.nodes = [_placed(node, target, image) for node in layout]
     run = _Boot(layout, options, report, limits)
@@ -330,6 +331,8 @@ class _Boot:
         sources.note_origins(has_metadata=where is not None)
         report.add_notes(sources.left_out)
         report.metadata = None if where is None else str(where)
+        report.release = report.release or release_of(self._metadata)
+        self._options = replace(self._options, target=TARGETS[report.release])
         patterns, known = TopicPatterns(topics), None
         if self.remote is not None:
             self.remote.restore(patterns.wants, self._metadata, report.findings.add)

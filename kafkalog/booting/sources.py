@@ -177,8 +177,9 @@ class Sources:
             self.left_out.append(Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False))
             return
         for finding in log_dir.findings:
-            # a broker would follow the link: its records would be missing without a word
-            self.left_out.append(finding)
+            # a broker would follow a link: its records would be missing without a word. A watermark only proves ends
+            if os.path.basename(finding.path or "") != kf.HIGH_WATERMARK_CHECKPOINT:
+                self.left_out.append(finding)
         directories = [(key, local_path(log_dir.path_of(key).path)) for key in log_dir]
         directories += self._strays(log_dir, include_stray)
         for key, where in directories:
@@ -298,7 +299,10 @@ class Sources:
             detail = f"it is of cluster {second}, and {one} of cluster {first}"
             if not is_one_cluster:
                 detail += ". Boot each cluster on its own; if one was formatted again with another id, and both hold"
-                detail += " partitions of the same cluster, name the id of the new cluster (--cluster-id, cluster_id)"
+                detail += (
+                    f" partitions of the same cluster, use --cluster-id {second} (cluster_id), or another id for the"
+                )
+                detail += " new cluster"
                 raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         best: tuple[ClusterMetadata | None, Path | None] = None, None

@@ -481,7 +481,6 @@ def _holds_segments(path: Place) -> bool:
 
 
 _MOST_NAMED: Final = 5
-_PARTITION_FILES: Final = (kf.PARTITION_METADATA, kf.LEADER_EPOCH_CHECKPOINT)
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> ReadError:

@@ -253,8 +253,9 @@ def report(
         options = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
-    if is_local and (contents.findings.n_damage or not is_harmless):
-        contents.add_next(boot_step(log_dirs_of(map(str, names))))
+    has_strays = bool(log_dir.set_apart["stray"])
+    if is_local and (contents.findings.n_damage or not is_harmless or has_strays):
+        contents.add_next(boot_step(log_dirs_of(map(str, names)), has_strays=has_strays))
     summary = {**start, **_key_figures(contents), **_identity(log_dir, limits)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
 

@@ -44,12 +44,24 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(found)
 
 
-def boot_step(log_dirs: Iterable[str], release: str | None = None) -> NextStep:
-    """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts."""
+def boot_step(log_dirs: Iterable[str], release: str | None = None, *, has_strays: bool = False) -> NextStep:
+    """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
+
+    With `has_strays`, also what a broker with the metadata of another cluster has set apart.
+    """
     paths = list(log_dirs)
     why = (
         "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
         " add the log dirs of the others: what one lost comes from them"
     )
     target = () if release is None else ("--for", release)
-    return NextStep(("kafkalog", "boot", *paths, *target, "-o", f"{paths[0].rstrip('/')}-booted"), why)
+    strays = ("--include-unknown",) if has_strays else ()
+    if has_strays:
+        why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
+    return NextStep(("kafkalog", "boot", *paths, *target, *strays, "-o", f"{paths[0].rstrip('/')}-booted"), why)
+
+
+def is_stray(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory is a partition that a broker has set apart, because its metadata did not know it."""
+    parsed = kf.parse_partition_directory(os.path.basename(os.path.abspath(path)))
+    return parsed is not None and parsed.kind == "stray"

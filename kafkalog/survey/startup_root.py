@@ -249,7 +249,7 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
         for name, value in ids.items():
             known, other = first.setdefault(name, (value, path))
             if value and known and value != known:
-                detail = f"{name} is {value!r}, but {known!r} in {other}"
+                detail = f"{name} is {value!r}, but {known!r} in {other}; log dirs of several brokers start one by one"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
         if node_id is not None and java_number(node_id, 31) != java_number(ids["node id"], 31):
             detail = f"node id is {ids['node id']!r}, and {node_id!r} in the broker's configuration"

@@ -90,6 +90,17 @@ _GROUPS_FILE: Final = "kafkalog groups -o FILE keeps the offsets, and kafkalog b
 _BOOT: Final = "kafkalog boot --for {} makes a directory for it"
 
 
+def release_of(cluster: ClusterMetadata | None) -> str:
+    """The release to make a directory for: that of a cluster's `metadata.version`, if it is no later than the default.
+
+    A later release starts on it as well, and an earlier one may not.
+    """
+    level = None if cluster is None else cluster.features.get(METADATA_VERSION)
+    name = "" if level is None else level_name(level).partition("-")[0]
+    known = [*TARGETS]
+    return name if name in known[: known.index(DEFAULT_RELEASE)] else DEFAULT_RELEASE
+
+
 def release_problems(
     roots: Sequence[Path], cluster: ClusterMetadata | None, config: BrokerConfig, release: str, limits: Limits
 ) -> list[StartProblem]:

@@ -85,3 +85,19 @@ def test_advice_is_the_same_as_text(tmp_path, capsys, name):
     for path in (disk / "t-0", disk / "t-0" / f"{6:020}.log"):
         main(["verify", str(path)])
         assert f"next: {line}" in "".join(capsys.readouterr())
+
+
+def test_advice_takes_what_a_broker_of_another_cluster_has_set_apart(tmp_path, capsys):
+    disk = tmp_path / "disk-1"
+    partition = replica(disk, LOG, bases=(0, 6, 12, 18))
+    partition.rename(disk / f"t-0.{'0123456789abcdef' * 2}-stray")
+    line = f"kafkalog boot {disk} --include-unknown -o {disk}-booted"
+    main(["preflight", str(disk)])
+    assert f"next: {line}" in "".join(capsys.readouterr())
+    (row,) = kafkalog.report(disk).as_dict()["next"]
+    assert row["line"] == line
+    assert main([*line.split()[1:], "-q"]) == 1  # no metadata log has its settings
+    assert output_of(tmp_path / "disk-1-booted" / "data" / "t-0") == [
+        batch(offset, LOG[offset]) for offset in range(24)
+    ]
+    assert kafkalog.preflight(tmp_path / "disk-1-booted" / "data").next == []

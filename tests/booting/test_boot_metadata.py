@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from golden_sets import LOG_DIR
 from merges import replica
 from metadata_logs import TOPIC, topic_id, write_metadata
 from salvages import output_of
@@ -135,3 +136,14 @@ def test_a_log_start_that_one_replica_knows_rules(tmp_path, order):
     assert report.ok
     assert {one.log_start_offset for one in report.partitions} == {4}
     assert len(output_of(tmp_path / "joined" / "node-1" / "data" / "t-0")) == 12
+
+
+@pytest.mark.parametrize(("old", "new"), [("3.9", "3.9"), ("4.0", "4.0"), ("4.3", "4.3"), ("4.4", "4.3")])
+def test_the_new_cluster_is_for_the_release_of_the_old_one_or_an_earlier_one(tmp_path, old, new):
+    # 4.0 and later do not start with a smaller one
+    settings = {"p-multi": {"segment.bytes": "1000"}} if old == "3.9" else {}
+    kafkalog.boot(LOG_DIR, tmp_path / "old", topics="p-multi", release=old, settings=settings)
+    data = tmp_path / "old" / "data"
+    assert kafkalog.boot(data, dry_run=True).release == new
+    if not settings:
+        assert kafkalog.boot(data, release="4.4", dry_run=True).release == "4.4"

@@ -124,3 +124,13 @@ def test_an_empty_disk_that_is_called_like_a_partition_is_no_topic(tmp_path):
     for disk in disks[1:]:
         with pytest.raises(NotKafkaError):
             kafkalog.verify(disk)
+
+
+def test_a_high_watermark_that_cannot_be_read_is_no_loss(tmp_path):
+    disk = tmp_path / "disk"
+    replica(disk, [(1, n) for n in range(6)])
+    (disk / "replication-offset-checkpoint").write_bytes(bytes(30))
+    report = kafkalog.boot(disk, tmp_path / "out")
+    assert report.ok
+    (found,) = [one for one in report.findings.rows if (one.path or "").endswith("replication-offset-checkpoint")]
+    assert not found.damage

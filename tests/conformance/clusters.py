@@ -138,11 +138,16 @@ TOOLS = {
 """The programs of Kafka's scripts."""
 
 
-def run_commands(commands, folder):
-    """Run the lines of a report in a shell, as somebody who pastes them; the first one has started the broker."""
+def run_commands(commands, folder, version=KAFKA_VERSION):
+    """Run the lines of a report in a shell, as somebody who pastes them; the first one has started the broker.
+
+    The tools of releases after 4.3 are not published: those of 4.3 run with the classes of the release.
+    """
+    later = class_path(java(), version) + os.pathsep if version > KAFKA_VERSION else ""
+    jars = later + class_path(java())
     (folder / "bin").mkdir()
     for name, program in {**TOOLS, "kafka-server-start.sh": None}.items():
-        line = "exit 0" if program is None else f'exec {shlex.join(jvm(program))} "$@"'
+        line = "exit 0" if program is None else f'exec {shlex.join(jvm(program, jars=jars))} "$@"'
         (folder / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
         (folder / "bin" / name).chmod(0o755)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"

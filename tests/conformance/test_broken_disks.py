@@ -289,7 +289,7 @@ def test_a_broker_serves_what_is_intact_on_any_disk(own_client, tmp_path, killed
         check_records(disks, own_client, tmp_path, lossy)
         check_groups(disks, own_client, report, lossy)
         if seed % 3 == 0:
-            run_commands(report.next_commands(), tmp_path)
+            run_commands(report.next_commands(), tmp_path, killed.version)
             check_records(disks, own_client, tmp_path, lossy)
         write_more(own_client)
         groups, before = offsets_of_groups(own_client), ends(own_client)

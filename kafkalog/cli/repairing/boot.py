@@ -69,7 +69,8 @@ output (one of these, or --rescue-quorum):
 what:
   @topics
 the new cluster:
-  --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)
+  --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: that of the old cluster if it
+                           is 3.9 or later, but not later than 4.3; else 4.3)
   --for-image:image IMAGE    strimzi, apache, bitnami or confluent: paths, owner, static quorum and next commands for
                              this image of a container; for Strimzi also the resources, in strimzi.yaml
   --nodes N|NODE,...       number of nodes, each a broker and a controller (default: 1), or ID@HOST:PORT:CONTROLLER_PORT

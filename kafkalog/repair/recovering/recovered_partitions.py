@@ -9,7 +9,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
+from kafkalog.survey.next_steps import NextStep, boot_step, is_stray, log_dirs_of
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -111,7 +111,10 @@ class Preflight(PartitionsReport, JsonFields):
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails; empty if the broker may start."""
         paths = [one.path for one in self.partitions] or [os.path.dirname(one.path) for one in self.problems]
-        return [] if self.ok or not paths else [boot_step(log_dirs_of(paths), self.release)]
+        has_strays = any(map(is_stray, paths))
+        if not paths or (self.ok and not has_strays):
+            return []
+        return [boot_step(log_dirs_of(paths), self.release, has_strays=has_strays)]
 
     @property
     def n_bytes_read(self) -> int:
