@@ -331,8 +331,7 @@ class _Boot:
         sources.note_origins(has_metadata=where is not None)
         report.add_notes(sources.left_out)
         report.metadata = None if where is None else str(where)
-        report.release = report.release or release_of(self._metadata)
-        self._options = replace(self._options, target=TARGETS[report.release])
+        self._choose_release()
         patterns, known = TopicPatterns(topics), None
         if self.remote is not None:
             self.remote.restore(patterns.wants, self._metadata, report.findings.add)
@@ -394,6 +393,11 @@ class _Boot:
             report.add_notes(root.findings)
         if self._metadata is not None:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
+
+    def _choose_release(self) -> None:
+        """The release that the caller named, or that of the old cluster."""
+        self._report.release = self._report.release or release_of(self._metadata)
+        self._options = replace(self._options, target=TARGETS[self._report.release])
 
     def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
         """Plan the partitions with several copies; copies that have all of their plan go to the nodes as they are."""
