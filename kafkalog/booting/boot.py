@@ -202,7 +202,7 @@ def boot(
     one_of("image", image or "apache", [*IMAGES])
     others = [metadata] if isinstance(metadata, (str, os.PathLike)) else list(metadata or ())
     listed = [topic for path in others if not os.path.isdir(path) for topic in read_topics_file(path)]
-    options = TopicOptions(TARGETS[release or DEFAULT_RELEASE], settings or {}, strict, limits.max_directories, listed)
+    options = TopicOptions(TARGETS[DEFAULT_RELEASE], settings or {}, strict, limits.max_directories, listed)
     given = [sources] if isinstance(sources, (str, os.PathLike)) or store_of(sources) else list(sources)
     stores = [store for one in given if (store := store_of(one)) is not None]
     paths = [path for path in map(local_part, given) if path is not None]
@@ -214,10 +214,11 @@ def boot(
     found = Sources.find(paths, limits, include_stray=include_unknown)
     keeps_id = cluster_id == KEEP_CLUSTER_ID
     new_cluster = found.cluster_id() if keeps_id else cluster_id or new_id()
-    report = BootReport(str(target), release or "", new_cluster, image=image, is_written=not dry_run)
+    report = BootReport(str(target), DEFAULT_RELEASE, new_cluster, image=image, is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
     report.nodes = [_placed(node, target, image) for node in layout]
     run = _Boot(layout, options, report, limits)
+    run.release = release
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
     with contextlib.ExitStack() as stack:
         if stores:
@@ -313,6 +314,8 @@ class _Boot:
         self._copies: dict[kf.TopicPartition, list[Copy]] = {}
         self._topics: list[TopicPlan] = []
         self.remote: RemotePart | None = None
+        self.release: str | None = None
+        """The one that the caller named."""
 
     def survey(
         self,
@@ -396,7 +399,7 @@ class _Boot:
 
     def _choose_release(self) -> None:
         """The release that the caller named, or that of the old cluster."""
-        self._report.release = self._report.release or release_of(self._metadata)
+        self._report.release = self.release or release_of(self._metadata)
         self._options = replace(self._options, target=TARGETS[self._report.release])
 
     def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
-from kafkalog.log.log_dir import LogDir, each_once, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import LogDir, each_once, is_empty_disk, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.operations.remote_storage import write_partitions
@@ -166,16 +166,19 @@ class Sources:
         return found
 
     def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
+        try:
+            log_dir = None if is_empty_disk(path) else LogDir(path, limits=limits)
+        except NotKafkaError:
+            log_dir = None
+        if log_dir is None:
+            detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
+            self.left_out.append(Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False))
+            self._root(path)
+            return
         is_partition = is_partition_directory(path)
         root = self._root(path.parent if is_partition else path)
         root.is_log_dir |= not is_partition
         refuse_if_locked([root.path])
-        try:
-            log_dir = LogDir(path, limits=limits)
-        except NotKafkaError:
-            detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
-            self.left_out.append(Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False))
-            return
         for finding in log_dir.findings:
             # a broker would follow a link: its records would be missing without a word. A watermark only proves ends
             if os.path.basename(finding.path or "") != kf.HIGH_WATERMARK_CHECKPOINT:

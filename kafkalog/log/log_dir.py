@@ -539,20 +539,29 @@ def _is_segment(entry: os.DirEntry[str]) -> bool:
 
 
 def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None = None) -> bool:
-    """Whether a directory holds segments, or is named like a partition and holds its other files.
+    """Whether a directory holds segments, or is named like a partition and holds more than directories.
 
-    Without any, its name does not tell: a volume may be called data-0, and an empty disk disk-3. It is a partition in a
-    log dir only.
+    A volume may have such a name, as data-0, and files next to its log dirs.
     """
     entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
-    files = [entry.name for entry in entries if not is_directory(entry)]
-    if any(name in _PARTITION_FILES or kf.parse_base_offset(name) is not None for name in files):
-        return not any(kf.parse_partition_directory(entry.name) for entry in entries if is_directory(entry))
-    return kf.META_PROPERTIES not in files and len(files) == len(entries) and _is_log_dir(parent_of(path))
+    below = [entry.name for entry in entries if is_directory(entry)]
+    if any(map(kf.parse_partition_directory, below)) or len(below) == len(entries) > 0:
+        return False
+    return not below or not log_dirs_below(path)
+
+
+def is_empty_disk(path: Place) -> bool:
+    """Whether a directory has nothing of a partition, though its name is like that of one: a disk may be called disk-3.
+
+    In a log dir, it is a partition whose files are gone.
+    """
+    return kf.parse_partition_directory(path.name) is not None and not (
+        _holds_log_files(path) or _is_log_dir(path) or _is_log_dir(parent_of(path))
+    )
 
 
 def log_dir_of(path: Place) -> Place:
