@@ -88,3 +88,12 @@ def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, tmp_path):
     assert missed is None, f"{missed} is not called after the step before it"
     assert len(calls) <= most_calls
     assert len(set(calls)) <= most_functions
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer counts lines")
+def test_a_boot_of_one_partition_decodes_its_metadata_in_few_calls(tmp_path):
+    kafkalog.write_table(pa.table({"value": [b"1", b"2"]}), tmp_path / "source", topic="t")
+    kafkalog.boot(tmp_path / "source", tmp_path / "warm")  # imports modules
+    gc.collect()
+    calls = traced(lambda: kafkalog.boot(tmp_path / "source", tmp_path / "counted"))
+    assert len(calls) <= 28_000  # 47,000 before messages had writers, and settings were looked up by name

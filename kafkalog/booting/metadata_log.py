@@ -99,6 +99,11 @@ class NewCluster:
     carried: dict[str, int] = field(default_factory=dict)
     """Number of records from the old cluster, by kind."""
     next_producer_id: int = 0
+    _directory_ids: dict[int, str] = field(init=False)
+    """By the id of the node."""
+
+    def __post_init__(self) -> None:
+        self._directory_ids = {node.node_id: node.directory_id for node in self.nodes}
 
     def epoch(self, key: kf.TopicPartition) -> int:
         """The latest leader epoch of a partition that is known; the next leader gets a later one."""
@@ -129,16 +134,16 @@ class NewCluster:
     def _partition_record(self, plan: TopicPlan, number: int) -> bytes:
         """A partition without a leader, as after a clean stop: a controller elects its in-sync replica later."""
         key = kf.TopicPartition(plan.name, number)
-        ids = [node.node_id for node in self.nodes]
+        ids = [*self._directory_ids]
         replicas = [one.node_id for one in self.placed.get(key, ())]
         if not replicas:
             # its directory is on the first node if it is made here, else a broker makes it
             replicas = [ids[0] if number in {*plan.missing, *plan.committed} else ids[number % len(ids)]]
         wanted = min(len(ids), max(plan.replication_factor, 3 if plan.is_internal else 1))
         at = ids.index(replicas[0])
-        others = [one for one in ids[at:] + ids[:at] if one not in replicas]
-        replicas += others[: max(wanted - len(replicas), 0)]
-        directories = {node.node_id: node.directory_id for node in self.nodes}
+        if wanted > len(replicas):
+            others = [one for one in ids[at:] + ids[:at] if one not in replicas]
+            replicas += others[: wanted - len(replicas)]
         return encode_metadata_record(
             "Partition",
             1,
@@ -150,7 +155,7 @@ class NewCluster:
             leader=-1,
             leaderEpoch=self.epoch(key),
             partitionEpoch=0,
-            directories=[directories[one] for one in replicas],
+            directories=[*map(self._directory_ids.__getitem__, replicas)],
         )
 
     def _carried(self) -> list[bytes]:

@@ -96,7 +96,7 @@ def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whol
     """
     reader = MessageReader(data, start)
     fields: dict[str, Any] = _decoder(name, version)(reader)
-    if whole and reader.rest():
+    if whole and reader.at < len(data):
         raise MessageError(f"{reader.rest()} bytes after the end of {name}")
     return fields
 

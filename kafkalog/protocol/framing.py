@@ -86,14 +86,10 @@ def decode_record(
         # CoordinatorRecordSerde ignores what follows the fields that it knows
         decoded = decode_message(f"{name}Value", version, value, start=2, whole=False)
         return InternalRecord(name, version, fields, decoded)
-    if value is None:
-        raise MessageError("has no value")
-    reader = MessageReader(value)
-    if (frame_version := reader.uvarint()) != FRAME_VERSION:
-        raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
-    name, version = _type(topic, reader.uvarint()), reader.uvarint()
+    number, version, start = _frame(value)
+    name = _type(topic, number)
     read_as = version if as_version is None else as_version
-    return InternalRecord(name, version, None, decode_message(f"{name}Record", read_as, value, start=reader.at))
+    return InternalRecord(name, version, None, decode_message(f"{name}Record", read_as, value or b"", start=start))
 
 
 def type_and_version(topic: str, key: bytes | None, value: bytes | None) -> tuple[int, int | None]:
@@ -105,12 +101,20 @@ def type_and_version(topic: str, key: bytes | None, value: bytes | None) -> tupl
         if key is None:
             raise MessageError("has no key")
         return _int16(key, "key"), None if value is None else _int16(value, "value")
+    return _frame(value)[:2]
+
+
+def _frame(value: bytes | None) -> tuple[int, int, int]:
+    """Type and version of the message in a frame, and where it begins."""
     if value is None:
         raise MessageError("has no value")
+    numbers = value[:3]
+    if len(numbers) == 3 and numbers[0] == FRAME_VERSION and max(numbers) < 0x80:  # as nearly all
+        return numbers[1], numbers[2], 3
     reader = MessageReader(value)
     if (frame_version := reader.uvarint()) != FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
-    return reader.uvarint(), reader.uvarint()
+    return reader.uvarint(), reader.uvarint(), reader.at
 
 
 def decode_preview(value: bytes | None) -> InternalRecord:

@@ -197,20 +197,16 @@ def loaded_values(
         first = start_offset if name.endswith(kf.LOG_SUFFIX) else 0
         with contextlib.suppress(KafkalogError):
             for record in _records(directory / name, limits):
-                if not record.is_control and record.offset >= first:
+                if record.control_type is None and record.offset >= first:
                     yield directory / name, record.offset, record.value
 
 
 class _MetadataRecord(NamedTuple):
     offset: int
     timestamp: int
-    key: bytes | None
     value: bytes | None
-    is_control: bool
-
-    @property
-    def control_type(self) -> int | None:
-        return int.from_bytes((self.key or b"")[2:4], "big") if self.is_control else None
+    control_type: int | None
+    """None for a record that is no control record."""
 
 
 class _End(NamedTuple):
@@ -262,7 +258,7 @@ def _last_timestamp(header: bytes) -> int:
 
 
 def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limits: Limits) -> None:
-    if not record.is_control:
+    if record.control_type is None:
         metadata.end_offset = record.offset + 1
         metadata.timestamp = max(metadata.timestamp, record.timestamp)
     try:
@@ -300,8 +296,12 @@ def _records(path: Place, limits: Limits) -> Iterator[_MetadataRecord]:
                         decoded.columns[name].tolist()  # type: ignore[union-attr]
                         for name in ("offset", "timestamp", "is_control")
                     )
-                    columns = (offset, timestamp, decoded.columns.key, decoded.columns.value, is_control)
-                    yield from map(_MetadataRecord, *columns)
+                    keys = decoded.columns.key
+                    types = [
+                        int.from_bytes((key or b"")[2:4], "big") if control else None
+                        for key, control in zip(keys, is_control, strict=True)
+                    ]
+                    yield from map(_MetadataRecord, offset, timestamp, decoded.columns.value, types)
                 if decoded.error is not None:
                     raise decoded.error
                 done += decoded.n_batches

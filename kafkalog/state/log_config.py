@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from typing import Any, Final
@@ -200,10 +200,10 @@ class LogConfig:
                 warn(f"{name} is not a topic setting and is ignored; did you mean {near}?", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
-            found = _found(item, given)
-            if found is None:
+            known = _name_in(given, item)
+            if known is None:
                 continue
-            name, value, factor = found
+            name, value, factor = known, given[known], _NAMES[item.name][known]
             if factor != 1:
                 value = _whole(name, value) * factor
             if name.startswith("log.retention.") and name != "log.retention.bytes":
@@ -227,12 +227,9 @@ def topic_name(item: Field[Any]) -> str:
     return item.name.replace("_", ".")
 
 
-def _names(item: Field[Any]) -> Iterator[tuple[str, int]]:
-    yield topic_name(item), 1
-    yield from item.metadata["synonyms"]
-
-
-_KNOWN: Final = {name for item in fields(LogConfig) for name, _ in _names(item)} | {_INTERNAL_SEGMENT_BYTES}
+_NAMES: Final = {item.name: {topic_name(item): 1, **dict(item.metadata["synonyms"])} for item in fields(LogConfig)}
+"""The names of a setting by its field, in order of precedence, with the factor of each to the field's unit."""
+_KNOWN: Final = {_INTERNAL_SEGMENT_BYTES}.union(*_NAMES.values())
 
 
 @cache
@@ -274,19 +271,22 @@ def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str
 
     A broker ignores the topic's names: `retention.ms` in a `server.properties` has no effect.
     """
-    return _winning((name for name, _ in item.metadata["synonyms"]), item, settings)
+    return _winning([*_NAMES[item.name]][1:], item, settings)
 
 
 def _winning(names: Iterable[str], item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
-    first = (_INTERNAL_SEGMENT_BYTES,) if item.name == "segment_bytes" else ()
-    return next(({name: settings[name]} for name in (*first, *names) if settings.get(name) is not None), {})
+    for name in (_INTERNAL_SEGMENT_BYTES, *names) if item.name == "segment_bytes" else names:
+        if settings.get(name) is not None:
+            return {name: settings[name]}
+    return {}
 
 
-def _found(item: Field[Any], given: Mapping[str, object]) -> tuple[str, object, int] | None:
-    for name, factor in _names(item):
-        if given.get(name) is not None:
-            return name, given[name], factor
-    return None
+def _name_in(given: Mapping[str, object], item: Field[Any]) -> str | None:
+    """The name under which a setting is given; None if it is not."""
+    names = _NAMES[item.name]
+    if names.keys().isdisjoint(given):
+        return None
+    return next((name for name in names if given.get(name) is not None), None)
 
 
 def _retention(name: str, value: object) -> int:

@@ -42,19 +42,21 @@ def absent_partitions(
     checkpoint or the directory id in the metadata says that it was in one of them.
     """
     names = set(present)
+    renamed = sorted(name for name in names if "." in name)
     log_dirs = _LogDirs(roots)
     lost: list[PartitionPlan] = []
     others: dict[str, list[PartitionPlan]] = {}
     for key, assigned in _assigned(metadata, node_id):
-        if str(key) in names:
+        name = str(key)
+        if name in names:
             continue
         directory_id = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
         root = log_dirs.root_of(key, directory_id, are_all=has_all_roots)
         if root is None:
             continue
-        row = PartitionPlan(str(root / str(key)), key)
+        row = PartitionPlan(str(root / name), key)
         start, end = log_dirs.extent(root, key)
-        moved = sorted(name for name in names if name.startswith(f"{key}."))
+        moved = [other for other in renamed if other.startswith(f"{name}.")]
         if any(replica != node_id for replica in assigned.isr):
             others.setdefault(_COPIED, []).append(row)
         elif end is None and not moved and log_dirs.has_ends(root):
@@ -75,6 +77,8 @@ class _LogDirs:
         self._by_id = {_directory_id(root): root for root in roots}
         ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
         self._ends = {root: [offsets for offsets in both if offsets is not None] for root, both in ends.items()}
+        first_last = reversed(self._ends.items())
+        self._named = {key: root for root, both in first_last for offsets in both for key in offsets}
         self._starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
 
     def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
@@ -83,7 +87,7 @@ class _LogDirs:
         `are_all` tells that the broker has no other log dirs.
         """
         root = self._by_id.get(directory_id)
-        named = next((root for root, ends in self._ends.items() if any(key in offsets for offsets in ends)), None)
+        named = self._named.get(key)
         if root is None and (named is None or _is_directory_id(directory_id)) and not are_all:
             return None
         return root or named or self._roots[0]

@@ -193,7 +193,7 @@ class TopicSettings:
         values: dict[str, object] = {}
         origins: dict[str, str] = {}
         unknown: dict[str, str] = {}
-        levels = [*self._levels(topic, doubt)]
+        levels = [level for level in self._levels(topic, doubt) if level.settings or level.doubt]
         for item in fields(LogConfig):
             origins[topic_name(item)], setting = _setting_of(item, levels, unknown)
             values |= setting

@@ -145,8 +145,12 @@ def test_wrong_fields_and_versions_raise():
         encode_message("TopicRecord", 0, {"nme": "x"})
     with pytest.raises(ValueError):
         encode_message("TopicRecord", 99, {})
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="name may not be null"):
         encode_message("TopicRecord", 0, {"name": None})
+    with pytest.raises(ValueError, match="leader may not be null"):  # among numbers that are written together
+        encode_message("PartitionRecord", 1, {"partitionId": 1, "leader": None})
+    with pytest.raises(ValueError, match="replicas may not be null"):
+        encode_message("PartitionRecord", 1, {"replicas": None})
 
 
 ONE = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff"  # partition 7 of t, no user data
