@@ -4,7 +4,7 @@
 
 All sides of a segment take turns in one run, and the least CPU seconds of each count; a run whose sides see different
 records fails. stdout is tables in Markdown, stderr the progress. What is needed for a peer and is not there (a JDK,
-cargo, aiokafka) leaves its columns empty, and stderr says why.
+cargo, Go, aiokafka) leaves its columns empty, and stderr says why.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import NamedTuple
 import peers
 import pyarrow as pa
 import shapes
-from peers import Side, bare, clients, java, parquet, rust
+from peers import Side, bare, clients, go, java, parquet, rust
 from peers.ours import streaming, viewing_memory, whole
+from peers.programs import ProgramUnavailableError
 
 import kafkalog
 
@@ -32,12 +33,12 @@ READ, CLOSED, MAPPED, IN_MEMORY = "read", "closed segment", "mapped views", "vie
 STREAM, THREADS = "8 columns", "8 columns, 2 threads"
 NUMPY, TABLE, FRAME = "read_numpy", "read_table", "read_pandas of Arrow"
 FILE, MEMORY, AIOKAFKA = "Java FileRecords", "Java MemoryRecords", "aiokafka"
-KRABKA, BARNABAS, CRC = "krabka", "barnabas", "crc-fast"
+KRABKA, FRANZ, CRC = "krabka", "franz-go", "crc-fast"
 PARQUET, PARQUET_MAPPED = "Parquet", "Parquet mapped"
 COPY, MAPPING = "bare copy", "bare mapping"
 SIDES = (
     *(READ, CLOSED, MAPPED, IN_MEMORY, STREAM, THREADS, NUMPY, TABLE, FRAME),
-    *(FILE, MEMORY, AIOKAFKA, KRABKA, BARNABAS, CRC, PARQUET, PARQUET_MAPPED),
+    *(FILE, MEMORY, AIOKAFKA, KRABKA, FRANZ, CRC, PARQUET, PARQUET_MAPPED),
     *(COPY, MAPPING),
 )
 
@@ -63,7 +64,7 @@ AIMS: dict[str, Aim] = {
     "closed segment: the best of Java": Aim(CLOSED, (FILE, MEMORY), {}),
     "mapped views: MemoryRecords": Aim(MAPPED, (MEMORY,), _least(2.4, 2.0, 1.9, 2.0, None, None, None, None, 1.5)),
     "views in memory: krabka": Aim(IN_MEMORY, (KRABKA,), _least(2.3, 1.8, None, 1.8, 3.5, 1.5, 1.0, 2.0)),
-    "views in memory: barnabas": Aim(IN_MEMORY, (BARNABAS,), _least(None, None, 1.3)),
+    "views in memory: franz-go": Aim(IN_MEMORY, (FRANZ,), _least(1.2, 1.2, 1.2, 1.2, 1.2, 1.2)),
     "views in memory: checksums alone": Aim(IN_MEMORY, (CRC,), _least(None, 0.6, 0.75)),
     "bare copy: FileRecords": Aim(COPY, (FILE,), {}),
     "closed segment: bare copy": Aim(CLOSED, (COPY,), {}),
@@ -112,7 +113,7 @@ def side_of(name: str, segment: shapes.BenchSegment, processes: ExitStack) -> Si
 
     Raises
     ------
-    JavaUnavailableError, RustUnavailableError, ImportError
+    JavaUnavailableError, ProgramUnavailableError, ImportError
         What it needs is not there.
     """
     path, options = segment.path, {"columns": parquet.COLUMNS}
@@ -141,11 +142,11 @@ def side_of(name: str, segment: shapes.BenchSegment, processes: ExitStack) -> Si
         case "aiokafka":
             return clients.records_of(path)
         case "krabka" if is_v2:
-            return processes.enter_context(rust.RustPeer("krabka", path))
-        case "barnabas" if is_v2 and is_plain:
-            return processes.enter_context(rust.RustPeer("barnabas", path))
+            return processes.enter_context(rust.decoding("krabka", path))
+        case "franz-go":
+            return processes.enter_context(go.decoding(path))
         case "crc-fast" if is_v2 and is_plain:
-            return processes.enter_context(rust.RustPeer("crc", path))
+            return processes.enter_context(rust.decoding("crc", path))
         case "bare copy" if is_v2 and is_plain:
             return bare.copying(segment)
         case "bare mapping" if is_v2 and is_plain:
@@ -161,7 +162,7 @@ def _sides(segment: shapes.BenchSegment, processes: ExitStack) -> tuple[dict[str
     for name in SIDES:
         try:
             side = side_of(name, segment, processes)
-        except (java.JavaUnavailableError, rust.RustUnavailableError, ImportError) as problem:
+        except (java.JavaUnavailableError, ProgramUnavailableError, ImportError) as problem:
             say(f"WITHOUT {name}: {problem}")
             continue
         if side is not None:
@@ -228,7 +229,8 @@ def _sides_in_words(kafka_versions: tuple[str, str] | None) -> list[str]:
         f"- read, closed segment, mapped views, views in memory: {four}; whole results: all eight columns, two threads",
         "- closed segment: as `scan` does without options, which maps or reads, whichever takes less time",
         f"- Java ({java_version}; its decoding thread alone): reads or maps, checks CRCs, looks at each record",
-        "- Rust, from bytes in memory: krabka borrows records, barnabas has spans and no headers, crc-fast no records",
+        "- Rust, from bytes in memory: krabka borrows records, crc-fast compares checksums and reads no records",
+        "- Go, from bytes in memory: franz-go makes the records that its consumer gives, with one processor",
         "- bare copy: reads, takes checksums, copies the bytes once; bare mapping: maps, takes checksums; no records",
         f"- aiokafka {_version('aiokafka')}: from bytes in memory, CRCs checked, an object a record",
         f"- Parquet (pyarrow {_version('pyarrow')}): the four columns, same codec, no dictionaries; `iter_batches`",

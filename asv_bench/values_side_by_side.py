@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.values import SCHEMA, Avro, Json, N, Protobuf
-from peers.rust import RustUnavailableError, require_rust
+from peers.programs import ProgramUnavailableError
+from peers.rust import require_rust
 from side_by_side import _cpu_model, _table, say
 
 ROUNDS = 25
@@ -49,7 +50,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             sides["Avro"]["arrow-avro 60.1 (Rust), frames included"] = _arrow_avro(avro, Path(folder))
-        except RustUnavailableError as error:
+        except ProgramUnavailableError as error:
             say(f"without arrow-avro: {error}")
         best = {(kind, name): float("inf") for kind, some in sides.items() for name in some}
         for number in range(ROUNDS):

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from peers import compare
 from peers.java import JavaUnavailableError
-from peers.rust import RustUnavailableError
+from peers.programs import ProgramUnavailableError
 from side_by_side import AIMS, SEGMENTS, side_of
 
 from .common import Segments, make_segments
@@ -37,7 +37,7 @@ class Ratios:
         self.processes = ExitStack()
         try:
             sides = {side: side_of(side, segments[name], self.processes) for side in (chosen.ours, *chosen.theirs)}
-        except (JavaUnavailableError, RustUnavailableError, ImportError) as problem:
+        except (JavaUnavailableError, ProgramUnavailableError, ImportError) as problem:
             self.processes.close()
             raise NotImplementedError(str(problem)) from problem
         self.sides = {side: one for side, one in sides.items() if one is not None}

@@ -1,8 +1,7 @@
 //! Decodes a segment that is in memory: answers each line on stdin with "nanoseconds records value_bytes" (-1: not seen).
 //!
-//! krabka    borrowed records, every key and value looked at
-//! barnabas  lean records, which have positions and no headers
-//! crc       the checksum of every batch and nothing else
+//! krabka  borrowed records, every key and value looked at
+//! crc     the checksum of every batch and nothing else
 
 use std::io::{BufRead, Write};
 
@@ -33,19 +32,6 @@ fn krabka(log: &bytes::Bytes) -> (i64, i64) {
     (n_records, value_bytes)
 }
 
-fn barnabas(fetches: &[bytes::Bytes]) -> (i64, i64) {
-    let mut n_records = 0;
-    for fetch in fetches {
-        for batch in barnabas_core::records::decode_lean(fetch).unwrap().unwrap() {
-            for record in &batch.records {
-                n_records += 1;
-                std::hint::black_box(record.offset ^ record.timestamp);
-            }
-        }
-    }
-    (n_records, -1)
-}
-
 fn checksums(log: &bytes::Bytes) -> (i64, i64) {
     let (mut n_records, mut at) = (0, 0);
     while at < log.len() {
@@ -60,20 +46,10 @@ fn checksums(log: &bytes::Bytes) -> (i64, i64) {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let log = bytes::Bytes::from(std::fs::read(&arguments[2]).unwrap());
-    // slices of whole batches, as a fetch would bring them
-    let (mut fetches, mut start, mut at) = (vec![], 0, 0);
-    while at < log.len() {
-        at += 12 + big_endian(&log, at + 8) as usize;
-        if at - start >= 1 << 20 || at == log.len() {
-            fetches.push(log.slice(start..at));
-            start = at;
-        }
-    }
     for _ in std::io::stdin().lock().lines() {
         let begin = cpu_nanoseconds();
         let (n_records, value_bytes) = match arguments[1].as_str() {
             "krabka" => krabka(&log),
-            "barnabas" => barnabas(&fetches),
             "crc" => checksums(&log),
             other => panic!("no such peer: {other}"),
         };
