@@ -99,7 +99,11 @@ class Resumption(ABC):
         settings = {**output, **_settings_of(options)}
         # an earlier version also kept options that have their default
         kept = self.old.get("settings", settings).items()
-        before = {name: _listed(value) for name, value in kept if value != _DEFAULTS.get(name)}
+        before = {
+            name: _listed(value) if isinstance(value, str) else value
+            for name, value in kept
+            if value != _DEFAULTS.get(name)
+        }
         for name in sorted({*settings, *before}):
             if settings.get(name) != before.get(name):
                 was, now = before.get(name), settings.get(name)
