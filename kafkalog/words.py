@@ -6,6 +6,7 @@ shell tries it. The nearest of the valid words is suggested only if nothing is h
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -22,12 +23,12 @@ head            = cat -n 10                                         | read_table
 tail            = cat --tail 10                                     | scan(path).tail(10)
 ll list dir     = ls                                                | ls(path)
 du disk-usage   = space                                             | space(path)
-fsck check validate sanity-check = verify                                        | verify(path)
+fsck check validate sanity-check verify-index verify-indexes check-index check-indexes = verify | verify(path)
 query           = sql                                               | sql(query, path)
 lag consumer-lag consumer-groups = groups                                        | groups(path)
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
 version         = --version                                         | __version__
-help man        = --help                                            | __doc__
+help man manual = --help                                            | __doc__
 topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
 info describe summary status stats stat show-topics inspect file > kafkalog ls PATH, or kafkalog report PATH \
@@ -64,10 +65,14 @@ to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta
 extract copy-out > kafkalog export PATH -o DIR | export(path, output)
 produce producer-perf-test console-producer append write import ingest insert put from-parquet from-csv \
     > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
-erase delete del rm forget remove anonymize redact gdpr drop purge mask \
+anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
+    'key == WORD' | convert(path, output, redact={"value": "null"})
+erase delete del rm forget remove gdpr drop purge \
     > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log) \
     | convert(path, output, drop="key == abc")
 upgrade migrate > kafkalog convert PATH -o DIR, to format v2 | convert(path, output)
+decompress uncompress gunzip unzip zcat > kafkalog convert PATH -o DIR --compression none \
+    | convert(path, output, compression="none")
 recompress rewrite transform compress > kafkalog convert PATH -o DIR --compression zstd \
     | convert(path, output, compression="zstd")
 cp copy clone backup snapshot save-snapshot dd > kafkalog salvage PATH -o DIR (verified), or cp -a \
@@ -80,7 +85,10 @@ restore restore-tiered > kafkalog tiered restore URL -o DIR, or kafkalog boot PA
     | restore_tiered(remote, output), or boot(path, output)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
     kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
-rebuild rebuild-index rebuild-indexes index indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
+index indexes read-index open-index load-index show-index offset-index time-index > kafkalog dump FILE.index to \
+    print one, kafkalog index-stats PATH to measure them, or kafkalog reindex PATH --in-place to rebuild them \
+    | OffsetIndex.open(path), or TimeIndex.open(path)
+rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
     | reindex(path, ...); index_stats(path) measures
 index-sanity-check > kafkalog verify PATH | verify(path)
 log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
@@ -102,6 +110,10 @@ html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o 
     | report(path).write("report.html")
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
 hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
+crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
+writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter(path), or \
+    write_table(table, path, topic=name)
+encode > kafkalog load FILE -o DIR --topic TOPIC | codec.encode(columns)
 crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok > kafkalog verify PATH \
     | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
@@ -122,7 +134,7 @@ plot graph chart > kafkalog index-stats PATH --plot FILE, or kafkalog report PAT
 web shell repl open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
     | report(path), or open_log_dir(path)
 avro protobuf decode deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
-    | read_table(path, value_format="avro")
+    | read_table(path, value_format="avro"), or codec.decode(data) for bytes
 replay mirror sync replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
     | load(file, output, install=True)
 split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
@@ -148,6 +160,7 @@ PATH and WORD stand for what was typed.
 _OPTIONS: Final = r"""
 -b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P -X --command-config
     | | kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
+--file --files | kafkalog | kafkalog dump VALUE, or kafkalog cat VALUE
 --file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
 -o --offset | --start-offset | --start-offset N from an offset, --tail N for the last N records; all by default
 --offset | --to-offset | --to-offset N
@@ -159,7 +172,7 @@ _OPTIONS: Final = r"""
 --to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
 -C --consume --from-beginning -u -Q | --start-offset | leave it out
 --to --format --target-version | convert | leave it out: v2 is written
---output --out --to | --explain | --json to stdout, or kafkalog export PATH -o FILE
+--output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
 --csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
 --tail-from --skip --offset-from | --start-offset | --start-offset N
@@ -228,6 +241,7 @@ _OPTIONS: Final = r"""
 --header --headers | --filter | --filter 'headers.NAME == VALUE'
 --where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
 --where -e --drop-where --exclude --delete-where | --drop | --drop 'COLUMN OP VALUE'
+--since-time | --start-timestamp | --start-timestamp TIME, such as 2026-11-28, or -1d for a day before now
 --since --last --ago --newer-than --within | --start-timestamp
     | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
 --until --older-than | --end-timestamp | --end-timestamp TIME
@@ -496,6 +510,9 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
     """The end of the message about an unknown command: what to type, or the most similar command, or all of them."""
     name = plain(argv[0])
     lead = commands().get(name)
+    if lead is None and (os.path.exists(argv[0]) or "/" in argv[0]):
+        path = shlex.quote(argv[0])
+        return f"a command comes first: kafkalog ls {path}, kafkalog cat {path}, kafkalog report {path}"
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
         if meant in known:
@@ -507,12 +524,30 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
 
 
 def _filled(line: str, typed: Sequence[str]) -> str:
-    """A command line with the path and the word that were typed."""
-    arguments = [argument for argument in typed if not argument.startswith("-")]
+    """A command line with the path, the word or condition, and the topics that were typed."""
+    arguments, topics = _arguments(typed)
     paths = [argument for argument in arguments if os.path.exists(argument) or "://" in argument]
-    others = [argument for argument in arguments if argument not in paths and re.fullmatch(r"[\w.:-]+", argument)]
-    line = line.replace("PATH", shlex.quote(paths[0])) if paths else line
-    return line.replace("WORD", others[0]) if others else line
+    others = [argument for argument in arguments if argument not in paths]
+    conditions = [argument for argument in others if _CONDITION.search(argument)]
+    words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
+    if conditions:
+        line = re.sub(r"'key == WORD'(?: \(or 'value contains WORD'\))?", lambda _: shlex.quote(conditions[0]), line)
+    elif words:
+        line = line.replace("WORD", words[0])
+    for topic in topics:
+        line = re.sub(r"(kafkalog (?:cat|convert|export|ls) PATH)\b", rf"\1 -t {topic}", line)
+    return line.replace("PATH", shlex.quote(paths[0])) if paths else line
+
+
+def _arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Positions and values of options that were typed, and the names of topics among the latter."""
+    arguments, topics = [], []
+    for before, argument in itertools.pairwise(["", *typed]):
+        if argument.startswith("-"):
+            continue
+        is_topic = before in ("-t", "--topic", "--topics") and re.fullmatch(r"[\w.*-]+", argument)
+        (topics if is_topic else arguments).append(argument)
+    return arguments, topics
 
 
 def unknown_option(name: str, value: str, command: str, own: Collection[str]) -> str | None:
@@ -533,10 +568,7 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
         value = name[2:]  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
     typed, where = {spelt, name}, {"", command, *own}
-    if spelt == "--to" and re.search(r"[/.](?!\d)", value):  # a file, not an offset or a time
-        typed = {"--outfile"}
-    elif spelt == "--last" and value.isdecimal():
-        typed = {"--last-n"}
+    typed = _BY_VALUE.get((spelt, _kind(value)), typed)
     for row in _rows(_OPTIONS):
         words, needs, text = (part.strip() for part in row.split("|", 2))
         if needs in where and not typed.isdisjoint(words.split()):
@@ -544,7 +576,25 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     return None
 
 
-_CONDITION: Final = re.compile(r"(?i)\s(?:[=!<>]=?|==|in|is|like|contains|matches|starts_with|has|between)\s")
+_SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
+_BY_VALUE: Final = {
+    **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out")},
+    **{(name, "time"): {"--since-time"} for name in _SINCE},
+    ("--last", "number"): {"--last-n"},
+}
+"""By option and the kind of its value: the word of another row, where the value says that this is meant."""
+
+
+def _kind(value: str) -> str:
+    """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
+    if value.isdecimal():
+        return "number"
+    if re.fullmatch(r"\d+(?:\.\d+)?[a-z]{1,3}", value):
+        return "duration"
+    return "file" if re.search(r"/|\.(?!\d)", value) else "time"
+
+
+_CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
 
 
 def _with_value(text: str, value: str) -> str:

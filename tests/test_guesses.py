@@ -156,6 +156,10 @@ kafkalog.num_records -> count_rows
 kafkalog.report(d).save("x.html") -> write("report.html")
 kafkalog.CorruptRecordException -> kafkalog.errors
 kafkalog.sql("select * from orders_changelog", d) -> Did you mean "orders-changelog"?
+kafkalog.read_index -> kafkalog.OffsetIndex.open
+kafkalog.crc32c -> kafkalog.codec.crc32c
+kafkalog.decode -> kafkalog.codec.decode
+kafkalog.Writer -> kafkalog.PartitionWriter
 # clients of Kafka
 kafkalog.Consumer -> kafkalog.cat
 kafkalog.KafkaConsumer -> kafkalog.cat
@@ -407,6 +411,21 @@ kafkalog verify D --verify_checksum -> --deep
 kafkalog recompress P -> convert
 """
 MORE_MISTAKES = """
+kafkalog D -> a command comes first: kafkalog ls
+kafkalog --files S -> kafkalog dump
+kafkalog cat P --since 2024-01-01 -> --start-timestamp TIME
+kafkalog cat P --since yesterday -> -1d for a day before now
+kafkalog cat P --since 1h -> --start-timestamp -1h
+kafkalog cat P -o out.csv -> kafkalog export PATH -o out.csv
+kafkalog cat P -o 5 -> --start-offset N
+kafkalog cat P --where offset>3 -> --filter 'offset>3'
+kafkalog rm D -t orders -> -t orders -o DIR --drop 'key == WORD'
+kafkalog search D 'value contains foo' -> --filter 'value contains foo'
+kafkalog index S -> kafkalog dump
+kafkalog verify-index D
+kafkalog decompress P -> --compression none
+kafkalog anonymize D -> --redact value=null
+kafkalog redact D --key 42 -> --redact-where 'key == 42'
 kafkalog run-class kafka.tools.DumpLogSegments --files S
 kafkalog dump-log-segments S
 kafkalog reassign-partitions D -> kafkalog metadata

@@ -5,7 +5,7 @@ import inspect
 import re
 
 import kafkalog
-from kafkalog import words
+from kafkalog import codec, words
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.scanning.options import ScanOptions
@@ -40,10 +40,13 @@ def check_lead(lead):
         assert command in SUMMARIES, lead.line
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest.partition(" (")[0].split(", or")[0]):
             assert option in options_of(command), (command, option)
-    functions = re.findall(r"(?<![.\w])([a-z_]+)\(", lead.python)
+    functions = re.findall(r"(?<![).\w])([A-Za-z_][\w.]*)\(", lead.python)
     assert functions or lead.python.startswith("__")
     for name in functions:
-        assert name in kafkalog.__all__, lead.python
+        first, _, rest = name.partition(".")
+        assert first in kafkalog.__all__ or first == "codec", lead.python
+        if rest:
+            assert getattr(getattr(kafkalog, first) if first != "codec" else codec, rest), lead.python
 
 
 def test_a_row_of_options_counts_for_an_option_or_a_command_that_is_there():
