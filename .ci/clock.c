@@ -100,10 +100,10 @@ int futimens(int file, const struct timespec times[2])
     return next(file, back(times, real));
 }
 
-/* A condition may have either clock; a monotonic one counts from the start of the system. */
-static const struct timespec *due(const struct timespec *given, struct timespec *real)
+/* Deadlines that are long over, or that never come, stay. */
+static const struct timespec *due(clockid_t clock, const struct timespec *given, struct timespec *real)
 {
-    if (given->tv_sec < 1000000000 || given->tv_sec > 10000000000) return given;
+    if (clock != CLOCK_REALTIME || given->tv_sec < 1000000000 || given->tv_sec > 10000000000) return given;
     *real = *given;
     real->tv_sec -= ahead;
     return real;
@@ -116,19 +116,26 @@ int pthread_cond_timedwait(pthread_cond_t *restrict one, pthread_mutex_t *restri
     /* the first version of this function has another kind of condition */
     if (!next) next = (__typeof__(next))dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     if (!next) next = NEXT(pthread_cond_timedwait);
-    return next(one, mutex, due(until, &real));
+    /* a condition may have either clock; the monotonic one counts from the start of the system, and is too small */
+    return next(one, mutex, due(CLOCK_REALTIME, until, &real));
 }
 
-#define WAIT(name, parameters, ...)                        \
-    int name parameters                                    \
-    {                                                      \
-        static __typeof__(&name) next;                     \
-        struct timespec real;                              \
-        if (!next) next = NEXT(name);                      \
-        return next(__VA_ARGS__, due(until, &real));       \
+#define WAIT(name, clock, parameters, ...)                    \
+    int name parameters                                       \
+    {                                                         \
+        static __typeof__(&name) next;                        \
+        struct timespec real;                                 \
+        if (!next) next = NEXT(name);                         \
+        return next(__VA_ARGS__, due(clock, until, &real));   \
     }
 
-WAIT(pthread_cond_clockwait, (pthread_cond_t *restrict one, pthread_mutex_t *restrict mutex, clockid_t clock, const struct timespec *restrict until), one, mutex, clock)
-WAIT(pthread_mutex_timedlock, (pthread_mutex_t *restrict mutex, const struct timespec *restrict until), mutex)
-WAIT(sem_timedwait, (sem_t *restrict one, const struct timespec *restrict until), one)
-WAIT(sem_clockwait, (sem_t *restrict one, clockid_t clock, const struct timespec *restrict until), one, clock)
+WAIT(pthread_cond_clockwait, clock, (pthread_cond_t *restrict one, pthread_mutex_t *restrict mutex, clockid_t clock, const struct timespec *restrict until), one, mutex, clock)
+WAIT(pthread_mutex_timedlock, CLOCK_REALTIME, (pthread_mutex_t *restrict mutex, const struct timespec *restrict until), mutex)
+WAIT(pthread_mutex_clocklock, clock, (pthread_mutex_t *restrict mutex, clockid_t clock, const struct timespec *restrict until), mutex, clock)
+WAIT(pthread_rwlock_timedrdlock, CLOCK_REALTIME, (pthread_rwlock_t *restrict lock, const struct timespec *restrict until), lock)
+WAIT(pthread_rwlock_timedwrlock, CLOCK_REALTIME, (pthread_rwlock_t *restrict lock, const struct timespec *restrict until), lock)
+WAIT(pthread_rwlock_clockrdlock, clock, (pthread_rwlock_t *restrict lock, clockid_t clock, const struct timespec *restrict until), lock, clock)
+WAIT(pthread_rwlock_clockwrlock, clock, (pthread_rwlock_t *restrict lock, clockid_t clock, const struct timespec *restrict until), lock, clock)
+WAIT(pthread_timedjoin_np, CLOCK_REALTIME, (pthread_t thread, void **result, const struct timespec *until), thread, result)
+WAIT(sem_timedwait, CLOCK_REALTIME, (sem_t *restrict one, const struct timespec *restrict until), one)
+WAIT(sem_clockwait, clock, (sem_t *restrict one, clockid_t clock, const struct timespec *restrict until), one, clock)
