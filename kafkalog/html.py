@@ -120,13 +120,14 @@ class Bulk(PublicNames):
                 raise TypeError(f"a {name} is read as a whole: use to_table()[{key!r}]")
             if not hasattr(self, "tail"):
                 raise TypeError(f"a {name} is read as a whole: use to_table()[...]")
-            if isinstance(key, int) and key < 0:
-                raise TypeError(f"a {name} is read as a whole: use tail({-key})")
             bounds = (key.start, key.stop) if isinstance(key, slice) else (key, None)
+            before_end = [-end for end in bounds if isinstance(end, int) and end < 0]
+            if before_end:
+                raise TypeError(f"a {name} is read as a whole: use tail({before_end[0]})")
             options = [f"{end}_offset={value}" for end, value in zip(("start", "end"), bounds, strict=True) if value]
             options += [] if isinstance(key, slice) else ["limit=1"]
             raise TypeError(
-                f"a {name} is read as a whole: use kafkalog.read_table(path, {', '.join(options)}) for offsets, or"
+                f"a {name} is read as a whole: use kafkalog.read_table({', '.join(['path', *options])}) for offsets, or"
                 " head(n) and tail(n)"
             )
 

@@ -100,6 +100,8 @@ kafkalog.sql(d, "select 1 as x").fetchall() == [(1,)] or 1 / 0
 kafkalog.open(p)[0] -> limit=1
 kafkalog.open(p)[-2] -> tail(2)
 kafkalog.open(p)[1:3] -> start_offset=1, end_offset=3
+kafkalog.open(p)[-3:] -> tail(3)
+kafkalog.open(p)[:] -> read_table(path)
 kafkalog.open(p)["key"] -> to_table()['key']
 kafkalog.scan(p)["key"] -> to_table()['key']
 kafkalog.batches(p)[0] -> to_table()

@@ -37,6 +37,8 @@ from kafkalog.storage.removals import is_gone
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import partition_directories
 
+_REFUSES_EMPTY_ENTRIES: Final = "4.2"
+"""The first release that does not start with an empty entry in `log.dirs`."""
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
 OFFSET_CHECKPOINTS: Final = (
@@ -211,15 +213,21 @@ def voter_problem(
     return StartProblem(Reason.META_PROPERTIES, str(path), detail)
 
 
+def log_dirs_problems(config: BrokerConfig, release: str | None) -> Iterator[StartProblem]:
+    """Check the setting `log.dirs`, for a release or the newest ones.
+
+    Source: ServerLogConfigs, Kafka 4.2; earlier ones pass over empty entries.
+    """
+    if config.has_empty_dir and (release is None or release >= _REFUSES_EMPTY_ENTRIES):
+        detail = f"log.dirs has an empty entry. Kafka {_REFUSES_EMPTY_ENTRIES} and later do not start: remove the comma"
+        yield StartProblem(Reason.META_PROPERTIES, config.path, detail)
+
+
 def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
-    Source: ServerLogConfigs, MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs,
-    Kafka 4.3.
+    Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs, Kafka 4.3.
     """
-    if config.has_empty_dir:
-        detail = "log.dirs has an empty entry, which Kafka 4.3 refuses: remove the comma"
-        yield StartProblem(Reason.META_PROPERTIES, config.path, detail)
     node_id = config.node_id
     first: dict[str, tuple[str, Place]] = {}
     directory_ids: dict[str, Place] = {}
@@ -249,7 +257,7 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
         for name, value in ids.items():
             known, other = first.setdefault(name, (value, path))
             if value and known and value != known:
-                detail = f"{name} is {value!r}, but {known!r} in {other}; log dirs of several brokers start one by one"
+                detail = f"{name} is {value!r}, but {known!r} in {other}. Name the log dirs of one broker at a time"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
         if node_id is not None and java_number(node_id, 31) != java_number(ids["node id"], 31):
             detail = f"node id is {ids['node id']!r}, and {node_id!r} in the broker's configuration"

@@ -239,6 +239,14 @@ def test_an_empty_entry_of_log_dirs_stops_a_broker(root, tmp_path, run, dirs, is
     assert (f"{config}: log.dirs has an empty entry" in out + err) == (not is_good)
 
 
+@pytest.mark.parametrize(("release", "starts"), [("3.9", True), ("4.1", True), ("4.2", False), ("4.4", False)])
+def test_releases_before_4_2_pass_over_an_empty_entry_of_log_dirs(root, tmp_path, release, starts):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={root},\n")
+    found = kafkalog.preflight(root, config=config, release=release).problems
+    assert any("empty entry" in one.detail for one in found) != starts
+
+
 def test_a_directory_marked_for_deletion_is_no_loss(root, run):
     shutil.copytree(root / PARTITION, root / f"gone-0.{'a' * 32}-delete")
     for args in (["preflight", root], ["preflight", root, "--unclean"], ["recover", root, "--dry-run"]):

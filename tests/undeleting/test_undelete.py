@@ -189,11 +189,15 @@ def test_two_searches_do_not_share_a_journal(tmp_path, retention):
     image, live, _ = retention
     journal = tmp_path / "journal"
 
+    refused = []
+
     def again(n_bytes):
+        refused.append(n_bytes)
         with pytest.raises(UnsafePathError, match="another search"):
             kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
 
     kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True, progress=again)
+    assert refused
     kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
 
 

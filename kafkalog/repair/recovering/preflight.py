@@ -41,7 +41,7 @@ from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, root_problems, voter_problem
+from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, log_dirs_problems, root_problems, voter_problem
 from kafkalog.survey.targets import release_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
@@ -145,7 +145,8 @@ def preflight(
     roots = list(dict.fromkeys(root_of))
     broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_settings(config))
     absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
-    result.problems = root_problems(roots, config=broker, directories=directories, limits=limits)
+    result.problems = [*log_dirs_problems(broker, release)]
+    result.problems += root_problems(roots, config=broker, directories=directories, limits=limits)
     settings = TopicSettings.of(roots, config=config, metadata=metadata, limits=limits)
     if any(Path(one.path).name == kf.META_PROPERTIES for one in result.problems):
         settings.node_id = None  # the broker does not start under it
