@@ -41,12 +41,6 @@ _REFUSES_EMPTY_ENTRIES: Final = "4.2"
 """The first release that does not start with an empty entry in `log.dirs`."""
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
-OFFSET_CHECKPOINTS: Final = (
-    kf.RECOVERY_POINT_CHECKPOINT,
-    kf.LOG_START_OFFSET_CHECKPOINT,
-    kf.HIGH_WATERMARK_CHECKPOINT,
-    kf.CLEANER_OFFSET_CHECKPOINT,
-)
 
 Effect = Literal["does not start", "log dir offline", "loses metadata", "no coordinator", "unreadable"]
 
@@ -92,7 +86,7 @@ def root_problems(
     found = [*_identity_problems(roots, config), *_metadata_dir_problems(roots, config)]
     for root in roots:
         found += _attempt(root / BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
-        for name in OFFSET_CHECKPOINTS if config.roles != {"controller"} else ():
+        for name in kf.OFFSET_CHECKPOINTS if config.roles != {"controller"} else ():
             found += _attempt(root / name, _offset_checkpoint_problem, "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
     listed = [one for root in roots for one in _listed(root, directories)]
@@ -298,7 +292,7 @@ def meta_properties_problem(properties: Mapping[str, str]) -> str:
 
 def _offset_checkpoint_problem(path: Place) -> str:
     # numbers are not parsed: a broker that fails at one goes on without the file
-    if not (path.name in OFFSET_CHECKPOINTS[:2] and _has_negative_count(path)):
+    if not (path.name in kf.OFFSET_CHECKPOINTS[:2] and _has_negative_count(path)):
         read_checkpoint(path, 3)
     return ""
 

@@ -59,13 +59,6 @@ from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_f
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import check_partition_name
 
-CHECKPOINTS: Final = (
-    kf.RECOVERY_POINT_CHECKPOINT,
-    kf.LOG_START_OFFSET_CHECKPOINT,
-    kf.HIGH_WATERMARK_CHECKPOINT,
-    kf.CLEANER_OFFSET_CHECKPOINT,
-)
-
 
 @dataclass(slots=True)
 class InstallReport(HtmlReport):
@@ -392,7 +385,7 @@ class Checkpoints:
         self._old: dict[Path, bytes] = {}
 
     def __enter__(self) -> Checkpoints:
-        for name in CHECKPOINTS:
+        for name in kf.OFFSET_CHECKPOINTS:
             read_offset_checkpoint(self._root / name)  # an unreadable one raises before anything is changed
         return self
 
@@ -405,7 +398,7 @@ class Checkpoints:
     def remove_partitions(self, keys: Container[kf.TopicPartition]) -> list[str]:
         """Remove the lines of partitions, and return the names of the checkpoints that were changed."""
         changed = []
-        for name in CHECKPOINTS:
+        for name in kf.OFFSET_CHECKPOINTS:
             offsets = read_offset_checkpoint(self._root / name)
             kept = {key: offset for key, offset in (offsets or {}).items() if key not in keys}
             if offsets is not None and len(kept) < len(offsets):

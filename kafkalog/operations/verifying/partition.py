@@ -43,12 +43,6 @@ from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup_files import topic_id_problem
 from kafkalog.survey.startup_root import meta_properties_problem
 
-_CHECKPOINTS: Final = (
-    kf.LOG_START_OFFSET_CHECKPOINT,
-    kf.HIGH_WATERMARK_CHECKPOINT,
-    kf.RECOVERY_POINT_CHECKPOINT,
-    kf.CLEANER_OFFSET_CHECKPOINT,
-)
 _RAFT_SNAPSHOT: Final = ".checkpoint"
 
 _NOT_LIVE: Final = LogDirState()
@@ -132,7 +126,7 @@ def _check_producer_snapshots(partition: Partition, names: Sequence[str], around
 def check_root(root: Place) -> list[Finding]:
     """Check the checkpoints and `meta.properties` of a log dir."""
     found: list[Finding] = []
-    for name in _CHECKPOINTS:
+    for name in kf.OFFSET_CHECKPOINTS:
         consequence = "a broker takes the log dir offline, or ignores the file"
         _try(found.append, partial(read_offset_checkpoint, root / name), consequence)
     _try(found.append, partial(_check_identity, root / kf.META_PROPERTIES), "a broker does not start on it")

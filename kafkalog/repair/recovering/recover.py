@@ -39,7 +39,7 @@ from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, split_bases
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, root_problems
+from kafkalog.survey.startup_root import root_problems
 from kafkalog.survey.topic_ids import TopicIds
 from kafkalog.survey.topics import TopicSettings
 
@@ -164,7 +164,7 @@ def recover(
     ids = replace(TopicIds.of([plan.path for plan in plans], metadata, limits), is_log_dir=log_dir == root)
     # recovery writes those files again, or counts them as a partition that it cannot recover
     problems = root_problems([log_dir], limits=limits)
-    report.problems = [one for one in problems if Path(one.path).name not in OFFSET_CHECKPOINTS]
+    report.problems = [one for one in problems if Path(one.path).name not in kf.OFFSET_CHECKPOINTS]
     for problem in report.problems:
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
@@ -458,7 +458,7 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
     if points != known:
         files[kf.RECOVERY_POINT_CHECKPOINT] = encode_offset_checkpoint(dict(sorted(points.items())))
     # an empty one has no entries for a broker, which takes a log dir offline for one that is malformed
-    for name in OFFSET_CHECKPOINTS[1:]:
+    for name in kf.OFFSET_CHECKPOINTS[1:]:
         with contextlib.suppress(ReadError):  # it is no file
             if is_malformed(root / name):
                 files[name] = encode_offset_checkpoint({})

@@ -25,7 +25,7 @@ from kafkalog.errors import (
     UnsafePathError,
     WriteError,
 )
-from kafkalog.operations.loading.install import CHECKPOINTS
+from kafkalog.format import OFFSET_CHECKPOINTS
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.properties import read_properties
@@ -55,7 +55,7 @@ def log_dir(root):
 
 def lines(log_dir, key):
     """Checkpoints that speak of a partition."""
-    return [name for name in CHECKPOINTS if key in (read_offset_checkpoint(log_dir / name) or {})]
+    return [name for name in OFFSET_CHECKPOINTS if key in (read_offset_checkpoint(log_dir / name) or {})]
 
 
 def state(directory):
@@ -111,7 +111,9 @@ def test_a_log_start_inside_a_segment_comes_along(log_dir, root):
     shutil.rmtree(log_dir / "p-delrec-0")
     report = kafkalog.install(source / "p-delrec-0", log_dir, replace=True)
     assert report.log_start_offset == 334
-    assert (read_offset_checkpoint(log_dir / CHECKPOINTS[1]) or {})[kafkalog.TopicPartition("p-delrec", 0)] == 334
+    assert (read_offset_checkpoint(log_dir / OFFSET_CHECKPOINTS[1]) or {})[
+        kafkalog.TopicPartition("p-delrec", 0)
+    ] == 334
     assert kafkalog.scan(log_dir, topics="p-delrec").count_rows() == 166
 
 
