@@ -109,7 +109,10 @@ class Preflight(PartitionsReport, JsonFields):
 
     @property
     def next(self) -> list[NextStep]:
-        """What to do instead of a start that loses something or fails; empty if the broker may start."""
+        """What to do instead of a start that loses something or fails, or with directories that were set apart.
+
+        Empty if the broker may start and there are no such directories.
+        """
         paths = [one.path for one in self.partitions] or [os.path.dirname(one.path) for one in self.problems]
         has_strays = any(map(is_stray, paths))
         if not paths or (self.ok and not has_strays):
