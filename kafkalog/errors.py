@@ -302,7 +302,9 @@ class FunctionWarning(UserWarning):
 
 
 class ConfigWarning(UserWarning):
-    """A misspelt setting, a value that a current broker rejects, or a batch that a setting does not allow."""
+    """A misspelt setting, a value that a current broker rejects, a batch that a setting does not allow, or a time in
+    seconds where milliseconds are expected.
+    """
 
 
 class TransactionWarning(UserWarning):

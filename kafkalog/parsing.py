@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final
 
-from kafkalog.errors import UnknownNameError
+from kafkalog.errors import ConfigWarning, UnknownNameError, warn
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
-from kafkalog.text import near
+from kafkalog.text import iso_seconds, near
 
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
@@ -35,6 +35,8 @@ _MILLISECONDS: Final = {
     "w": 604_800_000,
 }
 _SHOWN: Final = 8
+_SECONDS: Final = 10**9, 4 * 10**9
+"""Numbers that are dates from 2001 to 2096 in seconds; in milliseconds all are before March 1970."""
 
 
 def field_path(column: str) -> list[str]:
@@ -139,9 +141,22 @@ def is_to_end(value: object) -> bool:
 def parse_milliseconds(
     name: str, value: object, now_ms: int | None = None, *, end_ms: Callable[[], int] | None = None
 ) -> int:
-    """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one."""
+    """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one.
+
+    Issues a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds.
+    """
     found = parse_time(name, value, now_ms, end_ms=end_ms)
+    if not isinstance(found, datetime) and str(found) == str(value).strip():
+        doubt_seconds(name, found)
     return milliseconds(found) if isinstance(found, datetime) else found
+
+
+def doubt_seconds(name: str, number: int) -> None:
+    """Issue a ConfigWarning for a number that is a date of these decades in seconds, but early 1970 in milliseconds."""
+    if _SECONDS[0] <= number < _SECONDS[1]:
+        meant = f"{number}000 ({iso_seconds(number * 1000)})"
+        text = f"{name} {number} is {iso_seconds(number)}, as numbers are milliseconds; did you mean {meant}?"
+        warn(text, ConfigWarning)
 
 
 def parse_duration(name: str, text: str) -> int:

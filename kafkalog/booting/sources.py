@@ -29,7 +29,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.storage.listing import Listing
+from kafkalog.storage.listing import Listing, nearest
 from kafkalog.storage.location import Location, kind_of, local_path
 from kafkalog.storage.staging import staged_directory
 from kafkalog.survey.origins import origins_of, read_origin
@@ -160,6 +160,7 @@ class Sources:
             if kind != "directory":
                 what = "no such directory" if kind is None else "not a directory"
                 detail = f"{what}: name log dirs (values of log.dirs), or partition directories such as orders-0"
+                detail += nearest(path) if kind is None else ""
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
             for root in log_dirs_at(path):
                 found._add(root, limits, include_stray)

@@ -253,13 +253,17 @@ def _places(args: argparse.Namespace) -> list[Any]:
 
 @contextlib.contextmanager
 def _reported_warnings(console: Console) -> Iterator[None]:
-    """Print warnings about settings as notes, and none about damage, which the findings report."""
+    """Print warnings about settings as notes, each once, and none about damage: the findings report it."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
+        noted: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, ConfigWarning):
-                console.note(str(message))
+                # the same for each partition
+                if str(message) not in noted:
+                    console.note(str(message))
+                noted.add(str(message))
             else:
                 # those of other libraries may quote what they read
                 shown(escape_line(str(message)), category, *where, **more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -446,10 +447,11 @@ def condition(text: str) -> str:
     from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
-        for term in (term for group in parse_filter(text) for term in group):
-            # what a field's value can be compared with is known once values are decoded
-            if not term[0].startswith(DECODED_FIELDS):
-                check_term(term)
+        with warnings.catch_warnings(action="ignore"):  # the scan issues them again
+            for term in (term for group in parse_filter(text) for term in group):
+                # what a field's value can be compared with is known once values are decoded
+                if not term[0].startswith(DECODED_FIELDS):
+                    check_term(term)
     except (TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
     return text
@@ -458,7 +460,8 @@ def condition(text: str) -> str:
 def offset(text: str) -> int:
     """Parse an offset."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"expected an offset, not {text!r}")
+        last = f"; 'kafkalog cat --tail {text[1:]}' prints the last ones" if re.fullmatch(r"-[1-9]\d*", text) else ""
+        raise argparse.ArgumentTypeError(f"expected an offset: a whole number such as 0 or 42, not {text!r}{last}")
     return int(text)
 
 

@@ -9,6 +9,7 @@ import argparse
 import itertools
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
@@ -44,6 +45,8 @@ USUAL: Final = (
 )
 """The options that the short help shows, the most usual first."""
 _MOST_USUAL: Final = 10
+_TABLE: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson)(\.gz|\.zst)?")
+"""Names of tables, which only `kafkalog export` writes."""
 _MOST_EXAMPLES: Final = 3
 
 
@@ -81,10 +84,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
 
     def _taken_path(self) -> str:
-        """The end of the message about a missing path: the option that took it as a value."""
+        """The end of the message about a missing argument: what took it as a value, or the command that was meant."""
         for option, value in itertools.pairwise(self._given):
             if option.startswith("-") and os.path.isdir(value):
                 return f"; {option} took {value} as its value: put it first, or give {option} a value"
+        *paths, last = self._given or [""]
+        if paths and _TABLE.fullmatch(last):
+            return f"; to write a table: kafkalog export {shlex.join(paths)} -o {shlex.quote(last)}"
         return ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from kafkalog.errors import NotKafkaError, ReadError, Reason, WriteError
+from kafkalog.errors import NotKafkaError, Reason, WriteError
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, missing_path
 from kafkalog.parsing import cpu_count
 from kafkalog.scanning.read import scan
 
@@ -73,7 +73,7 @@ def table_at(path: str | os.PathLike[str]) -> pads.Dataset | None:
     try:
         table = pads.dataset(files, format=kind, partitioning="hive")
     except FileNotFoundError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=str(path)) from error
+        raise missing_path(str(path)) from error
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(error, str(path)) from error
     if missing := [name for name in _PLACE if name not in table.schema.names]:

@@ -11,6 +11,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from kafkalog.interchange.text_input import (
     rows_of_text,
     token_columns,
 )
+from kafkalog.storage.listing import nearest
 
 _BATCH_BYTES: Final = 2**21
 _BUFFER_BYTES: Final = 2**20
@@ -74,6 +76,8 @@ class RecordFile:
             found = os.stat(self.name)
         except (OSError, ValueError) as error:
             detail = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, FileNotFoundError):
+                detail += nearest(Path(self.name))
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
         if stat.S_ISDIR(found.st_mode):
             raise NotKafkaError(Reason.NOT_A_FILE, "this is a directory: name the files in it", path=self.name)

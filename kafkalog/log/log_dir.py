@@ -36,7 +36,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.files import size_if_there
-from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle
+from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle, nearest
 from kafkalog.storage.location import (
     AnyPlace,
     Place,
@@ -498,6 +498,8 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> 
         detail += "; this is a path of Windows: in WSL it is /mnt/" + str(path)[0].lower() + _unix_path(str(path)[2:])
     if re.fullmatch(r"[\w.-]+:\d+", str(path)):
         detail += "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
+    if ";" not in detail:
+        detail += nearest(place_of(path))
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
 

@@ -30,6 +30,7 @@ from kafkalog.log.lookups.timestamp_search import (
 )
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import doubt_seconds
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at
@@ -135,6 +136,8 @@ def trace_timestamp(partition: Partition, timestamp: Any) -> Trace:
     The answer and the errors are those of `Partition.offset_for_timestamp`. The headers of all
     segments before the answer are walked.
     """
+    if isinstance(timestamp, int):
+        doubt_seconds("timestamp", timestamp)
     return _listed_again(partition, lambda one: _trace_timestamp(one, timestamp))
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits, NotKafkaError, Reason
 from kafkalog.html import JsonFields
+from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
@@ -163,11 +164,12 @@ def diff(
 def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:
     opened = path if isinstance(path, Partition) else open_path(path, limits=limits)
     if not isinstance(opened, Partition):
-        raise NotKafkaError(
-            Reason.NOT_KAFKA,
-            "not a partition directory: name one, such as orders-0 in a log dir",
-            path=os.fspath(str(path)),
-        )
+        what, more = "not a partition directory: name one, such as orders-0 in a log dir", ""
+        if isinstance(opened, LogDir) and len(opened):
+            first = min(opened, key=lambda key: (key.topic.startswith("_"), key))
+            what = f"a log dir, not a partition directory: name one, such as {opened[first].path}"
+            more = ", or compare the content of log dirs (kafkalog diff --content A B, compare(a, b))"
+        raise NotKafkaError(Reason.NOT_KAFKA, what + more, path=os.fspath(str(path)))
     return opened
 
 

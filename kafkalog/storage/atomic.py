@@ -47,6 +47,8 @@ def writing(path: Path) -> Iterator[None]:
             failed.add_note("increase the limit (ulimit -n), or use fewer writers at a time")
         elif error.errno in (errno.EACCES, errno.EROFS):
             failed.add_note("write permission is needed; or choose another output")
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            failed.add_note("free space there, or choose an output on another disk")
         raise failed from error
 
 

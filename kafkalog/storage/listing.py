@@ -7,12 +7,15 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, Self
 
 from kafkalog.errors import ReadError
-from kafkalog.storage.location import Place, list_directory, stat_of
+from kafkalog.storage.location import Place, kind_of, list_directory, stat_of
+from kafkalog.text import first_names, near
 
 _NAME: Final = attrgetter("name")
+_MOST_NAMED: Final = 5
 
 
 class Listing:
@@ -54,6 +57,21 @@ class Listing:
     def status(self, name: str) -> Any:
         """Size and times of an entry, as `os.stat` has them; raises OSError if it is gone."""
         return self.entries[name].stat()
+
+
+def nearest(path: Place) -> str:
+    """The end of a message about a path that does not exist: the entry that may be meant, or what is there instead."""
+    where, missing = path.parent, path.name
+    while isinstance(where, Path) and kind_of(where) is None and where != where.parent:
+        where, missing = where.parent, where.name
+    names = [name for name in Listing.or_empty(where).names if not name.startswith(".")]
+    here = "the current directory" if str(where) in ("", ".") else str(where)
+    gone = f"; {here} has no {missing!r}" if missing != path.name else ""
+    if meant := near(missing, names):
+        return f"{gone}; did you mean {where / meant}?"
+    if not names:
+        return gone
+    return f"{f'{gone}, but' if gone else f'; {here} has'} {first_names(names, _MOST_NAMED)}"
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:

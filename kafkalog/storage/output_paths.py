@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.atomic import STAGED_SUFFIX, StrPath, resolve, writing
-from kafkalog.storage.location import Location
+from kafkalog.storage.listing import nearest
+from kafkalog.storage.location import Location, exists
 
 _LOG_DIR_FILES: Final = (
     kf.META_PROPERTIES,
@@ -65,6 +66,9 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
     if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
         return log_dir  # the log dir itself is being staged, so no broker sees it yet
     outside = log_dir.parent
+    if not exists(log_dir):
+        detail = f"no such directory: create the log dir first{nearest(log_dir)}"
+        raise WriteError(Reason.WRITE_FAILED, detail, path=log_dir)
     with writing(log_dir):
         is_near = os.stat(outside).st_dev == os.stat(log_dir).st_dev
     if is_near and os.access(outside, os.W_OK | os.X_OK) and not _kafka_directory(outside):

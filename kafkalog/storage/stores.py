@@ -52,6 +52,7 @@ _ALIASES: Final = {
     "region_name": "region",
 }
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_SAID: Final = re.compile(r'message: "([^"]+)"|"(failed to lookup address[^"]*)"|(invalid peer certificate[^"\n]*)')
 _CHEAP: Final = frozenset({"memory", "file", "local", "tar", "zip"})
 _CHECK_SECONDS: Final = 1.0
 _LINK: Final = re.compile(r"""href=["']([^"'?#/:]+/?)["']""", re.IGNORECASE)
@@ -212,11 +213,23 @@ class _LibraryStore(Store):
                 detail = "no credentials found; put them into the environment, or set skip_signature for public buckets"
             elif "ExpiredToken" in str(error):
                 detail = "the credentials have expired; renew them"
+            elif "error sending request" in line:
+                detail = f"the server cannot be reached{_cause(error)}; check the address, the port and the network"
+            elif "BadScheme" in str(error):
+                detail = "an http:// endpoint needs --storage-option allow_http=true"
+            elif "Range request not supported" in line:
+                detail = "the server does not serve ranges of a file; use one that does, such as nginx, or download it"
             if writes:
                 raise WriteError(Reason.WRITE_FAILED, f"{detail} ({kind})", path=self.url_of(key)) from None
             raise ReadError(
                 Reason.FILE_UNREADABLE, f"{detail} ({kind})", path=self.url_of(key), position=position
             ) from None
+
+
+def _cause(error: Exception) -> str:
+    """What the system said about a connection that failed, in brackets; empty if it said nothing."""
+    told = _SAID.search(str(error))
+    return f" ({clean(next(filter(None, told.groups())))})" if told else ""
 
 
 class _Writer:

@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError
+from kafkalog.log.log_dir import missing_path
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable, HeaderParser
 from kafkalog.records.header_walk import window_of
 from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.file_locks import try_lock
+from kafkalog.storage.location import kind_of
 from kafkalog.storage.source import ByteSource
 
 BATCH: Final = np.dtype([
@@ -116,6 +118,8 @@ class Journal:
 
 def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
     """Open an image file, or a block device; bad sectors read as zeros. Raises ReadError."""
+    if kind_of(path) is None:
+        raise missing_path(path)
     source = BadSectorSource(path, devices=True)
     if not source.size:
         source.close()

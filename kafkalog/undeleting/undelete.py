@@ -283,7 +283,10 @@ class _FoundBatches:
         self.summary = _counts(fragments, gone) | {"n_ambiguous_fragments": joiner.n_ambiguous}
 
     def report_unreadable(self, findings: Findings) -> None:
-        """Add a finding for each range of bad sectors."""
+        """Add a finding for each range of bad sectors, and one if nothing was found at all."""
+        if not self.summary["n_batches"]:
+            detail = "no batches of Kafka were found: name an image of the disk that had the log dir"
+            findings.add(Finding(Reason.SEGMENT_MISSING, detail, path=self.sources[0].path, n_records=0))
         for source in self.sources:
             for start, end in source.unreadable:
                 detail = f"{counted(end - start, 'byte')} cannot be read"

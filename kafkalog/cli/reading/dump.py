@@ -13,6 +13,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import ENCODING_HELP, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import escape_controls
+from kafkalog.format import parse_partition_directory
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ reading:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
+    from kafkalog.log.log_dir import missing_path
     from kafkalog.storage.files import size_of
-    from kafkalog.storage.location import place_of
+    from kafkalog.storage.location import kind_of
 
     args.paths += args.files or []
     if not args.paths:
@@ -96,8 +98,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     dump = _dump(args)
     # before the first file is printed: a mistake in the last one would come late
     for path in args.paths:
-        if place_of(path).is_dir():
-            raise UsageError(f"{path} is a directory; name files, such as {os.path.join(path, '*.log')}")
+        if (kind := kind_of(path)) == "directory":
+            raise UsageError(f"{path} is a directory; name files, such as {_files_in(path)}")
+        if kind is None:
+            raise missing_path(path)
     progress: Callable[[int], None] | None = None
     if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:
         console.start_progress(sum(map(size_of, args.paths)), "dump")
@@ -125,6 +129,17 @@ _OPTIONS: Final = (
     *("deep_iteration", "print_data_log", "skip_record_metadata", "max_bytes", "index_sanity_check"),
     *("verify_index_only", "dialect", "key_decoder", "value_decoder", "keep_going", "limits"),
 )
+
+
+def _files_in(path: str) -> str:
+    """A pattern for the segments in a directory, or in the first partition of a log dir."""
+    from kafkalog.storage.listing import Listing
+    from kafkalog.storage.location import place_of
+
+    listing = Listing.or_empty(place_of(path))
+    partitions = [name for name in listing.directories if parse_partition_directory(name)]
+    # internal topics, whose names begin with _, last
+    return os.path.join(path, *sorted(partitions, key=lambda name: name.startswith("_"))[:1], "*.log")
 
 
 def _dump(args: argparse.Namespace) -> Dump:

@@ -98,12 +98,15 @@ def _reach(console: Console, before: int, position: int) -> None:
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     """Open the readable paths as one log dir, and report the others."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.log.log_dir import LogDir
+    from kafkalog.log.log_dir import LogDir, missing_path
+    from kafkalog.storage.location import kind_of, place_of
 
-    good = []
+    good: list[str] = []
     for path in dict.fromkeys(paths):
         try:
             # each path alone: one that cannot be read must not hide the others
+            if kind_of(path) is None:
+                raise missing_path(path, map(place_of, good))
             log_dir = LogDir([path], limits=limits)
             good.append(path)
         except KafkalogError as error:

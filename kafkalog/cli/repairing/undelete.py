@@ -33,7 +33,7 @@ Each of the three is a log dir for all commands, and a source for 'kafkalog boot
 names what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are
 called unknown-0001-0 and so on; rename their directories when you know better.
 
-The exit code is 1 unless everything is certain.""",
+The exit code is 1 unless everything is certain, or if no batches were found.""",
     examples="""\
   kafkalog undelete disk.img -o /new/undeleted
   kafkalog undelete /dev/sdb1 --log-dir /mnt/kafka --journal search.journal -o /new/undeleted

@@ -246,4 +246,5 @@ def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
     try:
         return int(text) if is_whole else float(text)
     except ValueError:
-        raise ValueError(f"{column} must be a {'whole number' if is_whole else 'number'}, not {text!r}") from None
+        kind = "whole number" if is_whole else "number"
+        raise ValueError(f"{column} must be a {kind}, such as {column} >= 42, not {text!r}") from None

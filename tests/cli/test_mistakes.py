@@ -1,0 +1,117 @@
+"""Mistakes that people make first: each error says what is wrong, where, and what to do."""
+
+import re
+import shutil
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import ConfigWarning, NotKafkaError, ReadError, WriteError
+
+SECONDS = "1700000000 is 1970-01-20T16:13:20Z, as numbers are milliseconds; did you mean 1700000000000 (2023-11-14"
+
+
+@pytest.fixture
+def place(log_dir, tmp_path, monkeypatch):
+    """An empty directory with a log dir, `data`, and a table."""
+    for name in ("p-compact-0", "p-txn-0"):
+        shutil.copytree(log_dir / name, tmp_path / "data" / name)
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        ("dump data", 2, "data is a directory; name files, such as data/p-compact-0/*.log"),
+        ("dump data/p-txn-0", 2, "such as data/p-txn-0/*.log"),
+        ("dump nowhere.log", 3, "no such file or directory; the current directory has data, table.csv"),
+        ("ls nowhere", 3, "no such file or directory; the current directory has data, table.csv"),
+        ("ls dat", 3, "no such file or directory; did you mean data?"),
+        ("ls nowhere/p-txn-0", 3, "; the current directory has no 'nowhere', but data, table.csv"),
+        ("ls dato/p-txn-0", 3, "; the current directory has no 'dato'; did you mean data?"),
+        ("cat data/p-tnx-0", 3, "did you mean data/p-txn-0?"),
+        ("ls data/p-txn-7", 3, "no such file or directory; data has p-txn-0"),
+        (
+            "ls data p-txn",
+            3,
+            "p-txn: file_unreadable: no such file or directory; data has a topic of that name: open it ",
+        ),
+        (
+            "load tabel.csv -o out --topic t",
+            3,
+            "tabel.csv: file_unreadable: No such file or directory; did you mean table",
+        ),
+        ("boot date -o out", 3, "did you mean"),
+        ("undelete tabel.csv --dry-run", 3, "did you mean table.csv?"),
+        (
+            "undelete table.csv --dry-run",
+            1,
+            "table.csv: segment_missing: no batches of Kafka were found: name an image",
+        ),
+        ("cat data/p-txn-0 --start-offset -5", 2, "a whole number such as 0 or 42, not '-5'; 'kafkalog cat --tail 5'"),
+        ("cat data/p-txn-0 --end-offset x", 2, "expected an offset: a whole number such as 0 or 42, not 'x' (see"),
+        ("cat data/p-txn-0 --filter offset==abc", 2, "a whole number, such as offset >= 42, not 'abc'"),
+        ("convert data/p-txn-0 out.parquet", 2, "to write a table: kafkalog export data/p-txn-0 -o out.parquet (see"),
+        (
+            "diff data data",
+            3,
+            "a log dir, not a partition directory: name one, such as data/p-compact-0, or compare the",
+        ),
+        ("diff table.csv data", 3, "table.csv"),
+    ],
+)
+def test_an_error_says_what_to_do(run_lines, place, argv, code, message):
+    found, _, err = run_lines(*argv.split())
+    assert found == code
+    assert message in err
+    assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["cat", "data/p-txn-0", "--start-timestamp", "1700000000", "-n", "1"],
+        ["cat", "data/p-txn-0", "--filter", "timestamp >= 1700000000", "-n", "1"],
+        ["lookup", "data/p-txn-0", "--timestamp", "1700000000"],
+        ["producers", "data/p-txn-0", "--now", "1700000000"],
+        ["truncate", "data/p-txn-0", "--to-timestamp", "1700000000", "--dry-run"],
+    ],
+)
+def test_a_time_in_seconds_is_doubted_once(run_lines, place, argv):
+    code, _, err = run_lines(*argv)
+    assert code == 0
+    assert err.count(SECONDS) == 1
+    code, _, err = run_lines(*[word.replace("1700000000", "1700000000000") for word in argv])
+    assert "did you mean" not in err
+
+
+def test_a_time_in_seconds_is_doubted_in_python(place):
+    for options in ({"start_timestamp": 1_700_000_000}, {"filters": "timestamp < 1700000000"}):
+        with pytest.warns(ConfigWarning, match=re.escape(SECONDS)):
+            kafkalog.read_table("data/p-txn-0", **options)
+    with pytest.warns(ConfigWarning, match=re.escape(SECONDS)):
+        kafkalog.lookup("data/p-txn-0", timestamp=1_700_000_000)
+
+
+def test_a_writer_whose_log_dir_is_missing_says_to_create_it(place):
+    for path in ("dato/orders-0", "dato/deep/orders-0"):
+        with pytest.raises(WriteError, match=r"no such directory: create the log dir first; .*did you mean .*/data\?"):
+            kafkalog.PartitionWriter(path)
+
+
+def test_errors_in_python_are_the_same(place):
+    with pytest.raises(ReadError, match=r"did you mean data\?"):
+        kafkalog.open("dato")
+    with pytest.raises(NotKafkaError, match=r"diff --content A B, compare\(a, b\)"):
+        kafkalog.diff("data", "data")
+
+
+def test_a_server_that_does_not_answer_is_named_and_has_no_text_of_a_library():
+    pytest.importorskip("obstore")
+    options = {"max_retries": 0}
+    with pytest.raises(ReadError) as caught:
+        kafkalog.open("http://localhost:1/x", storage_options=options)
+    assert "the server cannot be reached (Connection refused); check the address, the port" in str(caught.value)
+    assert "retries" not in str(caught.value)
