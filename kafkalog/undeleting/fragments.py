@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -140,7 +140,7 @@ def find_fragments(rows: npt.NDArray[np.void], blocks: Iterable[int], live: Live
             chunk = chunk[: stop - begin]
         for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), chunk.size], strict=True):
             part = chunk[first:end]
-            if not part["size"][0]:
+            if part["size"][0] <= 0:
                 continue
             if not _has_sure_offset(part, int(block_of[part["image"][0]])):
                 part, first = part[1:], first + 1
@@ -151,6 +151,27 @@ def find_fragments(rows: npt.NDArray[np.void], blocks: Iterable[int], live: Live
             fragment.n_live = int(is_live.sum())
             yield fragment
         begin = stop
+
+
+def torn_rows(rows: npt.NDArray[np.void]) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the rows of a journal that are headers without an intact batch."""
+    for begin in range(0, rows.size, _CHUNK):
+        chunk = np.asarray(rows[begin : begin + _CHUNK])
+        yield from chunk[chunk["size"] < 0]
+
+
+def torn_fragment(header: npt.NDArray[np.void]) -> Fragment:
+    """A fragment without batches that ends where a file begins with a divided batch, whose header is in this row."""
+    offset, position = int(header["first_offset"]), int(header["position"])
+    return Fragment(0, 0, int(header["image"]), position, position, offset, offset - 1, -1, -1, -1, -1, is_v2=True)
+
+
+def described(torn: Fragment, batch: npt.NDArray[np.void]) -> Fragment:
+    """A fragment without batches, with what the batch says that begins at its end."""
+    place = dict.fromkeys(("start", "end"), torn.end)
+    return replace(
+        _fragment(batch, 0, 1), stop_row=0, image=torn.image, last_offset=torn.last_offset, **place
+    )
 
 
 def _has_sure_offset(rows: npt.NDArray[np.void], block: int) -> bool:

@@ -16,16 +16,18 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError
 from kafkalog.log.log_dir import missing_path
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
 from kafkalog.records.batch_table import BatchTable, HeaderParser
+from kafkalog.records.header import MAGIC_END, BatchHeader
 from kafkalog.records.header_walk import window_of
 from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.location import kind_of
-from kafkalog.storage.source import ByteSource
+from kafkalog.storage.source import Bytes, ByteSource
 
 BATCH: Final = np.dtype([
     ("image", "i4"), ("position", "i8"), ("size", "i4"), ("first_offset", "i8"), ("last_offset", "i8"),
@@ -33,7 +35,8 @@ BATCH: Final = np.dtype([
     ("max_timestamp", "i8"), ("producer_id", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4"),
     ("n_records", "i4"), ("control_type", "i2"),
 ])  # fmt: skip
-"""A row of the journal: a batch, or a mark of size 0, up to whose position the image has been searched."""
+"""A row of the journal: a batch; a mark of size 0, up to whose position the image has been searched; or, with a negative
+size, a header at the start of a block whose batch is not intact there, with its position and offsets."""
 _COLUMNS: Final = {
     "size": "size_in_bytes",
     "leader_epoch": "partition_leader_epoch",
@@ -43,7 +46,7 @@ _COLUMNS: Final = {
     "producer_epoch", "base_sequence", "control_type",
 )}  # fmt: skip
 _MARK_EVERY: Final = 2**28  # bytes that a stopped search does again at most
-_MAGIC: Final = b"kafkalog-undelete-1\n"
+_MAGIC: Final = b"kafkalog-undelete-2\n"
 _EXT4_MAGIC_AT: Final = 1024 + 56
 _LEAST_BLOCK: Final = 1024
 
@@ -142,19 +145,77 @@ def search_image(
 ) -> None:
     """Search an image from a position on, and add a row for each intact batch."""
     marked = at = start
-    for runs in find_batches(source, start=start, limits=limits):
+    torn = _TornHeaders(source, start, limits)
+    for runs in find_batches(torn, start=start, limits=limits):
         is_intact = (runs.kind != LINKED) & (runs.kind != INSIDE)
-        for rows in _headers(source, runs[is_intact].joined()):
-            rows["image"] = number
-            journal.append(rows)
         end = int(runs.end[-1])
+        parts = [*_headers(source, runs[is_intact].joined())]
+        rows = np.concatenate([torn.outside_of(runs[is_intact], end), *parts])
+        rows["image"] = number
+        # a torn batch begins in no run of intact ones, so these stay together
+        journal.append(rows[np.argsort(rows["position"], kind="stable")])
         if end - marked >= _MARK_EVERY:
             journal.mark(number, end)
             marked = end
         progress(end - at)
         at = end
+    rows = torn.outside_of(IntactRuns.empty(), source.size)
+    rows["image"] = number
+    journal.append(rows)
     journal.mark(number, source.size)
     progress(source.size - at)
+
+
+class _TornHeaders(ByteSource):
+    """An image whose windows are looked through for headers at the starts of blocks, while a search reads them.
+
+    A file that lies in several places may have its first batch divided between two of them: then its header is not
+    that of an intact batch.
+    """
+
+    def __init__(self, source: ByteSource, start: int, limits: Limits) -> None:
+        self._source, self.path, self.size, self._limits = source, source.path, source.size, limits
+        self._block, self._seen, self._rows = block_size(source), start, np.empty(0, BATCH)
+
+    def window(self, start: int, stop: int) -> Bytes:
+        """Bytes `start` to `stop`."""
+        data = self._source.window(start, stop)
+        first = -(-max(self._seen, start) // self._block) * self._block - start
+        headers = data[first:]
+        n = (headers.size - kf.RECORD_BATCH_OVERHEAD) // self._block + 1
+        if n > 0:
+            magics = headers[MAGIC_END - 1 :: self._block][:n]
+            positions = np.flatnonzero(magics == 2) * self._block
+            rows = [row for at in positions.tolist() if (row := self._row(headers[at:], start + first + at)) is not None]
+            self._rows = np.concatenate([self._rows, *rows])
+            self._seen = start + first + n * self._block
+        return data
+
+    def _row(self, data: Bytes, position: int) -> npt.NDArray[np.void] | None:
+        header = BatchHeader(data)
+        if not header.may_be_v2 or header.size_in_bytes > self._limits.max_batch_bytes:
+            return None
+        row = np.zeros(1, BATCH)
+        row["position"], row["size"], row["first_offset"] = position, -header.size_in_bytes, header.offset
+        row["last_offset"], row["magic"] = header.offset + header.last_offset_delta, 2
+        return row
+
+    def outside_of(self, runs: IntactRuns, end: int) -> npt.NDArray[np.void]:
+        """Take the headers before `end` that are not in these runs."""
+        rows, self._rows = self._rows[self._rows["position"] < end], self._rows[self._rows["position"] >= end]
+        if not len(runs):
+            return rows
+        run = np.searchsorted(runs.start, rows["position"], side="right") - 1
+        outside: npt.NDArray[np.void] = rows[(run < 0) | (rows["position"] >= runs.end[run])]
+        return outside
+
+    def next_data(self, position: int) -> int:
+        """See `ByteSource.next_data`."""
+        return self._source.next_data(position)
+
+    def release(self, window: Bytes, start: int) -> None:
+        """See `ByteSource.release`."""
+        self._source.release(window, start)
 
 
 def _headers(source: ByteSource, runs: IntactRuns) -> Iterator[npt.NDArray[np.void]]:

@@ -37,7 +37,7 @@ from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.text import counted
-from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies
+from kafkalog.undeleting.fragments import Fragment, LiveBatches, described, find_fragments, mark_copies, torn_fragment, torn_rows
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
 from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Divided, Join, Joiner, chains_of
 from kafkalog.writing.batch_builder import now_ms
@@ -278,6 +278,7 @@ class _FoundBatches:
         # what is wholly live stands for its segment already
         gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
         self.fragments = gone + live.segments
+        self.fragments += self._torn_fragments(gone)
         joiner = Joiner(self.fragments, self._divided, self._cut)
         self.joins = joiner.joins()
         self.summary = _counts(fragments, gone) | {"n_ambiguous_fragments": joiner.n_ambiguous}
@@ -298,6 +299,7 @@ class _FoundBatches:
         """Chains with something to write. Keys show a partition of an internal topic."""
         for chain in chains_of(self.fragments, self.joins):
             some = [self.fragments[number] for number in chain.fragments if self.fragments[number].image >= 0]
+            some = [one for one in some if one.n_batches]
             if not some or all(one.is_checkpoint for one in some):
                 continue
             if chain.name is None and (name := self._internal_name(some[0])) is not None:
@@ -317,7 +319,10 @@ class _FoundBatches:
             if rows.size:
                 yield _CopiedRows(fragment, rows, int(rows["last_offset"][-1]) + 1)
             if number in cuts:
-                yield self._divided_piece(fragment, cuts[number])
+                divided = self._divided(fragment)
+                assert divided is not None
+                join = cuts[number]
+                yield self._divided_piece(fragment, self.fragments[join.after], divided, join.cut)
 
     def window(self, piece: _CopiedRows, first: int, stop: int) -> Window | None:
         """Read some batches of a piece again; None if they have changed."""
@@ -334,6 +339,29 @@ class _FoundBatches:
         table = tables[0] if len(tables) == 1 else tables[0].concatenate(tables)
         window = Window(data, 0, table)
         return window if valid_crcs(window).all() else None
+
+    def _torn_fragments(self, gone: Iterable[Fragment]) -> Iterator[Fragment]:
+        """Yield the starts of files whose first batch is divided, and is intact with the bytes before a fragment."""
+        heads: dict[int, list[Fragment]] = defaultdict(list)
+        ends = set()
+        for fragment in gone:
+            ends.add((fragment.image, fragment.end, fragment.last_offset + 1))
+            if fragment.is_v2 and not fragment.is_copy and not fragment.is_checkpoint:
+                heads[fragment.first_offset].append(fragment)
+        for row in torn_rows(self.rows):
+            start, divided = torn_fragment(row), Divided(-int(row["size"]), int(row["last_offset"]))
+            if (start.image, start.end, start.first_offset) in ends or divided.size > _MOST_DIVIDED:
+                continue  # a fragment leads to it
+            following = heads[divided.last_offset + 1]
+            for head in following:
+                if (cut := self._cut(start, head, divided)) is None:
+                    continue
+                window = self.window(self._divided_piece(start, head, divided, cut), 0, 1)
+                batch = None if window is None else rows_of(window.batches)
+                if batch is not None and (self._takes_live or not self._live.names_of(batch)[0].any()):
+                    following.remove(head)
+                    yield described(start, batch)
+                break
 
     def _divided(self, fragment: Fragment) -> Divided | None:
         source = self.sources[fragment.image]
@@ -358,11 +386,8 @@ class _FoundBatches:
                     return cut
         return None
 
-    def _divided_piece(self, tail: Fragment, join: Join) -> _CopiedRows:
-        divided = self._divided(tail)
-        assert divided is not None
-        head = self.fragments[join.after]
-        parts = (tail.end, tail.end + join.cut), (head.start - (divided.size - join.cut), head.start)
+    def _divided_piece(self, tail: Fragment, head: Fragment, divided: Divided, cut: int) -> _CopiedRows:
+        parts = (tail.end, tail.end + cut), (head.start - (divided.size - cut), head.start)
         return _CopiedRows(tail, self.rows[:0], divided.last_offset + 1, parts)
 
     def _internal_name(self, fragment: Fragment) -> str | None:
