@@ -54,6 +54,11 @@ class BatchHeader:
         return self._bytes[16]
 
     @property
+    def crc(self) -> int:
+        """The checksum of a v2 batch."""
+        return self._int(MAGIC_END, 21) & 0xFFFFFFFF
+
+    @property
     def is_message(self) -> bool:
         """Whether Java reads a v0 or v1 message here: it reads a magic above 127 as negative, and all others as v2."""
         return not 1 < self.magic <= _JAVA_BYTE_MAX

@@ -3,6 +3,7 @@
     `images`     bytes of a disk to the headers of intact batches, resumable
     `fragments`  headers to fragments: batches of one file without a gap between them
     `joining`    fragments to chains of one partition, with the evidence for each join
+    `divided`    batches that lie in two places to whole ones
     `undelete`   chains to partitions on disk, and the report
 
 Data flows in this order.

@@ -160,18 +160,27 @@ def torn_rows(rows: npt.NDArray[np.void]) -> Iterator[npt.NDArray[np.void]]:
         yield from chunk[chunk["size"] < 0]
 
 
-def torn_fragment(header: npt.NDArray[np.void]) -> Fragment:
-    """A fragment without batches that ends where a file begins with a divided batch, whose header is in this row."""
-    offset, position = int(header["first_offset"]), int(header["position"])
-    return Fragment(0, 0, int(header["image"]), position, position, offset, offset - 1, -1, -1, -1, -1, is_v2=True)
+def place_of(image: int, position: int, next_offset: int) -> Fragment:
+    """A fragment without batches: a place where one with this offset begins, or would be the next one."""
+    return Fragment(
+        0, 0, image, position, position, next_offset, next_offset - 1, -1, -1, -1, -1, is_v2=True
+    )  # fmt: skip
 
 
-def described(torn: Fragment, batch: npt.NDArray[np.void]) -> Fragment:
-    """A fragment without batches, with what the batch says that begins at its end."""
-    place = dict.fromkeys(("start", "end"), torn.end)
+def place_before(place: Fragment, batch: npt.NDArray[np.void]) -> Fragment:
+    """A place with what is known from the batch that begins there."""
     return replace(
-        _fragment(batch, 0, 1), stop_row=0, image=torn.image, last_offset=torn.last_offset, **place
-    )
+        _fragment(batch, 0, 1), stop_row=0, image=place.image, start=place.start, end=place.end,
+        last_offset=place.last_offset,
+    )  # fmt: skip
+
+
+def place_after(place: Fragment, batch: npt.NDArray[np.void], before: Fragment) -> Fragment:
+    """A place with what is known from the batch that ends there, and from the fragment before that."""
+    result = replace(place_before(place, batch), first_offset=place.first_offset, first_producers={}, first_marker=-1)
+    result.next_producers = before.next_producers | result.next_producers
+    result.first_timestamp, result.names = before.first_timestamp, before.names
+    return result
 
 
 def _has_sure_offset(rows: npt.NDArray[np.void], block: int) -> bool:

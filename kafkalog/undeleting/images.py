@@ -35,8 +35,8 @@ BATCH: Final = np.dtype([
     ("max_timestamp", "i8"), ("producer_id", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4"),
     ("n_records", "i4"), ("control_type", "i2"),
 ])  # fmt: skip
-"""A row of the journal: a batch; a mark of size 0, up to whose position the image has been searched; or, with a negative
-size, a header at the start of a block whose batch is not intact there, with its position and offsets."""
+"""A row of the journal: a batch, or a mark of size 0, up to whose position the image has been searched. With a negative
+size it is a header at the start of a block whose batch is not intact there: its position, offsets and checksum."""
 _COLUMNS: Final = {
     "size": "size_in_bytes",
     "leader_epoch": "partition_leader_epoch",
@@ -186,18 +186,18 @@ class _TornHeaders(ByteSource):
         if n > 0:
             magics = headers[MAGIC_END - 1 :: self._block][:n]
             positions = np.flatnonzero(magics == 2) * self._block
-            rows = [row for at in positions.tolist() if (row := self._row(headers[at:], start + first + at)) is not None]
+            rows = [self._row(headers[at:], start + first + at) for at in positions.tolist()]
             self._rows = np.concatenate([self._rows, *rows])
             self._seen = start + first + n * self._block
         return data
 
-    def _row(self, data: Bytes, position: int) -> npt.NDArray[np.void] | None:
+    def _row(self, data: Bytes, position: int) -> npt.NDArray[np.void]:
         header = BatchHeader(data)
         if not header.may_be_v2 or header.size_in_bytes > self._limits.max_batch_bytes:
-            return None
+            return np.empty(0, BATCH)
         row = np.zeros(1, BATCH)
         row["position"], row["size"], row["first_offset"] = position, -header.size_in_bytes, header.offset
-        row["last_offset"], row["magic"] = header.offset + header.last_offset_delta, 2
+        row["last_offset"], row["crc"], row["magic"] = header.offset + header.last_offset_delta, header.crc, 2
         return row
 
     def outside_of(self, runs: IntactRuns, end: int) -> npt.NDArray[np.void]:

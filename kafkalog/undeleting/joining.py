@@ -41,6 +41,7 @@ class Divided(NamedTuple):
 
     size: int
     last_offset: int
+    crc: int
 
 
 @dataclass(slots=True)
@@ -72,6 +73,7 @@ class Joiner:
         self._open = [number for number, one in enumerate(fragments) if not one.is_copy and not one.is_checkpoint]
         for number in self._open:
             self._heads[fragments[number].first_offset].append(number)
+        self._continued: set[int] = set()
         self.n_ambiguous = 0
         """Fragments that several others may follow, or that may follow several."""
 
@@ -101,9 +103,10 @@ class Joiner:
             return None
         for other in self._heads[divided.last_offset + 1]:
             head = self._fragments[other]
-            if head.image < 0 or not self._agree(number, other, is_next=False):
+            if head.image < 0 or other in self._continued or not self._agree(number, other, is_next=False):
                 continue
             if (cut := self._cut_of(tail, head, divided)) is not None:
+                self._continued.add(other)
                 return Join(number, other, "certain", "a batch that is divided between both is intact", cut)
         return None
 

@@ -25,7 +25,6 @@ from kafkalog.booting.coordinators import coordinator_partition
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.records.batch_table import HeaderParser, Window, valid_crcs
-from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import window_of
 from kafkalog.repair.salvaging.salvage import write_origin
 from kafkalog.reporting.page import page
@@ -37,9 +36,10 @@ from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.text import counted
-from kafkalog.undeleting.fragments import Fragment, LiveBatches, described, find_fragments, mark_copies, torn_fragment, torn_rows
+from kafkalog.undeleting.divided import DividedBatches, Places, parts_of
+from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies, torn_rows
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
-from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Divided, Join, Joiner, chains_of
+from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Joiner, chains_of
 from kafkalog.writing.batch_builder import now_ms
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -47,7 +47,6 @@ REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
 _SEGMENT_BYTES: Final = 2**30
-_MOST_DIVIDED: Final = 2**24  # bytes of a batch whose division between two places is looked for
 _LARGEST: Final = 2**25  # bytes of a batch, unless limits say more: random bytes look like the start of large ones
 _NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
@@ -272,16 +271,21 @@ class _FoundBatches:
     ) -> None:
         self.sources, self.rows, self.limits, self._live = sources, rows, limits, live
         self._takes_live = takes_live
-        self._blocks = [block_size(source) for source in sources]
-        fragments = [*find_fragments(rows, self._blocks, live)]
+        blocks = [block_size(source) for source in sources]
+        fragments = [*find_fragments(rows, blocks, live)]
         mark_copies([one for one in fragments if not one.is_checkpoint], rows)
         # what is wholly live stands for its segment already
         gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
         self.fragments = gone + live.segments
-        self.fragments += self._torn_fragments(gone)
-        joiner = Joiner(self.fragments, self._divided, self._cut)
+        self._divided = DividedBatches(sources, blocks, limits)
+        places = Places(self._divided, fragments, None if takes_live else live)
+        self.fragments += places.find([one for one in gone if one.is_v2 and not one.is_copy], torn_rows(rows))
+        joiner = Joiner(self.fragments, self._divided.after, self._divided.cut)
         self.joins = joiner.joins()
-        self.summary = _counts(fragments, gone) | {"n_ambiguous_fragments": joiner.n_ambiguous}
+        self.summary = _counts(fragments, gone) | {
+            "n_ambiguous_fragments": joiner.n_ambiguous,
+            "n_untried_batches": places.n_untried,
+        }
 
     def report_unreadable(self, findings: Findings) -> None:
         """Add a finding for each range of bad sectors, and one if nothing was found at all."""
@@ -299,10 +303,11 @@ class _FoundBatches:
         """Chains with something to write. Keys show a partition of an internal topic."""
         for chain in chains_of(self.fragments, self.joins):
             some = [self.fragments[number] for number in chain.fragments if self.fragments[number].image >= 0]
-            some = [one for one in some if one.n_batches]
-            if not some or all(one.is_checkpoint for one in some):
+            is_divided = any(join.cut for join in chain.joins)
+            if (not is_divided and not any(one.n_batches for one in some)) or all(one.is_checkpoint for one in some):
                 continue
-            if chain.name is None and (name := self._internal_name(some[0])) is not None:
+            some = [one for one in some if one.n_batches]
+            if some and chain.name is None and (name := self._internal_name(some[0])) is not None:
                 chain.why += f"; by its keys {name}, if that topic has {_COORDINATOR_PARTITIONS} partitions"
             yield chain
 
@@ -319,76 +324,25 @@ class _FoundBatches:
             if rows.size:
                 yield _CopiedRows(fragment, rows, int(rows["last_offset"][-1]) + 1)
             if number in cuts:
-                divided = self._divided(fragment)
+                divided = self._divided.after(fragment)
                 assert divided is not None
-                join = cuts[number]
-                yield self._divided_piece(fragment, self.fragments[join.after], divided, join.cut)
+                parts = parts_of(fragment, self.fragments[cuts[number].after], divided, cuts[number].cut)
+                yield _CopiedRows(fragment, self.rows[:0], divided.last_offset + 1, parts)
 
     def window(self, piece: _CopiedRows, first: int, stop: int) -> Window | None:
         """Read some batches of a piece again; None if they have changed."""
         source = self.sources[piece.fragment.image]
         if piece.parts:
-            data = np.concatenate([window_of(source, start, end) for start, end in piece.parts])
-        else:
-            last = piece.rows[stop - 1]
-            data = window_of(source, int(piece.rows["position"][first]), int(last["position"] + last["size"]))
+            return self._divided.whole(piece.fragment.image, piece.parts)
+        last = piece.rows[stop - 1]
+        data = window_of(source, int(piece.rows["position"][first]), int(last["position"] + last["size"]))
         tables, *_ = HeaderParser().parse(data, 0, -1)
         n = sum(map(len, tables))
-        if n != max(stop - first, 1):
+        if n != stop - first:
             return None
         table = tables[0] if len(tables) == 1 else tables[0].concatenate(tables)
         window = Window(data, 0, table)
         return window if valid_crcs(window).all() else None
-
-    def _torn_fragments(self, gone: Iterable[Fragment]) -> Iterator[Fragment]:
-        """Yield the starts of files whose first batch is divided, and is intact with the bytes before a fragment."""
-        heads: dict[int, list[Fragment]] = defaultdict(list)
-        ends = set()
-        for fragment in gone:
-            ends.add((fragment.image, fragment.end, fragment.last_offset + 1))
-            if fragment.is_v2 and not fragment.is_copy and not fragment.is_checkpoint:
-                heads[fragment.first_offset].append(fragment)
-        for row in torn_rows(self.rows):
-            start, divided = torn_fragment(row), Divided(-int(row["size"]), int(row["last_offset"]))
-            if (start.image, start.end, start.first_offset) in ends or divided.size > _MOST_DIVIDED:
-                continue  # a fragment leads to it
-            following = heads[divided.last_offset + 1]
-            for head in following:
-                if (cut := self._cut(start, head, divided)) is None:
-                    continue
-                window = self.window(self._divided_piece(start, head, divided, cut), 0, 1)
-                batch = None if window is None else rows_of(window.batches)
-                if batch is not None and (self._takes_live or not self._live.names_of(batch)[0].any()):
-                    following.remove(head)
-                    yield described(start, batch)
-                break
-
-    def _divided(self, fragment: Fragment) -> Divided | None:
-        source = self.sources[fragment.image]
-        end = min(fragment.end + kf.RECORD_BATCH_OVERHEAD, source.size)
-        header = BatchHeader(window_of(source, fragment.end, end))
-        if not header.is_whole_v2 or header.offset != fragment.last_offset + 1 or header.last_offset_delta < 0:
-            return None
-        if not kf.RECORD_BATCH_OVERHEAD < header.size_in_bytes <= min(_MOST_DIVIDED, self.limits.max_batch_bytes):
-            return None
-        return Divided(header.size_in_bytes, header.offset + header.last_offset_delta)
-
-    def _cut(self, tail: Fragment, head: Fragment, divided: Divided) -> int | None:
-        """Bytes of the batch after `tail`, if the others end before `head` and its checksum is correct."""
-        block = self._blocks[tail.image]
-        if tail.image != head.image or (tail.end + divided.size - head.start) % block:
-            return None
-        for cut in range(block - tail.end % block, divided.size, block):
-            start = head.start - (divided.size - cut)
-            if start >= 0 and start % block == 0:
-                piece = _CopiedRows(tail, self.rows[:0], 0, ((tail.end, tail.end + cut), (start, head.start)))
-                if tail.end + cut <= self.sources[tail.image].size and self.window(piece, 0, 1) is not None:
-                    return cut
-        return None
-
-    def _divided_piece(self, tail: Fragment, head: Fragment, divided: Divided, cut: int) -> _CopiedRows:
-        parts = (tail.end, tail.end + cut), (head.start - (divided.size - cut), head.start)
-        return _CopiedRows(tail, self.rows[:0], divided.last_offset + 1, parts)
 
     def _internal_name(self, fragment: Fragment) -> str | None:
         rows = self.rows[fragment.first_row : fragment.stop_row]
@@ -518,8 +472,8 @@ class _ChainWriter:
         place = "" if self._target is None else str(self._target / certainty / name)
         if certainty != "certain":
             detail = f"{counted(n_batches, 'batch')} of {name}: {chains[0].why}"
-            path = self._search.sources[fragments[0].image].path
-            position = fragments[0].start
+            path = self._search.sources[pieces[0].fragment.image].path
+            position = pieces[0].fragment.start
             # nothing is lost by it
             self.report.findings.add(Finding(Reason.UNPROVEN, detail, path=path, position=position, n_records=0))
         self.report.tables["partitions"].rows.append((

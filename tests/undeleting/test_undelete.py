@@ -1,19 +1,22 @@
 """Deleted segments in images: every batch comes back, and none in a wrong partition."""
 
+import itertools
 import json
 import random
 import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.codec import decode_headers
+from kafkalog.codec import crc32c, decode_headers
 from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
+from kafkalog.undeleting import divided
 
 BLOCK = 4096
 LEVELS = ("certain", "likely", "alone")
@@ -123,6 +126,92 @@ def test_a_batch_that_is_divided_between_two_places_is_whole_again(tmp_path):
     assert report.to_dict()["partitions"][0]["certainty"] == "certain"
     assert (tmp_path / "out" / "certain" / "unknown-0001-0" / f"{0:020}.log").read_bytes() == data
     assert report.ok
+
+
+def segment_of(directory, rng, n_batches, compression="none"):
+    """The bytes of a new segment with batches of about 15 KiB."""
+    directory.parent.mkdir(exist_ok=True)
+    with kafkalog.PartitionWriter(directory, compression=compression) as writer:
+        for _ in range(n_batches):
+            writer.append(pa.table({"value": [rng.randbytes(500) for _ in range(30)]}))
+    return (directory / f"{0:020}.log").read_bytes()
+
+
+def blocks_of(data):
+    return data.ljust(-(-len(data) // BLOCK) * BLOCK, b"\0")
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize("number", [0, 2, 4])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_file_in_two_places_is_whole_again_whichever_batch_is_divided(tmp_path, number, is_swapped, compression):
+    rng = random.Random(number)
+    data = segment_of(tmp_path / "logs" / "t-0", rng, 5, compression)
+    batches = batches_of(data)
+    start = sum(map(len, batches[:number]))
+    cut = (start + len(batches[number]) // 2) // BLOCK * BLOCK
+    assert start < cut < start + len(batches[number])
+    parts = [data[:cut], blocks_of(data[cut:])]
+    between = rng.randbytes(3 * BLOCK) + b"text ".ljust(BLOCK, b"\0") + bytes(BLOCK) + rng.randbytes(BLOCK)
+    (tmp_path / "image").write_bytes(between.join([b"", *(parts[::-1] if is_swapped else parts), b""]))
+    report = kafkalog.undelete(tmp_path / "image", tmp_path / "out")
+    assert (tmp_path / "out" / "certain" / "unknown-0001-0" / f"{0:020}.log").read_bytes() == data
+    assert report.ok
+    assert not report.summary["n_untried_batches"]
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 4])
+def test_batches_that_are_all_divided_are_whole_again(tmp_path, n_batches):
+    rng = random.Random(n_batches)
+    data = segment_of(tmp_path / "logs" / "t-0", rng, n_batches)
+    size = len(data) // n_batches
+    cuts = [0, *((number * size + size // 2) // BLOCK * BLOCK for number in range(n_batches)), len(data)]
+    extents = [blocks_of(data[start:end]) for start, end in itertools.pairwise(cuts)]
+    rng.shuffle(extents)
+    (tmp_path / "image").write_bytes(rng.randbytes(BLOCK).join([b"", *extents, b""]))
+    kafkalog.undelete(tmp_path / "image", tmp_path / "out")
+    assert (tmp_path / "out" / "certain" / "unknown-0001-0" / f"{0:020}.log").read_bytes() == data
+
+
+def test_the_rest_of_another_batch_is_never_taken(tmp_path):
+    rng = random.Random(5)
+    first, second = (segment_of(tmp_path / "logs" / name, rng, 3) for name in ("t-0", "t-1"))
+    cut = len(first) // 6 // BLOCK * BLOCK
+    # both have batches of the same sizes and offsets; the start of one and the end of the other were overwritten
+    (tmp_path / "image").write_bytes(first[:cut] + rng.randbytes(BLOCK) + blocks_of(second[cut:]))
+    report = kafkalog.undelete(tmp_path / "image", tmp_path / "out")
+    assert report.summary["n_batches"] == 2
+    assert sum(row["n_batches"] for row in report.to_dict()["partitions"]) == 2
+    batches = batches_of((tmp_path / "out" / "alone" / "unknown-0001-0" / f"{30:020}.log").read_bytes())
+    assert batches == batches_of(second)[1:]
+
+
+def test_the_report_counts_the_divided_batches_that_were_not_looked_for(tmp_path, monkeypatch):
+    rng = random.Random(6)
+    data = segment_of(tmp_path / "logs" / "t-0", rng, 1)
+    (tmp_path / "image").write_bytes(data[: 2 * BLOCK] + rng.randbytes(BLOCK) + blocks_of(data[2 * BLOCK :]))
+    for limit in ("_MOST_TRIED", "_MOST_NEAR", "_MOST_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(divided, limit, 0)
+            report = kafkalog.undelete(tmp_path / "image", dry_run=True)
+        assert report.summary["n_untried_batches"] == 1, limit
+    assert kafkalog.undelete(tmp_path / "image", dry_run=True).to_dict()["partitions"][0]["certainty"] == "certain"
+
+
+def test_divisions_are_those_at_which_the_checksum_is_correct():
+    rng = random.Random(8)
+    for _ in range(examples(500)):
+        block, size = rng.choice([64, 1024, 4096]), rng.randint(70, 40_000)
+        batch = rng.randbytes(size)
+        cuts = [cut for cut in range(rng.randint(1, block), size, block) if cut > 21]
+        if not cuts:
+            continue
+        cut = rng.choice(cuts)
+        first = np.frombuffer(batch[:cut] + rng.randbytes(size - cut), np.uint8)
+        second = np.frombuffer(rng.randbytes(cut) + batch[cut:], np.uint8)
+        crc = crc32c(batch[21:])
+        assert [*divided.divisions(first, second, crc, cuts[0], block)] == [cut]
+        assert not [*divided.divisions(first, second, crc ^ 1, cuts[0], block)]
 
 
 @pytest.fixture
