@@ -194,8 +194,11 @@ class Places:
         at = position + np.arange(n) * block
         starts, ends = self._taken[image]
         row = np.searchsorted(starts, at, side="right") - 1
-        is_other = data[: n * block].reshape(n, block) != 0
-        length = np.where(is_other.any(axis=1), block - np.argmax(is_other[:, ::-1], axis=1), 0)
+        blocks = data[: n * block].reshape(n, block)
+        length = np.full(n, block)
+        ended = np.flatnonzero(blocks[:, -1] == 0)  # most do not end in zeros
+        is_other = blocks[ended] != 0
+        length[ended] = np.where(is_other.any(axis=1), block - np.argmax(is_other[:, ::-1], axis=1), 0)
         is_free = (length > 0) & ((row < 0) | (at >= (ends[row] if ends.size else 0)))
         for search in searches:
             end = (search.tail.end + search.divided.size) % block

@@ -149,8 +149,9 @@ def search_image(
     for runs in find_batches(torn, start=start, limits=limits):
         is_intact = (runs.kind != LINKED) & (runs.kind != INSIDE)
         end = int(runs.end[-1])
-        parts = [*_headers(source, runs[is_intact].joined())]
-        rows = np.concatenate([torn.outside_of(runs[is_intact], end), *parts])
+        rows = np.concatenate([
+            torn.outside_of(runs[is_intact], end), *_headers(source, runs[is_intact].joined())
+        ])  # fmt: skip
         rows["image"] = number
         # a torn batch begins in no run of intact ones, so these stay together
         journal.append(rows[np.argsort(rows["position"], kind="stable")])
@@ -186,8 +187,8 @@ class _TornHeaders(ByteSource):
         if n > 0:
             magics = headers[MAGIC_END - 1 :: self._block][:n]
             positions = np.flatnonzero(magics == 2) * self._block
-            rows = [self._row(headers[at:], start + first + at) for at in positions.tolist()]
-            self._rows = np.concatenate([self._rows, *rows])
+            rows = [row for at in positions.tolist() if (row := self._row(headers[at:], start + first + at)).size]
+            self._rows = np.concatenate([self._rows, *rows]) if rows else self._rows
             self._seen = start + first + n * self._block
         return data
 
