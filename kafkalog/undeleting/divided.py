@@ -123,14 +123,14 @@ class Places:
         tails += (one for one in starts if (one.image, one.end, one.last_offset) not in ends)
         places: list[Fragment] = []
         for _ in range(_ROUNDS):
-            searched: list[_Search] = []
+            searched: list[_SecondPart] = []
             for tail in tails:
                 divided = self._divided.after(tail)
                 if divided is None or self._is_live(tail, divided):
                     continue
                 found = self._try(tail, divided, self._heads[divided.last_offset + 1])
                 if found is None:
-                    searched.append(_Search(tail, divided))
+                    searched.append(_SecondPart(tail, divided))
                 elif found[0] is not tail:
                     places.append(found[0])
             self.n_untried += max(len(searched) - _MOST_TRIED, 0)
@@ -170,7 +170,7 @@ class Places:
                 return place_before(tail, batch) if id(tail) in self._starts else tail, batch, head
         return None
 
-    def _search(self, image: int, searches: Sequence[_Search]) -> None:
+    def _search(self, image: int, searches: Sequence[_SecondPart]) -> None:
         """Look for the places where divided batches of an image may end."""
         source, block = self._divided.sources[image], self._divided.blocks[image]
         n_left = _MOST_NEAR
@@ -187,7 +187,7 @@ class Places:
                 n_left -= data.size
                 position += data.size
 
-    def _look(self, data: Bytes, position: int, image: int, searches: Iterable[_Search]) -> None:
+    def _look(self, data: Bytes, position: int, image: int, searches: Iterable[_SecondPart]) -> None:
         """Add the places of some blocks, of which no intact batch has the first byte."""
         block = self._divided.blocks[image]
         n = data.size // block
@@ -214,7 +214,7 @@ class Places:
                     search.ends.append(int(at[number]) + end)
 
 
-class _Search:
+class _SecondPart:
     """A divided batch, and the places where it may end."""
 
     def __init__(self, tail: Fragment, divided: Divided) -> None:
