@@ -38,13 +38,12 @@ class Image:
     place_of_id: str = ""
     """Where it takes the cluster id from, other than from the log dir."""
 
-    def steps(self, path: str, cluster_id: str, n_nodes: int, *, is_owner: bool) -> Iterator[NextStep]:
+    def steps(self, path: str, cluster_id: str, *, is_owner: bool) -> Iterator[NextStep]:
         """The commands that start the nodes of a boot in this image; `is_owner` says whether its user owns them."""
         if not is_owner:
             yield NextStep(("chown", "-R", f"{self.owner}:0", path), "gives the files to the user of the image")
         if self.start:
-            start = NextStep((self.start, f"{_PROPERTIES_AT}/server.properties"), "starts the broker, in its container")
-            yield from [start] * n_nodes
+            yield NextStep((self.start, f"{_PROPERTIES_AT}/server.properties"), "starts a broker, in each container")
             return
         status = json.dumps({"status": {"clusterId": cluster_id}}, separators=(",", ":"))
         patch = ("kubectl", "patch", "kafka", CLUSTER, "--subresource", "status", "--type", "merge", "--patch", status)

@@ -200,7 +200,7 @@ class BootReport(HtmlReport):
         if self.image is not None:
             image = IMAGES[self.image]
             is_owner = os.geteuid() in (0, image.owner)
-            return [*image.steps(self.path, self.cluster_id, len(self.nodes), is_owner=is_owner)]
+            return [*image.steps(self.path, self.cluster_id, is_owner=is_owner)]
         files = [str(Path(node.directory) / "server.properties") for node in self.nodes]
         return [NextStep(("kafka-server-start.sh", file), "starts the broker") for file in files]
 

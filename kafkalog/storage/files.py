@@ -81,7 +81,7 @@ def read_if_there(path: str | os.PathLike[str], *, max_bytes: int) -> bytes | No
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        pass  # reading tells
+        pass  # `read_file` reports it
     try:
         return read_file(path, max_bytes=max_bytes)
     except ReadError as error:
