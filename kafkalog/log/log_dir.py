@@ -567,8 +567,9 @@ def is_empty_disk(path: Place) -> bool:
 
 
 def log_dir_of(path: Place) -> Place:
-    """The log dir of a partition directory; any other path is its own."""
-    return parent_of(path) if is_partition_directory(path, [*Listing.or_empty(path).entries.values()]) else path
+    """The log dir of a partition directory; any other path is its own, also an empty disk."""
+    is_partition = is_partition_directory(path, [*Listing.or_empty(path).entries.values()])
+    return parent_of(path) if is_partition and not is_empty_disk(path) else path
 
 
 def _unix_path(path: str) -> str:

@@ -87,6 +87,18 @@ def test_advice_is_the_same_as_text(tmp_path, capsys, name):
         assert f"next: {line}" in "".join(capsys.readouterr())
 
 
+def test_advice_names_an_empty_disk_and_not_what_is_around_it(tmp_path, capsys):
+    disks = [tmp_path / "disk-1", tmp_path / "disk-2"]
+    flip(replica(disks[0], LOG, bases=(0, 6, 12, 18)))
+    disks[1].mkdir()
+    line = f"kafkalog boot {disks[0]} {disks[1]} -o {disks[0]}-booted"
+    main(["preflight", *map(str, disks)])
+    assert f"next: {line}" in "".join(capsys.readouterr())
+    assert [row["line"] for row in kafkalog.report(disks).as_dict()["next"]] == [line]
+    main([*line.split()[1:], "-q"])
+    assert (tmp_path / "disk-1-booted" / "data" / "t-0").is_dir()
+
+
 def test_advice_takes_what_a_broker_of_another_cluster_has_set_apart(tmp_path, capsys):
     disk = tmp_path / "disk-1"
     partition = replica(disk, LOG, bases=(0, 6, 12, 18))
