@@ -16,6 +16,7 @@ import importlib
 import io
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -84,6 +85,7 @@ def run_command(command, expected):
         out.write(done.stdout)
         err.write(done.stderr)
     printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    assert "output_exists" not in said, f"{command}: {said}"
     if with_code:
         printed += f"{code}\n"
     else:
@@ -94,11 +96,7 @@ def run_command(command, expected):
     assert is_shown, f"{command}\n{shown[1]}"
 
 
-@pytest.mark.parametrize("page", named(WITH_EXAMPLES))
-def test_the_examples_of_a_page_print_what_is_shown(page, tmp_path, monkeypatch):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
-    monkeypatch.chdir(tmp_path)
+def run_page(page):
     names = {}
     for block in blocks(page):
         if block.language == "pycon":
@@ -106,6 +104,47 @@ def test_the_examples_of_a_page_print_what_is_shown(page, tmp_path, monkeypatch)
         elif block.language == "console":
             for command, expected in commands(block.text):
                 run_command(command, expected)
+
+
+@pytest.mark.parametrize("page", named(WITH_EXAMPLES))
+def test_the_examples_of_a_page_print_what_is_shown(page, tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+def run_ten_lines():
+    """The block of README's that runs in a clone."""
+    text = (ROOT / "README.md").read_text().partition("## Ten lines of shell")[2]
+    lines = [line for block in [FENCE.search(text)] if block for line in block[2].splitlines()]
+    assert len(lines) == 10
+    for line in lines:
+        _, *arguments = shlex.split(line, comments=True)
+        arguments = [path for one in arguments for path in (sorted(glob.glob(one)) if "/*" in one else [one])]
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")):
+            assert main(arguments) == 0, line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, -1], ids=["as they are read", "backwards"])
+def test_all_pages_run_in_one_clone_one_after_the_other(tmp_path, monkeypatch, step):
+    """Nobody has to remove what another page wrote, and git shows none of it.
+
+    Pages without examples are left out: their `sh` and `python` blocks name what a reader has, as /var/lib/kafka or a
+    bucket, so that nothing of them runs here.
+    """
+    shutil.copytree(ROOT / "tests" / "golden", tmp_path / "tests" / "golden")
+    monkeypatch.chdir(tmp_path)
+    golden = sorted(Path("tests").rglob("*"))
+    first = [ROOT / "README.md", DOCS / "five-minutes.md", DOCS / "tutorial.md"]
+    for page in [*first, *(page for page in WITH_EXAMPLES if page not in first)][::step]:
+        run_page(page)
+        if page in first[:1]:
+            run_ten_lines()
+    assert sorted(Path("tests").rglob("*")) == golden
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    assert {path.name for path in tmp_path.iterdir()} - ignored == {"tests"}
 
 
 whole_parser = functools.cache(build_parser)
@@ -177,14 +216,7 @@ def test_the_shell_commands_of_the_readme_run_in_a_clone(tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text().partition("## Ten lines of shell")[2]
-    lines = [line for block in [FENCE.search(text)] if block for line in block[2].splitlines()]
-    assert len(lines) == 10
-    for line in lines:
-        _, *arguments = shlex.split(line, comments=True)
-        arguments = [path for one in arguments for path in (sorted(glob.glob(one)) if "/*" in one else [one])]
-        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")):
-            assert main(arguments) == 0, line
+    run_ten_lines()
 
 
 def test_every_page_is_reached_from_the_front_page():
