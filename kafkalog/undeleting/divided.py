@@ -33,6 +33,7 @@ _MOST_NEAR: Final = 2**28  # bytes that are read for all places of a round
 _READ: Final = 2**23  # bytes at a time
 _ROUNDS: Final = 8  # divided batches after each other, without an intact one between them
 _MOST_TRIED: Final = 2**12  # batches whose rest is looked for in a round
+_MOST_STARTS: Final = 2**16  # headers at starts of blocks whose batch is divided
 _MOST_ENDS: Final = 64  # places where the rest of one may end
 _MOST_ZEROS: Final = 64  # that a batch ends with: the last record has no headers
 _MOST_BYTES: Final = 2**34  # compared in all; a try counts as at least 1 MiB
@@ -118,7 +119,12 @@ class Places:
         ends = {(one.image, one.end, one.last_offset) for one in tails}
         for fragment in tails:
             self._heads[fragment.first_offset].append(fragment)
-        starts = [place_of(int(row["image"]), int(row["position"]), int(row["first_offset"])) for row in torn]
+        rows = iter(torn)
+        starts = [
+            place_of(int(row["image"]), int(row["position"]), int(row["first_offset"]))
+            for row in itertools.islice(rows, _MOST_STARTS)
+        ]
+        self.n_untried += sum(1 for _ in rows)
         self._starts = {id(one) for one in starts}
         tails += (one for one in starts if (one.image, one.end, one.last_offset) not in ends)
         places: list[Fragment] = []
@@ -138,7 +144,7 @@ class Places:
             for image in range(len(self._taken)):
                 self._search(image, [one for one in searched[:_MOST_TRIED] if one.tail.image == image])
             for search in searched:
-                found = self._try(search.tail, search.divided, search.nearest())
+                found = self._try(search.tail, search.divided, search.places())
                 if found is not None:
                     before, batch, head = found
                     tails.append(place_after(head, batch, before))
@@ -212,6 +218,7 @@ class Places:
                 header = BatchHeader(data[number * block + end :])
                 if header.offset == search.divided.last_offset + 1:
                     search.ends.append(int(at[number]) + end)
+            search.keep_nearest()
 
 
 class _SecondPart:
@@ -221,9 +228,14 @@ class _SecondPart:
         self.tail, self.divided = tail, divided
         self.ends: list[int] = []
 
-    def nearest(self) -> list[Fragment]:
-        """The places that are nearest to its first part."""
-        ends = sorted(self.ends, key=lambda end: abs(end - self.tail.end))[:_MOST_ENDS]
+    def keep_nearest(self) -> None:
+        """Forget the places that are far from its first part, if there are many."""
+        if len(self.ends) > _MOST_ENDS:
+            self.ends = sorted(self.ends, key=lambda end: abs(end - self.tail.end))[:_MOST_ENDS]
+
+    def places(self) -> list[Fragment]:
+        """The places that are left, the nearest first."""
+        ends = sorted(self.ends, key=lambda end: abs(end - self.tail.end))
         return [place_of(self.tail.image, end, self.divided.last_offset + 1) for end in ends]
 
 

@@ -190,7 +190,7 @@ def test_the_report_counts_the_divided_batches_that_were_not_looked_for(tmp_path
     rng = random.Random(6)
     data = segment_of(tmp_path / "logs" / "t-0", rng, 1)
     (tmp_path / "image").write_bytes(data[: 2 * BLOCK] + rng.randbytes(BLOCK) + blocks_of(data[2 * BLOCK :]))
-    for limit in ("_MOST_TRIED", "_MOST_NEAR", "_MOST_BYTES"):
+    for limit in ("_MOST_STARTS", "_MOST_TRIED", "_MOST_NEAR", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(divided, limit, 0)
             report = kafkalog.undelete(tmp_path / "image", dry_run=True)
