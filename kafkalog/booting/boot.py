@@ -38,6 +38,7 @@ from kafkalog.booting.staging import (
     StagedPartition,
     damage_error,
     highest_producer_id,
+    judged,
     looks_compacted,
     offsets_past_retention,
     stage,
@@ -422,20 +423,39 @@ class _Boot:
             if rest:
                 self._plans[key] = planned, rest
             else:
-                self._report.add_notes(planned.notes)
+                self._add_notes(planned, is_joined=False)
             for one in planned.copies:
                 if (taken := kept.get(self._node_of[one.path], one)) is not one:
                     detail = f"left out: {taken.path} is a better or equal copy of the same partition"
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
 
     def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:
-        topic = copies[0].key.topic
+        return PlannedCopies.of(copies, self._limits, is_compacted=self._is_compacted(copies[0].key.topic))
+
+    def _is_compacted(self, topic: str) -> bool | None:
+        """Whether a topic is compacted; None if that is not known."""
         plan = next((plan for plan in self._topics if plan.name == topic), None)
-        is_compacted = None if plan is None else plan.is_known_compacted
-        if plan is None and self._metadata is not None:
-            policy = self._metadata.cleanup_policy(topic)
-            is_compacted = None if policy is None else "compact" in policy
-        return PlannedCopies.of(copies, self._limits, is_compacted=is_compacted)
+        if plan is not None or self._metadata is None:
+            return None if plan is None else plan.is_known_compacted
+        policy = self._metadata.cleanup_policy(topic)
+        return None if policy is None else "compact" in policy
+
+    def _add_notes(self, planned: PlannedCopies, *, is_joined: bool) -> None:
+        """Add what is noted of copies; what a copy lacks that is served as it is, its verification reports."""
+        path = str(planned.leader.path)
+        for note in dict.fromkeys(planned.notes):
+            is_repeated = not is_joined and note.path == path and note.n_records is not None
+            found = None if is_repeated else self._judged(planned.leader, note)
+            if found is not None:
+                self._report.findings.add(found)
+
+    def _judged(self, copy: Copy, finding: Finding) -> Finding | None:
+        """The finding about a copy, with what is known of its topic; see `judged`."""
+        topic = copy.key.topic
+        # its remote part has a finding of its own
+        settings = {} if self._metadata is None else self._metadata.settings_of(topic)
+        is_tiered = copy.is_restored or settings.get("remote.storage.enable") == "true"
+        return judged(copy, finding, is_compacted=self._is_compacted(topic), is_tiered=is_tiered)
 
     def _by_broker(self, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> list[list[Copy]]:
         """The copies of each old broker; all together if there is a single node. Raises if there are too few nodes."""
@@ -473,6 +493,7 @@ class _Boot:
             findings=self._report.findings,
             strict=self._options.is_strict,
             progress=progress,
+            judge=self._judged,
         )
         for one, node_id in self._wanted:
             if one.path in damaged:
@@ -514,7 +535,7 @@ class _Boot:
             self.placed.append(planned.write(path, topic_id, node_id, self._limits))
         self._others += [one.path for one in planned.copies if one.path not in self._others]
         # writing has added batches that cannot be decoded, once for each node
-        self._report.add_notes(list(dict.fromkeys(planned.notes)))
+        self._add_notes(planned, is_joined=True)
 
     def _note_known_losses(self) -> None:
         """Repeat the losses of copies that salvage or merge made; a joined log has them among its own."""

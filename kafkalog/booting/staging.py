@@ -8,8 +8,9 @@ or are damaged, `PlannedCopies` makes one log of them.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -75,14 +76,14 @@ def stage(
     progress: Callable[[int], object],
     findings: Findings,
     strict: bool,
+    judge: Callable[[Copy, Finding], Finding | None],
 ) -> tuple[list[StagedPartition], list[Path]]:
     """Verify and stage partitions; also returns the damaged ones, which are not staged.
 
     `wanted` has copies, each with its node, the directory of that node's partitions such as ``"data/"``, and the topic
-    id. `staged` is None for a dry run. `findings` gets torn tails, and offsets that are missing. With `strict`, a
-    damaged partition is a CorruptionError, which is raised after all of them are verified.
+    id. `staged` is None for a dry run. `findings` gets torn tails, and missing offsets, as `judge` returns them. With
+    `strict`, a damaged partition is a CorruptionError, which is raised after all of them are verified.
     """
-    # what a broker would lose of a damaged partition is no finding of what is served
     report = RecoveryReport(findings=Findings(findings.limit))
     offsets = {root: RootOffsets.read(root) for root in {copy.root.path for copy, *_ in wanted}}
     by_path = {copy.path: (copy, node_id, prefix, topic_id) for copy, node_id, prefix, topic_id in wanted}
@@ -120,7 +121,7 @@ def stage(
     if damaged and strict:
         raise damage_error(_why_damaged(damaged[0]), len(damaged), damaged[0].loss)
     paths = {Path(row.path) for row in damaged}
-    _add_served(findings, report.findings, paths)
+    _add_verified(report.findings, {str(copy.path): copy for copy, *_ in wanted}, paths, judge, findings)
     return found, [*paths]
 
 
@@ -129,13 +130,43 @@ def _taken(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
 
 
-def _add_served(findings: Findings, recovered: Findings, damaged: set[Path]) -> None:
-    """Add what the recovery found, except in the damaged partitions, which are not served as they are."""
-    for finding in recovered.rows:
-        if not any(Path(finding.path or "").is_relative_to(path) for path in damaged):
-            findings.add(finding)
-    findings.n_more += recovered.n_more
-    findings.n_damage += recovered.n_damage - sum(one.damage for one in recovered.rows)
+def _add_verified(
+    verified: Findings,
+    copies: Mapping[str, Copy],
+    damaged: set[Path],
+    judge: Callable[[Copy, Finding], Finding | None],
+    findings: Findings,
+) -> None:
+    """Add what the verification has found of the partitions that are served as they are; the others are joined."""
+    for finding in verified.rows:
+        path = finding.path or ""
+        if any(Path(path).is_relative_to(one) for one in damaged):
+            continue
+        copy = copies.get(path) or copies.get(os.path.dirname(path))
+        # files of a log dir hold no records
+        kept = replace(finding, damage=False) if copy is None else judge(copy, finding)
+        if kept is not None:
+            findings.add(kept)
+    findings.n_more += verified.n_more
+    findings.n_damage += verified.n_damage - sum(one.damage for one in verified.rows)
+
+
+def judged(copy: Copy, finding: Finding, *, is_compacted: bool | None, is_tiered: bool) -> Finding | None:
+    """The finding about a copy, in which a gap that nothing explains counts as lost; None if compaction explains it.
+
+    What loses no records is a note.
+
+    `is_compacted` is whether its topic is compacted, None if that is unknown. Offsets before the first segment of a
+    tiered topic are in remote storage.
+    """
+    if finding.n_records == 0 and finding.certainty == "exact":
+        return replace(finding, damage=False)
+    is_gap = finding.reason is Reason.OFFSET_GAP and finding.path == str(copy.path) and finding.length is None
+    if not is_gap or finding.last_offset is None:
+        return finding
+    if finding.last_offset < copy.first_base_offset:
+        return finding if is_tiered else replace(finding, damage=True)
+    return None if is_compacted else replace(finding, damage=True)
 
 
 def _why_damaged(row: PartitionPlan) -> Finding:

@@ -40,7 +40,7 @@ class GapMeter:
     """Detects missing offsets in a segment from intact batches, since a damaged header may show false gaps."""
 
     def __init__(self, base_offset: int) -> None:
-        self.has_gaps = False
+        self.has_gaps = self.had_gaps = False
         self._last, self._end = base_offset - 1, 0
 
     def feed(self, batches: BatchTable, position: npt.NDArray[np.int64] | None = None) -> None:
@@ -51,7 +51,9 @@ class GapMeter:
         before = np.concatenate([[self._last], batches.last_offset[:-1]])
         follows = position == np.concatenate([[self._end], (position + batches.size_in_bytes)[:-1]])
         lacks = (batches.magic >= 2) & (batches.records_count <= batches.last_offset - batches.base_offset)
-        self.has_gaps |= bool((lacks | (follows & (batches.base_offset > before + 1))).any())
+        is_gap = lacks | (follows & (batches.base_offset > before + 1))
+        self.had_gaps = self.has_gaps or bool(is_gap[:-1].any())  # before the last batch
+        self.has_gaps = self.had_gaps or bool(is_gap[-1])
         self._last, self._end = int(batches.last_offset[-1]), int(position[-1] + batches.size_in_bytes[-1])
 
 

@@ -18,6 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.searching.lost_records import lost_in
+from kafkalog.log.searching.odd_offsets import odd_end_error, odd_last
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header import MAGIC_END, BatchHeader
@@ -172,6 +173,7 @@ class _Windows:
     def __iter__(self) -> Iterator[Window]:
         position, previous = self._start, self._segment.base_offset - 1
         first_window: int | None = None
+        odd: Finding | None = None
         while True:
             windows = walk_checked(
                 self._source,
@@ -185,12 +187,14 @@ class _Windows:
                 for window in windows:
                     intact = self._intact(window)
                     if len(intact.batches):
+                        odd = self._odd_end(intact, previous)
                         position = int(intact.batches.position[-1]) + int(intact.batches.size_in_bytes[-1])
                         previous = int(intact.batches.last_offset[-1])
                         yield intact
                     if self.finding is not None:
                         return
                     del window, intact
+                self.unnoticed = self.unnoticed or odd
                 return
             except TruncatedTailError as tail:
                 self.finding = tail.to_finding(damage=not self._segment.is_last)
@@ -210,6 +214,16 @@ class _Windows:
             position, previous = int(lone.batches.next_position[0]), int(lone.batches.last_offset[0])
             first_window = _WINDOW_BEHIND_DAMAGE  # more such batches may follow: do not read far ahead
             yield lone
+
+    def _odd_end(self, window: Window, previous: int) -> Finding | None:
+        """What other files prove to be wrong about the offset of the last batch of a window, if nothing follows it."""
+        batches = window.batches
+        before = int(batches.last_offset[-2]) if len(batches) > 1 else previous
+        first, last = int(batches.base_offset[-1]), int(batches.last_offset[-1])
+        if first <= before + 1 or window.batches.end_position < self._source.size:
+            return None
+        reason = odd_last(before, first, last, self._segment.witnesses())
+        return None if reason is None else odd_end_error(window, reason, self._segment.path).to_finding()
 
     def _intact(self, window: Window) -> Window:
         """The batches before the first one with a wrong checksum."""

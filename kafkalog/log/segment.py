@@ -35,6 +35,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.state.entries import integers, times
 from kafkalog.storage.files import open_source, size_if_there, size_of
 from kafkalog.storage.location import Place, place_of, store_of
@@ -225,7 +226,17 @@ class Segment(ReadMethods):
         following = directory.base_after(self.base_offset)
         # no next segment bounds the offsets of the last one: use its index
         index = None if following is not None else self.offset_hint
-        return Witnesses(index, following if self.has_base_offset else None, frozenset(directory.snapshots.values()))
+        ends = {*directory.snapshots.values(), *(() if following is not None else self._checkpointed_ends())}
+        return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
+
+    def _checkpointed_ends(self) -> Iterator[int]:
+        """What checkpoints of the log dir have as the end of the log; a broker that stops writes where it ends."""
+        directory = self.path.absolute().parent
+        named = kf.parse_partition_directory(directory.name)
+        if named is not None and named.kind is None:
+            for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT):
+                if (end := checkpointed_offset(directory.parent / name, named.topic_partition)) is not None:
+                    yield end
 
     def earlier(self, n: int) -> list[Segment]:
         """The last `n` segments before this one in the directory, by their names."""

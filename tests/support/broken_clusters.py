@@ -312,6 +312,31 @@ def overwrite_a_sector(cluster, folder):
     path.write_bytes(data)
 
 
+def garble_the_last_offset(cluster, folder):
+    """No checksum covers it; of a single copy, nothing here says that it is wrong."""
+    if folder.name.removesuffix("-0") in SINGLES:
+        raise ValueError("nothing says that it is wrong")
+    if any((one.kind, one.name) == ("garble_the_last_offset", folder.name) for one in cluster.done):
+        raise ValueError("two copies may have had the batch, and now none has")
+    path = cluster.logs(folder)[-1]
+    data = bytearray(path.read_bytes())
+    start, _ = builder.batch_positions(bytes(data))[-1]
+    bit = cluster.rng.randrange(6, 62)
+    data[start : start + 8] = (int.from_bytes(data[start : start + 8], "big") ^ 1 << bit).to_bytes(8, "big")
+    path.write_bytes(data)
+
+
+def garble_the_last_epoch(cluster, folder):
+    """No checksum covers it either: other copies have the batch, and the file of epochs lacks it."""
+    topic, path = folder.name.removesuffix("-0"), cluster.logs(folder)[-1]
+    if topic in SINGLES or not stored_epochs(folder)[0]:
+        raise ValueError("nothing says that it is wrong")
+    data = bytearray(path.read_bytes())
+    start, _ = builder.batch_positions(bytes(data))[-1]
+    data[start + 12 : start + 16] = (cluster.rng.randrange(1000, 2**31)).to_bytes(4, "big")
+    path.write_bytes(data)
+
+
 def lose_epochs(cluster, folder):
     """No file of leader epochs."""
     (folder / kf.LEADER_EPOCH_CHECKPOINT).unlink()
@@ -394,8 +419,9 @@ def garble_checkpoints(cluster, folder):
 
 
 KINDS = (
-    # nothing tells of what is left out, and no disk swaps batches
-    *(_of_bytes(one) for one in DAMAGES if one.__name__ not in ("leave_out", "swap", "swap_in_the_middle")),
+    # nothing tells of what is left out
+    *(_of_bytes(one) for one in DAMAGES if one.__name__ != "leave_out"),
+    *(garble_the_last_offset, garble_the_last_epoch),
     *(lose_a_segment, lose_a_middle_segment, empty_a_segment, zero_a_segment, zero_half_of_a_segment, preallocate),
     *(punch_a_hole, cut_anywhere, overwrite_a_sector, lose_epochs, garble_epochs, lose_partition_metadata),
     *(empty_partition_metadata, garble_an_index, garble_a_snapshot, lose_a_partition, lose_a_disk),

@@ -84,6 +84,7 @@ instead, a quorum of which one controller survives:
   --backup DIR       a new directory for the file that is replaced
 facts that the directories lack:
   @tiered
+  @remote
   --metadata PATH*    a log dir with a copy of __cluster_metadata-0, or a file with the topics as they were: JSON lines
                       of kafkalog metadata --show topics --json, or one JSON object such as
                       {"orders": {"cleanup.policy": "compact"}}; repeatable

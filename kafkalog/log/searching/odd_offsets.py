@@ -36,7 +36,7 @@ class Witnesses:
     next_base_offset: int | None = None
     """Base offset of the next segment, from its file name."""
     end_offsets: frozenset[int] = frozenset()
-    """Log end offsets at which producer snapshots were taken, from their file names."""
+    """Log end offsets at which producer snapshots were taken, from their file names, and those of checkpoints."""
 
     def offset_at(self, position: int) -> int | None:
         """The offset in the index for a position; None if there is no entry.
@@ -84,8 +84,8 @@ def odd_end(
 def odd_last(before: int, first: int, last: int, known: Witnesses) -> Reason | None:
     """Whether the last batch of a segment has a wrong offset, where a gap is between it and the batch before.
 
-    An index entry alone proves nothing. But a broker that shut down took a producer snapshot at the log end: if the
-    batch would end there without the gap before it, its offset is wrong.
+    An index entry alone proves nothing. But a broker that shut down took a producer snapshot at the log end, and wrote
+    it to its checkpoints: if the batch would end there without the gap before it, its offset is wrong.
     """
     if known.next_base_offset is not None:
         return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None

@@ -23,7 +23,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, each_once
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -34,7 +34,7 @@ from kafkalog.repair.rescue.replica import read_replica
 from kafkalog.repair.rescue.writing import PlanWriter
 from kafkalog.repair.salvaging.salvage import write_origin, write_report
 from kafkalog.storage.atomic import check_free
-from kafkalog.storage.location import parent_of, refuse_url
+from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.storage.output_paths import named_partition
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
@@ -123,7 +123,7 @@ def merge(
     report = MergeReport(is_written=not dry_run)
     groups: dict[kf.TopicPartition, list[Partition]] = {}
     are_partitions = True
-    for opened in _opened(replicas, limits):
+    for opened in _opened(replicas, limits, report.findings.add):
         are_partitions = are_partitions and isinstance(opened, Partition)
         chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))
         check_paths(opened, chosen, output=output, dry_run=dry_run)
@@ -158,15 +158,28 @@ def merge(
 
 
 def _opened(
-    replicas: Sequence[str | os.PathLike[str] | LogDir | Partition], limits: Limits
+    replicas: Sequence[str | os.PathLike[str] | LogDir | Partition], limits: Limits, note: Callable[[Finding], object]
 ) -> Iterator[LogDir | Partition]:
-    """Open the copies, one after the other. Raises for a segment."""
-    for path in replicas:
+    """Open the copies, one after the other; a directory that is named twice counts once. Raises for a segment."""
+    places = [*map(_place_of, replicas)]
+    waiting = each_once([place for place in places if place is not None], note)
+    for path, place in zip(replicas, places, strict=True):
+        if place is not None:
+            if place not in waiting:
+                continue
+            waiting.remove(place)
         opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
         if isinstance(opened, Segment):
             detail = f"not a directory: name the partition directory, {opened.path.parent}"
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
         yield opened
+
+
+def _place_of(replica: str | os.PathLike[str] | LogDir | Partition) -> Place | None:
+    """The directory of a replica; None for several."""
+    if isinstance(replica, LogDir):
+        return replica.paths[0] if len(replica.paths) == 1 else None
+    return replica.path if isinstance(replica, (Partition, Segment)) else Path(replica)
 
 
 def _group(groups: dict[kf.TopicPartition, list[Partition]], chosen: Iterable[ChosenPartition]) -> None:

@@ -8,6 +8,7 @@ epoch share all before it; or its epoch, if the leader's history has that epoch 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -17,9 +18,10 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import JsonFields
+from kafkalog.log.searching.consistent_batches import OFFSETS_PER_BYTE
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.repair.diff import truncate
-from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs
+from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs, without_last
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
@@ -50,6 +52,114 @@ def rank(replica: Replica) -> tuple[int, int, tuple[bool, int, bool, int], bytes
     is_tail_kept, is_complete = not replica.is_tail_lost, not replica.losses
     damage = is_tail_kept, n_offsets, is_complete, -replica.n_bytes_lost
     return replica.last_epoch, replica.end_offset, damage, content
+
+
+def corrected(replicas: Sequence[Replica]) -> tuple[list[Replica], list[Finding]]:
+    """Return the copies without last batches of wrong offsets, and with the epochs that other copies have.
+
+    No checksum covers either. A wrong one at the end of a copy would make it lead, although others have more.
+    """
+    found: list[Finding] = []
+    fixed = []
+    for number, replica in enumerate(replicas):
+        others = [*replicas[:number], *replicas[number + 1 :]]
+        place = _true_offset(replica, others)
+        if place is not None:
+            wrong = replica.rows["first_offset"][-1]
+            detail = f"the last batch has offset {wrong}, and {place} in other copies: it is not taken from this one"
+            found.append(_about(replica, replica.rows.size - 1, Reason.OFFSET_ORDER, detail))
+            replica = without_last(replica, place)
+        changes = [*_true_epochs(replica, others)]
+        if changes:
+            row, epoch = changes[0]
+            wrong = replica.rows["leader_epoch"][row]
+            detail = f"leader epoch {wrong} is not in leader-epoch-checkpoint, and is {epoch} in other copies"
+            found.append(_about(replica, row, Reason.EPOCH_ORDER, detail))
+            rows = replica.rows.copy()
+            for row, epoch in changes:
+                rows["leader_epoch"][row] = epoch
+            replica = replica.remade(rows)
+            replica.is_changed = True
+        fixed.append(replica)
+    return fixed, found
+
+
+def _about(replica: Replica, row: int, reason: Reason, detail: str) -> Finding:
+    """The note about a wrong field of a batch."""
+    batch = replica.rows[row]
+    path = str(replica.partition.segments[int(batch["segment"])].path)
+    offset = int(batch["first_offset"])
+    return Finding(reason, detail, path, int(batch["position"]), base_offset=offset, damage=False)
+
+
+def _true_offset(replica: Replica, others: Sequence[Replica]) -> int | None:
+    """Where the last batch of a copy belongs, if that is not where its own offset places it; None if nothing says so.
+
+    Another copy has the same batch at a lower offset, which is free here, and none has it where this one does. Equal
+    bytes alone do not prove that: a producer that sent a batch again has written it twice.
+    """
+    rows = replica.rows
+    if not rows.size:
+        return None
+    last = rows[-1]
+    base = replica.partition.segments[int(last["segment"])].base_offset
+    # a salvage names a segment after a wrong offset
+    start = int(rows["last_offset"][-2]) + 1 if rows.size > 1 else replica.base_offset
+    n_free = int(last["first_offset"]) - start
+    if n_free <= 0:
+        return None
+    is_explained = bool(last["is_after_loss"]) and n_free <= OFFSETS_PER_BYTE * _n_bytes_before(rows)
+    places = []
+    for other in others:
+        span = other.rows["last_offset"] - other.rows["first_offset"]
+        same = (other.rows["crc"] == last["crc"]) & (other.rows["size_in_bytes"] == last["size_in_bytes"])
+        at = other.rows["first_offset"]
+        same &= (span == last["last_offset"] - last["first_offset"]) & _are_free(rows, other.rows)
+        if np.isin(last["first_offset"], at[same]):
+            return None
+        for number in np.flatnonzero(same & (at < last["first_offset"])).tolist():
+            if is_explained:
+                batch = other.rows[number]
+                other_base = other.partition.segments[int(batch["segment"])].base_offset
+                if (other_base, batch["position"]) != (base, last["position"]):
+                    continue
+            places.append(int(at[number]))
+    return min(places, default=None)
+
+
+def _are_free(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
+    """Which of other rows have offsets that no row has, but for the last one."""
+    following = np.append(rows["first_offset"][:-1], np.iinfo(np.int64).max)
+    place = np.searchsorted(rows["last_offset"][:-1], others["first_offset"])
+    free: npt.NDArray[np.bool_] = following[place] > others["last_offset"]
+    return free
+
+
+def _n_bytes_before(rows: Rows) -> int:
+    """The bytes between the last two rows, or before the only one."""
+    last, before = rows[-1], rows[-2] if rows.size > 1 else None
+    if before is None or before["segment"] != last["segment"]:
+        return int(last["position"])
+    return int(last["position"] - before["position"] - before["size_in_bytes"])
+
+
+def _true_epochs(replica: Replica, others: Sequence[Replica]) -> Iterator[tuple[int, int]]:
+    """The rows whose epoch no other copy and no checkpoint has, each with the epoch that another copy has of it."""
+    rows = replica.rows
+    if not replica.checkpointed or not others:
+        return
+    known = {*replica.checkpointed, *(epoch for other in others for epoch in other.checkpointed)}
+    known |= {int(epoch) for other in others for epoch in np.unique(other.rows["leader_epoch"])}
+    for row in np.flatnonzero(~np.isin(rows["leader_epoch"], [*known])).tolist():
+        for other in others:
+            at = int(np.searchsorted(other.rows["last_offset"], rows["last_offset"][row]))
+            if at == other.rows.size:
+                continue
+            batch = other.rows[at]
+            names = ("first_offset", "last_offset", "crc", "size_in_bytes")
+            if all(batch[name] == rows[name][row] for name in names):
+                yield row, int(batch["leader_epoch"])
+                break
 
 
 class Comparison(NamedTuple):
@@ -212,12 +322,13 @@ class LogPlan:
     """
 
     def __init__(self, replicas: list[Replica]) -> None:
+        replicas, corrections = corrected(replicas)
         self.replicas = replicas
         # of equal ones, the first leads
         self.order = sorted(range(len(replicas)), key=lambda n: rank(replicas[n]), reverse=True)
         first, *others = self.order
         self.leader = replicas[first]
-        self.findings: list[Finding] = []
+        self.findings = corrections
         self.holes: list[Lost] = []
         self.comparisons: dict[int, Comparison] = {}
         log = _Log(self.leader)
@@ -232,7 +343,9 @@ class LogPlan:
         # a start past the end would hide all that was saved
         starts = (start for one in replicas if (start := one.checkpointed_start) <= self.end_offset)
         self.log_start_offset = max([self.start_offset, *starts])
-        self._find_missing(rows, np.append(np.int64(self.start_offset), rows["last_offset"] + 1))
+        ends = np.append(np.int64(self.start_offset), rows["last_offset"] + 1)
+        self._find_missing(rows, ends)
+        self._find_doubtful(rows, ends)
 
     @property
     def pieces(self) -> list[PlanPiece]:
@@ -254,7 +367,11 @@ class LogPlan:
     def is_whole(self, replica: Replica) -> bool:
         """Whether a copy is this log, and lost nothing: it can be served as it is."""
         rows = replica.rows
-        return not replica.losses and rows.size == self.rows.size and bool(self._log.same(rows).all())
+        return (
+            not (replica.losses or replica.is_changed)
+            and rows.size == self.rows.size
+            and bool(self._log.same(rows).all())
+        )
 
     def follows(self, number: int) -> bool:
         """Whether a broker makes the log of a copy when it follows this one: nothing inside of it is lost or differs.
@@ -262,12 +379,12 @@ class LogPlan:
         A follower cuts what a later epoch does not have, but sees no other difference.
         """
         replica, known = self.replicas[number], self.comparisons.get(number)
-        if replica.losses or known is None or known.conflict is not None:
+        if replica.losses or replica.is_changed or known is None or known.conflict is not None:
             return self.is_whole(replica)
         rows = replica.rows[replica.rows["last_offset"] < known.end]
         if replica.is_compacted or self.leader.is_compacted or not rows.size:
             return True
-        first, last = rows["first_offset"][0], rows["last_offset"][-1]
+        first, last = min(replica.base_offset, int(rows["first_offset"][0])), rows["last_offset"][-1]
         is_there = (self.rows["first_offset"] >= first) & (self.rows["last_offset"] <= last)
         return rows.size == int(is_there.sum()) and bool(self._log.same(rows).all())
 
@@ -356,6 +473,29 @@ class LogPlan:
                 self._miss(lost, start, first if first < 2**63 - 1 else None)
             row += 1
             start = int(ends[row]) if row <= rows.size else stop
+
+    def _doubted(self) -> list[Finding]:
+        """The gaps of the leader; if it does not say where its log began, also one before the start of another copy."""
+        gaps = [*self.leader.gaps]
+        if not self.leader.checkpointed:
+            starts = (one for some in self.replicas for one in some.gaps if (one.last_offset or 0) < some.base_offset)
+            gaps += [*starts][:1]
+        return list(dict.fromkeys(gaps))
+
+    def _find_doubtful(self, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
+        """Note the offsets of which the files do not tell whether they are lost, and that no copy has."""
+        holes = [(one.first_offset or 0, one.end_offset or 2**63 - 1) for one in self.holes]
+        firsts = np.append(rows["first_offset"], np.iinfo(np.int64).max)
+        for gap in self._doubted():
+            begin, stop = gap.base_offset or 0, (gap.last_offset or 0) + 1
+            # `ends` begins with the start of the log, before which nothing is
+            starts_of = np.clip(np.append(begin, ends[1:]), begin, stop)
+            stops = np.clip(firsts, begin, stop)
+            for at in np.flatnonzero(starts_of < stops).tolist():
+                start, end = int(starts_of[at]), int(stops[at])
+                if not any(low < end and start < high for low, high in holes):
+                    path = gap.path or ""
+                    self.findings.append(offsets_finding(gap.reason, gap.detail, path, start, end, damage=False))
 
     def _miss(self, lost: Lost | None, start: int | None, end: int | None) -> None:
         """Note offsets that no copy has, or a part of what the leader lost."""

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +15,12 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason
+from kafkalog.log.compaction import Density
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
-from kafkalog.repair.salvaging.plan import KeptRanges
+from kafkalog.repair.salvaging.plan import KeptRanges, moved_batches, wrong_epochs
 from kafkalog.repair.salvaging.salvaged_partitions import SalvagedPartition
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
@@ -26,7 +28,6 @@ from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import FileIdentity
-from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import known_losses
 
@@ -82,10 +83,16 @@ class Replica:
     """Whether bytes were lost at the end of the last segment: the log may have been longer."""
     is_end_lost: bool
     """Whether bytes were lost after the last intact batch."""
+    is_changed: bool
+    """Whether `rows` have other leader epochs than the files, or another order: the files cannot be served."""
     is_compacted: bool
     """Whether gaps between batches, where no byte is lost, may be compaction; see `kafkalog.log.compaction`."""
     losses: list[Lost]
     """What the copy lost; `salvage` reports the same."""
+    gaps: list[Finding]
+    """Offsets before and between its segments that may be lost: the files do not tell."""
+    remade: Callable[[Rows], Replica]
+    """Makes this copy again, of other rows."""
 
     @property
     def last_epoch(self) -> int:
@@ -127,54 +134,89 @@ def read_replica(
     search = _Search(partition, number, note, limits)
     with OrderedPool(0, "kafkalog-merge") as pool:
         search.run(pool, 1, progress)
+    return _replica(search, partition, is_compacted, np.concatenate([np.empty(0, ROW_DTYPE), *search.parts]))
+
+
+def without_last(replica: Replica, place: int) -> Replica:
+    """A copy without its last batch, whose offset is wrong: it belongs to `place`."""
+    rows, last = replica.rows[:-1], replica.rows[-1]
+    found = replica.remade(rows)
+    end = place + int(last["last_offset"] - last["first_offset"]) + 1
+    path, n_bytes = str(replica.partition.segments[int(last["segment"])].path), int(last["size_in_bytes"])
+    start = max(int(rows["last_offset"][-1]) + 1, place) if rows.size else place
+    lost = Lost(path, start, end, end - start, "at_most", n_bytes, Reason.OFFSET_ORDER)
+    found.losses, found.n_bytes_lost = [*replica.losses, lost], replica.n_bytes_lost + n_bytes
+    found.is_tail_lost = found.is_end_lost = True
+    found.end_offset = max(found.end_offset, end)
+    return found
+
+
+def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | None, rows: Rows) -> Replica:
+    """The copy that a search has read, or what remains of it."""
     try:
         checkpoint = LeaderEpochs(read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)).entries
     except KafkalogError:
         checkpoint = LeaderEpochs().entries  # the search has noted it
     bases = [segment.base_offset for segment in partition.segments]
-    rows = np.concatenate([np.empty(0, ROW_DTYPE), *search.parts])
     # the cleaner never touches the last segment, and gaps that it explains end before it
-    rows_of = [row for one in search.contents if (row := one.density) is not None]
+    is_compacted = is_topic_compacted
     if is_compacted is None:
-        is_compacted = bool(partition.is_compacted(bases[-1], rows_of)) if bases else False
+        is_compacted = bool(partition.is_compacted(bases[-1], search.densities(rows))) if bases else False
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if search.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
         end = max(end, int(checkpoint["start_offset"][-1]))
-    losses = _with_known(rows, search.losses, partition.path)
+    losses, gaps = _judged(search.losses, search.gaps, bases, is_topic_compacted)
     is_new = np.ones(rows.size, np.bool_)
     is_new[1:] = rows["leader_epoch"][1:] > rows["leader_epoch"][:-1]
     firsts = rows[is_new & (rows["leader_epoch"] >= 0)]
     in_batches = epochs_of([list(zip(firsts["leader_epoch"].tolist(), firsts["first_offset"].tolist(), strict=True))])
     with_epoch = rows["last_offset"][rows["leader_epoch"] >= 0]
     covered_to = int(with_epoch[-1]) + 1 if with_epoch.size else 0
-    epochs = merge(checkpoint, in_batches, end, covered_to=covered_to)
     return Replica(
         partition,
         rows,
         [search.identities.get(base) for base in bases],
-        epochs,
+        merge(checkpoint, in_batches, end, covered_to=covered_to),
         frozenset(checkpoint["epoch"].tolist()),
         end,
         search.n_bytes_lost,
         search.is_tail_lost,
         search.is_end_lost,
+        search.is_changed,
         is_compacted,
-        losses,
+        _with_known(rows, losses, partition.path),
+        gaps,
+        partial(_replica, search, partition, is_topic_compacted),
     )
 
 
+def _judged(
+    losses: list[Lost], gaps: list[Finding], bases: list[int], is_compacted: bool | None
+) -> tuple[list[Lost], list[Finding]]:
+    """Losses, and gaps that may be some, by what is known of the topic from elsewhere."""
+    if is_compacted is None:
+        return losses, gaps
+    before = [one for one in gaps if (one.last_offset or 0) < bases[0]]
+    if is_compacted:
+        return [one for one in losses if one.n_bytes or one.reason is not Reason.OFFSET_GAP], before
+    between = (Lost.of(replace(one, damage=True)) for one in gaps if one not in before)
+    return [*losses, *(one for one in between if one is not None)], before
+
+
 def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
-    """Add the losses that the command which made the copy has reported, and mark the batches after them.
+    """Add the losses that the command which made the copy has reported, and mark the batches after those of segments.
 
     No compaction left these gaps.
     """
-    found = [*losses]
-    for lost in known_losses(partition):
-        start, end = lost.first_offset or 0, 2**63 - 1 if lost.end_offset is None else lost.end_offset
-        row = int(np.searchsorted(rows["first_offset"], start))
+    known = known_losses(partition)
+    for lost in (*known, *(one for one in losses if not one.n_bytes)):
+        row = int(np.searchsorted(rows["first_offset"], lost.first_offset or 0))
         if row < rows.size:
             rows["is_after_loss"][row] = True
+    found = [*losses]
+    for lost in known:
+        start, end = lost.first_offset or 0, 2**63 - 1 if lost.end_offset is None else lost.end_offset
         if not any((one.first_offset or 0) < end and start < (one.end_offset or 2**63 - 1) for one in losses):
             found.append(lost)
     return found
@@ -190,24 +232,35 @@ class _Search(PartitionSalvage):
         self._number, self._numbers = number, {one.base_offset: n for n, one in enumerate(partition.segments)}
         self.parts: list[Rows] = []
         self.identities: dict[int, FileIdentity] = {}
+        self.gaps: list[Finding] = []
         self.n_bytes_lost = 0
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
         self.is_end_lost = False  # whether bytes are lost after the last row
+        self.is_changed = False
 
     @property
     def losses(self) -> list[Lost]:
         """The losses of the copy."""
         return self._report_of_copy.losses
 
+    def densities(self, rows: Rows) -> list[Density]:
+        """How dense the offsets of each segment are, of these rows: all, or those before the last one."""
+        found = [row for one in self._contents.values() if (row := one.density) is not None]
+        if found and self.n_rows > rows.size:
+            found[-1] = found[-1]._replace(has_gaps=self._gaps.had_gaps)
+        return found
+
     @property
-    def contents(self) -> list[SegmentContents]:
-        """What each segment contains."""
-        return [*self._contents.values()]
+    def n_rows(self) -> int:
+        """The batches that were found."""
+        return sum(part.size for part in self.parts)
 
     def _note(self, finding: Finding) -> None:
         """Pass on what does not depend on other copies; a hole may be filled from them."""
         if len(self._found) < self._limits.max_findings:
             self._found.append(finding)
+        if finding.reason is Reason.OFFSET_GAP and not finding.damage and finding.last_offset is not None:
+            self.gaps.append(finding)
         if finding.reason is Reason.FILE_UNREADABLE and finding.position is None:
             self.is_tail_lost = self.is_end_lost = True  # a segment that cannot be opened
         is_of_log, name = finding.reason is Reason.EPOCH_ORDER, os.path.basename(finding.path or "")
@@ -217,11 +270,12 @@ class _Search(PartitionSalvage):
     def _add(self, plan: KeptRanges, source: BadSectorSource) -> None:
         """Add the batches that a plan keeps."""
         self.identities[plan.segment.base_offset] = source.identity
+        self.is_changed |= any((*wrong_epochs(plan), *moved_batches(plan)))
         first_part = len(self.parts)
         super()._add(plan, source)
         rows = np.concatenate([np.empty(0, ROW_DTYPE), *self.parts[first_part:]])
         # the batch after each lost range, by its number; one too large if there is none
-        behind = np.unique(np.searchsorted(rows["position"], plan.lost.start))
+        behind = np.unique(np.searchsorted(np.maximum.accumulate(rows["position"]), plan.lost.start))
         rows["is_after_loss"][behind[behind < rows.size]] = True
         if rows.size:
             rows["is_after_loss"][0] |= self.is_end_lost

@@ -30,6 +30,7 @@ from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     KeptRanges,
     file_positions,
+    moved_batches,
     plan_segment,
     read_intact,
     reason_of,
@@ -242,7 +243,7 @@ class PartitionSalvage:
         """Write a segment."""
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
-        for finding in wrong_epochs(plan):
+        for finding in (*wrong_epochs(plan), *moved_batches(plan)):
             self._note(finding)
         sizes = lost.end - lost.start
         row.n_bytes_kept = int((kept.end - kept.start).sum())
@@ -260,7 +261,8 @@ class PartitionSalvage:
             self._sink.roll(self._next_offset)
             self._rolled_at = self._next_offset
         # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
-        holes = np.searchsorted(plan.kept.start, lost.start, side="right")
+        # batches that were moved back to their place count with those around them
+        holes = np.searchsorted(np.maximum.accumulate(plan.kept.start), lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
             if len(self._report.lost) >= MOST_HOLES:

@@ -19,7 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, LimitExce
 from kafkalog.log.searching.consistent_batches import Mask, agreeing, read_wrappers, touching
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
-from kafkalog.log.searching.resync import INSIDE, IntactRuns, find_batches, heaviest_rising
+from kafkalog.log.searching.resync import CHAINED, INSIDE, IntactRuns, find_batches, heaviest_rising
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
@@ -214,6 +214,16 @@ def wrong_epochs(plan: KeptRanges) -> Iterator[Finding]:
         yield replace(found, n_records=0, certainty="exact")
 
 
+def moved_batches(plan: KeptRanges) -> Iterator[Finding]:
+    """The findings about batches that stand behind later ones, and are written in the order of their offsets."""
+    kept, path = plan.kept, str(plan.segment.path)
+    for row in (np.flatnonzero(np.diff(np.maximum.accumulate(kept.start)) == 0) + 1).tolist():
+        first, last = int(kept.first_offset[row]), int(kept.last_offset[row])
+        detail = f"offsets {first}..{last + 1} stand before lower ones: both are kept, in the order of their offsets"
+        found = Finding(Reason.OFFSET_ORDER, detail, path, int(kept.start[row]), base_offset=first, last_offset=last)
+        yield replace(found, n_records=0, certainty="exact")
+
+
 def file_positions(
     at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
@@ -327,22 +337,57 @@ def choose(
     runs, keep = agreement.runs, agreement.is_kept.copy()
     if _has_odd_end(source, runs[keep], base_offset, witnesses):
         keep[np.flatnonzero(keep)[-1]] = False
+    moved = _moved(runs, keep, base_offset, end_offset)
+    keep[moved] = True
+    if moved.size:
+        # suspects and kept ones each in the order of their offsets from here on
+        order = np.argsort(runs.first_offset, kind="stable")
+        runs, keep = runs[order], keep[order]
     right = keep & (runs.leader_epoch >= kf.NO_EPOCH)
     right[right] = _rising_epochs(runs[right], runs.leader_epoch)
     right[right] = _checkpointed(runs[right], epochs)
-    epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
+    epochs_now = _replaced_epochs(runs, keep & ~right, np.flatnonzero(right & (runs.leader_epoch >= 0)), epochs)
     if keep.all():
         return Choice(runs, IntactRuns.empty(), epochs_now)
-    return Choice(runs[keep], runs[~keep], epochs_now[keep])
+    suspects = runs[~keep]
+    return Choice(runs[keep], suspects[np.argsort(suspects.start)], epochs_now[keep])
+
+
+def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
+    """The runs that are not kept only because they stand in another place, as after two batches were swapped.
+
+    Such a run fills a gap between kept ones exactly, and stands between intact batches: no bytes are lost there, in
+    which it could have been a part of a value.
+    """
+    others = np.flatnonzero(~keep & (runs.kind == CHAINED))
+    kept = runs[keep]
+    if not others.size or not len(kept):
+        return others[:0]
+    ends = np.append(base_offset - 1, kept.last_offset)
+    starts = np.append(kept.first_offset, end_offset)
+    gap = np.searchsorted(starts, runs.first_offset[others])
+    fits = (runs.first_offset[others] == ends[gap] + 1) & (runs.last_offset[others] < end_offset)
+    fits &= (runs.last_offset[others] + 1 == starts[gap]) | (starts[gap] == _MAX_OFFSET)
+    touches = np.concatenate([[runs.start[0] == 0], touching(runs), [True]])
+    fits &= touches[others] & touches[others + 1]
+    # of copies, the first one counts
+    _, first = np.unique(gap[fits], return_index=True)
+    found: npt.NDArray[np.int64] = others[fits][first]
+    return found
 
 
 def _replaced_epochs(
-    runs: IntactRuns, wrong: npt.NDArray[np.int64], right: npt.NDArray[np.int64]
+    runs: IntactRuns, is_wrong: Mask, right: npt.NDArray[np.int64], known: Epochs
 ) -> npt.NDArray[np.int32]:
-    """The epochs of the runs, those of the `wrong` rows replaced by that of the `right` row before, or else after."""
-    epochs = runs.leader_epoch.copy()
+    """The epochs of the runs, wrong ones replaced by that of the `right` row before, or else after.
+
+    If there is none, the last of the `known` epochs of the checkpoint replaces them.
+    """
+    epochs, wrong = runs.leader_epoch.copy(), np.flatnonzero(is_wrong)
     if right.size:
         epochs[wrong] = epochs[right[np.maximum(np.searchsorted(right, wrong) - 1, 0)]]
+    elif known:
+        epochs[wrong] = known[-1][0]
     return epochs
 
 
@@ -382,6 +427,9 @@ def _checkpointed(runs: IntactRuns, epochs: Epochs) -> Mask:
     # what few contradict is damage; a file that most contradict is old, or of another log
     if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
         keep &= ~is_wrong
+    # a broker writes an epoch to the file before its first batch
+    is_lone = int(runs.n_batches[-1]) == 1 and (len(runs) == 1 or int(epoch[-2]) == epochs[-1][0])
+    keep[-1] &= not is_lone or int(epoch[-1]) <= epochs[-1][0]
     return keep
 
 

@@ -1,0 +1,194 @@
+"""What copies, file names and other files prove where no checksum does: ends, places of batches, and losses."""
+
+import builder
+import pytest
+from merges import batch, replica
+from salvages import output_of
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.cli.app import main
+
+LOG = [(1, offset) for offset in range(12)]
+
+
+def expected(log=LOG):
+    return [batch(offset, entry) for offset, entry in enumerate(log)]
+
+
+def changed(partition, number, at, value, size):
+    """Give a field of a batch of the last segment another value."""
+    path = sorted(partition.glob("*.log"))[-1]
+    data = bytearray(path.read_bytes())
+    start, _ = builder.batch_positions(bytes(data))[number]
+    data[start + at : start + at + size] = value.to_bytes(size, "big")
+    path.write_bytes(data)
+
+
+def swapped(partition, number):
+    """Let two neighbouring batches change places."""
+    path = min(partition.glob("*.log"))
+    data = path.read_bytes()
+    (first, second), (_, end) = builder.batch_positions(data)[number : number + 2]
+    path.write_bytes(data[:first] + data[second:end] + data[first:second] + data[end:])
+
+
+def booted(sources, out):
+    """Whether nothing is lost, the batches that are served, and the offsets that are lost."""
+    report = kafkalog.boot(sources, out)
+    return report.ok, output_of(out / "data" / "t-0"), lost(report)
+
+
+def lost(report):
+    return [(one.base_offset, one.last_offset) for one in report.findings.rows if one.damage and one.n_records != 0]
+
+
+@pytest.mark.parametrize("offset", [500, 2**33, 2**60])
+@pytest.mark.parametrize("bases", [(0,), (0, 6)])
+def test_a_wrong_offset_at_the_end_does_not_let_a_lagging_copy_lead(tmp_path, offset, bases):
+    replica(tmp_path / "a", LOG)
+    changed(replica(tmp_path / "b", LOG[:8], bases=bases), -1, 0, offset, 8)
+    disks = [tmp_path / "a", tmp_path / "b"]
+    for number, sources in enumerate((disks, disks[::-1])):
+        assert booted(sources, tmp_path / f"out-{number}") == (True, expected(), [])
+    saved = [tmp_path / "a", tmp_path / "saved"]
+    kafkalog.salvage(tmp_path / "b", tmp_path / "saved")
+    assert booted(saved, tmp_path / "again") == (True, expected(), [])
+
+
+def test_a_batch_that_was_sent_twice_has_no_wrong_offset(tmp_path):
+    again = [*LOG[:6], (1, 99), (1, 99)]
+    replica(tmp_path / "a", again, damaged=(6,))
+    replica(tmp_path / "b", again[:7])
+    assert booted([tmp_path / "a", tmp_path / "b"], tmp_path / "out") == (True, expected(again), [])
+
+
+def test_a_wrong_epoch_at_the_end_does_not_let_a_lagging_copy_lead(tmp_path):
+    replica(tmp_path / "a", LOG)
+    changed(replica(tmp_path / "b", LOG[:8]), -1, 12, 2**20, 4)
+    disks = [tmp_path / "a", tmp_path / "b"]
+    for number, sources in enumerate((disks, disks[::-1])):
+        assert booted(sources, tmp_path / f"out-{number}") == (True, expected(), [])
+    kafkalog.salvage(tmp_path / "b", tmp_path / "saved")
+    assert booted([tmp_path / "saved", tmp_path / "a"], tmp_path / "again") == (True, expected(), [])
+    # nothing is left of the wrong one where that copy leads by right
+    changed(replica(tmp_path / "c", LOG), -1, 12, 2**20, 4)
+    assert booted([tmp_path / "c", tmp_path / "a"], tmp_path / "equal") == (True, expected(), [])
+
+
+def test_an_epoch_that_the_checkpoint_of_its_copy_has_is_right(tmp_path):
+    newer = [*LOG[:7], (5, 7)]
+    replica(tmp_path / "a", LOG)
+    replica(tmp_path / "b", newer)
+    assert booted([tmp_path / "a", tmp_path / "b"], tmp_path / "out")[1] == expected(newer)
+
+
+@pytest.mark.parametrize("name", [kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT])
+def test_a_checkpoint_proves_that_the_offset_of_the_last_batch_is_wrong(tmp_path, name):
+    changed(replica(tmp_path / "a", LOG), -1, 0, 500, 8)
+    (tmp_path / "a" / name).write_text("0\n1\nt 0 12\n")
+    assert booted(tmp_path / "a", tmp_path / "out") == (False, expected()[:-1], [(11, 11)])
+    with pytest.warns(kafkalog.CorruptionWarning, match="500"):
+        assert kafkalog.scan(tmp_path / "a", on_corruption="skip").to_table().num_rows == 11
+
+
+@pytest.mark.parametrize("number", [0, 4, 5, 10])
+@pytest.mark.parametrize("bases", [(0,), (0, 6)])
+def test_swapped_batches_go_back_to_their_places(tmp_path, number, bases):
+    if (number, bases) == (10, (0, 6)) or (number, bases) == (5, (0, 6)):
+        number = 3
+    swapped(replica(tmp_path / "a", LOG, bases=bases), number)
+    assert booted(tmp_path / "a", tmp_path / "out") == (True, expected(), [])
+    report = kafkalog.salvage(tmp_path / "a", tmp_path / "saved")
+    assert output_of(tmp_path / "saved" / "t-0") == expected()
+    assert report.losses == []
+    assert [one.reason.value for one in report.findings.rows if one.damage] == ["offset_order"]
+    assert kafkalog.verify(tmp_path / "saved").ok
+    copies = [tmp_path / "a", tmp_path / "saved"]
+    for n, sources in enumerate((copies, copies[::-1])):
+        assert booted(sources, tmp_path / f"both-{n}") == (True, expected(), [])
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("bases", [(0, 4, 8), (0, 4, 5, 8)])
+def test_a_middle_segment_that_is_empty_or_gone_is_a_loss(tmp_path, is_removed, bases, capsys):
+    partition = replica(tmp_path / "a", LOG, bases=bases)
+    paths = sorted(partition.glob("*.log"))[1:-1]
+    for path in paths:
+        path.unlink() if is_removed else path.write_bytes(b"")
+    known = expected()[:4] + expected()[8:]
+    ok, batches, gaps = booted(tmp_path / "a", tmp_path / "out")
+    assert (ok, batches) == (False, known)
+    assert {offset for first, last in gaps for offset in range(first, last + 1)} == {4, 5, 6, 7}
+    # a compacted topic has such gaps
+    settings = {"t": {"cleanup.policy": "compact"}}
+    assert kafkalog.boot(tmp_path / "a", tmp_path / "compacted", settings=settings).ok
+    # all commands know the loss once it is reported
+    kafkalog.salvage(tmp_path / "a", tmp_path / "saved")
+    assert booted(tmp_path / "saved", tmp_path / "again")[:2] == (False, known)
+
+
+@pytest.mark.parametrize("proof", [kf.LEADER_EPOCH_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT, "snapshot"])
+@pytest.mark.parametrize("n_copies", [1, 2])
+def test_a_first_segment_that_is_gone_is_a_loss_if_a_file_proves_it(tmp_path, proof, n_copies):
+    disks = [tmp_path / f"disk-{number}" for number in range(n_copies)]
+    for disk in disks:
+        partition = replica(disk, LOG, bases=(0, 4, 8), epochs=proof == kf.LEADER_EPOCH_CHECKPOINT)
+        min(partition.glob("*.log")).unlink()
+        if proof == kf.LOG_START_OFFSET_CHECKPOINT:
+            (disk / proof).write_text("0\n1\nt 0 2\n")
+        if proof == "snapshot":
+            (partition / kf.segment_file_name(2, kf.PRODUCER_SNAPSHOT_SUFFIX)).write_bytes(b"")
+    first = 0 if proof == kf.LEADER_EPOCH_CHECKPOINT else 2
+    assert booted(disks, tmp_path / "out") == (False, expected()[4:], [(first, 3)])
+
+
+def test_a_first_segment_comes_from_another_copy_and_one_that_retention_deleted_is_no_loss(tmp_path):
+    for name in ("a", "b"):
+        replica(tmp_path / name, LOG, bases=(0, 4, 8))
+    min((tmp_path / "a" / "t-0").glob("*.log")).unlink()
+    assert booted([tmp_path / "a", tmp_path / "b"], tmp_path / "out") == (True, expected(), [])
+    # as a broker leaves it that has deleted the first segment
+    (tmp_path / "a" / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n1 4\n")
+    assert booted(tmp_path / "a", tmp_path / "alone") == (True, expected()[4:], [])
+
+
+def test_a_middle_segment_of_a_compacted_topic_comes_from_another_copy_if_a_file_proves_it(tmp_path):
+    for name in ("a", "b"):
+        partition = replica(tmp_path / name, LOG, bases=(0, 4, 8))
+        for base in (0, 4, 8):
+            (partition / kf.segment_file_name(base, kf.INDEX_SUFFIX)).write_bytes(
+                (base and 3).to_bytes(4, "big") + (69).to_bytes(4, "big")
+            )
+        (tmp_path / name / kf.CLEANER_OFFSET_CHECKPOINT).write_text("0\n1\nt 0 8\n")
+    (tmp_path / "a" / "t-0" / kf.segment_file_name(4)).unlink()
+    settings = {"t": {"cleanup.policy": "compact"}}
+    disks = [tmp_path / "a", tmp_path / "b"]
+    for number, sources in enumerate((disks, disks[::-1])):
+        report = kafkalog.boot(sources, tmp_path / f"out-{number}", settings=settings)
+        assert (report.ok, output_of(tmp_path / f"out-{number}" / "data" / "t-0")) == (True, expected())
+
+
+def test_a_directory_that_is_named_twice_counts_once_and_that_is_said(tmp_path, capsys):
+    partition = replica(tmp_path / "a", LOG)
+    assert main(["merge", str(partition), f"{partition}/", "--dry-run"]) == 0
+    assert "named twice" in capsys.readouterr().err
+    report = kafkalog.merge([partition, tmp_path / "a" / ".." / "a" / "t-0"], dry_run=True)
+    assert [one.reason.value for one in report.findings.rows] == ["partition_twice"]
+    assert len(report.partitions[0].replicas) == 1
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_loss(tmp_path):
+    replica(tmp_path / "a", LOG)
+    (tmp_path / "a" / kf.HIGH_WATERMARK_CHECKPOINT).write_bytes(bytes(30))
+    report = kafkalog.boot(tmp_path / "a", tmp_path / "out")
+    assert report.ok
+    assert "checkpoint_syntax" in [one.reason for one in report.findings.rows]
+
+
+def test_boot_takes_options_of_the_object_store_of_its_tiered_topics(tmp_path, capsys):
+    replica(tmp_path / "a", LOG)
+    options = ["--tiered", str(tmp_path / "remote"), "--storage-option", "region=eu-west-1"]
+    (tmp_path / "remote").mkdir()
+    main(["boot", str(tmp_path / "a"), "-o", str(tmp_path / "out"), "-q", *options])
+    assert "no option" not in capsys.readouterr().err
