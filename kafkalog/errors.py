@@ -331,6 +331,8 @@ class Finding(JsonFields):
     certainty: Certainty | None = None
     """Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
     "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours."""
+    n_markers: int = 0
+    """Transaction markers lost there, as headers show them; they are no records."""
 
     def __str__(self) -> str:
         return _described(self)
@@ -399,17 +401,20 @@ class Loss(JsonFields):
     first_offset: int | None = None
     last_offset: int | None = None
     """Range of offsets that includes all losses, as far as known."""
+    n_markers: int = 0
+    """Transaction markers lost, as headers show them; they are no records."""
 
     def add(self, finding: Finding) -> None:
         """Add a finding to the sums."""
         self.n_findings += 1
         self.n_records += finding.n_records or 0
+        self.n_markers += finding.n_markers
         self.n_unknown += finding.n_records is None
         # a sum is only as certain as its least certain part
         self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
         known = (self.first_offset, self.last_offset, finding.base_offset, finding.last_offset)
         offsets = [offset for offset in known if offset is not None]
-        if offsets and finding.n_records != 0:
+        if offsets and (finding.n_records != 0 or finding.n_markers):
             self.first_offset, self.last_offset = min(offsets), max(offsets)
         # findings may be about the same offsets
         if self.first_offset is not None and self.last_offset is not None and not self.n_unknown:
@@ -420,10 +425,24 @@ class Loss(JsonFields):
         if self.n_unknown:
             more = counted(self.n_unknown, "more finding")
             text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
+        if self.n_markers:
+            text = (
+                f"{text} and {lost_markers(self.n_markers)}"
+                if self.n_records or self.n_unknown
+                else lost_markers(self.n_markers)
+            )
         return text if self.last_offset is None else f"{text}, offsets {self.first_offset}..{self.last_offset + 1}"
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")
+
+
+def lost_markers(n: int) -> str:
+    """Lost transaction markers in words, with what that means for consumers."""
+    return (
+        f"{counted(n, 'transaction marker')} (read_committed consumers wait for its transaction, or see its records"
+        " differently)"
+    )
 
 
 def add_loss(losses: dict[str, Loss], finding: Finding) -> None:

@@ -539,13 +539,16 @@ class _Boot:
 
     def _note_known_losses(self) -> None:
         """Repeat the losses of copies that salvage or merge made; a joined log has them among its own."""
-        is_lost = {(one.path, one.base_offset) for one in self._report.findings.rows if one.damage}
+        findings = self._report.findings
+        is_lost = {(one.path, one.base_offset) for one in findings.rows if one.damage}
         for one in self.placed:
             for lost in known_losses(one.copy.path) if one.copy.key not in self._plans else ():
                 if (lost.path, lost.first_offset) in is_lost:
                     continue
                 is_lost.add((lost.path, lost.first_offset))
-                self._report.findings.add(lost.to_finding("the source lacks offsets that were reported as lost"))
+                findings.add(lost.to_finding("the source lacks offsets that were reported as lost"))
+        # the verification has noted the same
+        findings.exchange([one for one in findings.rows if one.damage or (one.path, one.base_offset) not in is_lost])
 
     def _rule_starts(self) -> None:
         """Let the highest log start of a partition rule that is in the checkpoint of any of its copies."""

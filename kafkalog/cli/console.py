@@ -290,7 +290,7 @@ class Console:
         self.progress.close()
         # last, so that what was lost is what stays on the screen
         for path, loss in self._losses.items():
-            if loss.n_records or loss.n_unknown:
+            if loss.n_records or loss.n_unknown or loss.n_markers:
                 self.message("lost", f"{path}: {loss}")
         if self._report is not None:
             self._report.losses = self._losses

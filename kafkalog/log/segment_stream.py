@@ -318,13 +318,16 @@ class SegmentStream:
         if not n:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
+        n_markers = 0
         data = self.source.window(where, min(where + kf.RECORD_BATCH_OVERHEAD, self.source.size))
         claims = claims_of(BatchHeader(data))
         self.source.release(data, where)
         # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
         if claims and claims[:2] == (first, end - 1) and 0 < claims.records_count <= n:
             certainty, n = "exact" if claims.records_count == n else "header", claims.n_records
-        return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
+            n_markers = int(claims.is_marker)
+        found = replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
+        return replace(found, n_markers=n_markers)
 
     def _batch_at(self, position: int) -> Window | None:
         window, _ = intact_batch_at(self.source, position, self.segment.limits.max_batch_bytes)
@@ -372,6 +375,7 @@ class SegmentStream:
             self._end_of_gap(behind, following, self.previous + 2 + last - first),
             max(self.segment.next_base_offset or 2**63 - 1, self.previous + 1),
         )
+        is_marker = bool(batch.is_control[0] and batch.is_transactional[0] and batch.records_count[0])
         n, most = 0 if batch.is_control[0] else int(batch.records_count[0]), end - self.previous - 1
         lost = replace(
             finding,
@@ -380,11 +384,12 @@ class SegmentStream:
             last_offset=end - 1,
             n_records=n if 0 <= n <= most else most,
             certainty="exact" if 0 <= n <= most and not is_copied else "at_most",
+            n_markers=int(is_marker and most > 0 and not is_copied),
         )
         # a segment may be named above its first batches, whose offsets it then lacks from the beginning
         is_named_above = max(self.previous, last) < self.segment.base_offset and following[:1] <= [self.previous]
         if error.reason is Reason.OFFSET_OUTSIDE_SEGMENT and is_named_above:
-            lost = replace(lost, last_offset=None, n_records=0)
+            lost = replace(lost, last_offset=None, n_records=0, n_markers=0)
         return lost
 
     def _end_of_gap(self, behind: int, following: list[int], default: int) -> int:

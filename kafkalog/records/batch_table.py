@@ -363,15 +363,26 @@ def lost_batch(
         start = base if before is None else min(base, before + 1)
         end = last + 1 if after is None or after <= start else after
         if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
-            return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty=certainty)
+            n_markers = int(start <= base and last < end and _is_marker(batches, row))
+            n = end - start - n_markers
+            found = replace(finding, base_offset=start, last_offset=end - 1, n_records=n, certainty=certainty)
+            return replace(found, n_markers=n_markers) if n_markers else found
+    n_markers = 0
     if 0 <= count <= last - base + 1:
         is_confirmed = before == base - 1 and after == last + 1 and count == last - base + 1
         certainty = "header" if error.reason is Reason.CRC_MISMATCH and not is_confirmed else "exact"
-        if base == last and batches.is_control[row] and batches.is_transactional[row]:
-            count = 0  # a marker is no record
+        if _is_marker(batches, row):
+            count, n_markers = 0, 1  # a marker is no record
     else:
         count, certainty = last - base + 1, "at_most"
-    return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
+    found = replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
+    return replace(found, n_markers=n_markers) if n_markers else found
+
+
+def _is_marker(batches: BatchTable, row: int) -> bool:
+    """Whether the header of a batch is that of a transaction marker."""
+    is_of_transaction = bool(batches.is_control[row] and batches.is_transactional[row])
+    return is_of_transaction and bool(batches.base_offset[row] == batches.last_offset[row])
 
 
 _ALL_VALID: Final = np.ones(2**13, np.bool_)

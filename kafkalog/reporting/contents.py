@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import Finding, Findings, KafkalogError, Limits, Reason, lost_markers
 from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
 from kafkalog.log.live import is_live, settled
 from kafkalog.log.log_dir import LogDir
@@ -54,7 +54,8 @@ findings: Findings. What is damaged, and notes about what is unusual.
     damage bool, path?, position number?, base_offset number?, last_offset number?, n_records number?, certainty?,
     reason, detail
 losses: Losses. Offsets whose records existed and cannot be read. Certainty says where the number comes from.
-    path, first_offset number?, end_offset number?, n_records number?, certainty?, n_bytes bytes, reason
+    path, first_offset number?, end_offset number?, n_records number?, certainty?, n_bytes bytes, reason,
+    n_markers number
 problems: Problems at start. Files that keep a broker from starting.
     path, effect, reason, detail
 start: What a broker does when it starts. Partitions with which something happens.
@@ -155,14 +156,15 @@ class Contents:
         losses = [*self.findings.losses.values()]
         n_records, n_unknown = sum(one.n_records for one in losses), sum(one.n_unknown for one in losses)
         is_most = any(one.certainty == "at_most" for one in losses)
-        n_partitions = sum(bool(one.n_records or one.n_unknown) for one in losses)
+        n_partitions = sum(bool(one.n_records or one.n_unknown or one.n_markers) for one in losses)
+        n_markers = sum(one.n_markers for one in losses)
         text = f"{'at most ' * is_most}{counted(n_records, 'record')}" if n_records else ""
         more = f"an unknown number of records in {counted(n_unknown, 'place')}" if n_unknown else ""
         where = f" in {counted(n_partitions, 'partition')}" if n_partitions else ""
         return {
             "n_records_lost": n_records,
             "n_unknown_losses": n_unknown,
-            "losses": " and ".join(filter(None, [text, more])) + where,
+            "losses": " and ".join(filter(None, [text, more, lost_markers(n_markers) if n_markers else ""])) + where,
         }
 
     def add_next(self, step: NextStep) -> None:

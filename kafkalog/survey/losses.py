@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
+from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, lost_markers
 from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.ends import ProvedEnd
@@ -59,31 +59,44 @@ class Lost(JsonFields):
     n_bytes: int
     """Bytes of the `.log` that are not in the result; 0 if no file has them."""
     reason: Reason
+    n_markers: int = 0
+    """Transaction markers lost, as headers show them; they are no records."""
 
     @classmethod
     def of(cls, finding: Finding) -> Lost | None:
-        """Return the loss that a finding of damage describes; None if no record is lost."""
-        if not finding.damage or finding.path is None or finding.n_records == 0 or finding.is_unreadable:
+        """Return the loss that a finding of damage describes; None if neither a record nor a marker is lost."""
+        if not finding.damage or finding.path is None or finding.is_unreadable:
+            return None
+        if finding.n_records == 0 and not finding.n_markers:
             return None
         if finding.n_records is None and ".log" not in os.path.basename(finding.path):
             return None  # another file is damaged, not the log
         end = None if finding.last_offset is None else finding.last_offset + 1
         n_bytes = finding.length or 0
         return cls(
-            finding.path, finding.base_offset, end, finding.n_records, finding.certainty, n_bytes, finding.reason
+            finding.path,
+            finding.base_offset,
+            end,
+            finding.n_records,
+            finding.certainty,
+            n_bytes,
+            finding.reason,
+            finding.n_markers,
         )
 
     def to_finding(self, detail: str) -> Finding:
         """The loss as a finding; `detail` is followed by the offsets."""
         begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
+        markers = f", with {lost_markers(self.n_markers)}" if self.n_markers else ""
         return Finding(
             self.reason,
-            f"{detail}: {begin}..{end}",
+            f"{detail}: {begin}..{end}{markers}",
             path=self.path,
             base_offset=self.first_offset,
             last_offset=None if self.end_offset is None else self.end_offset - 1,
             n_records=self.n_records,
             certainty=self.certainty,
+            n_markers=self.n_markers,
         )
 
     def __str__(self) -> str:
@@ -91,7 +104,8 @@ class Lost(JsonFields):
         begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
         sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[self.certainty]
         n = "unknown" if self.n_records is None else f"{self.n_records:,}"
-        return f"offsets {begin}..{end}, records lost: {n}{sure} ({self.reason.value})"
+        markers = f", and {lost_markers(self.n_markers)}" if self.n_markers else ""
+        return f"offsets {begin}..{end}, records lost: {n}{sure}{markers} ({self.reason.value})"
 
 
 class PartitionsReport(HtmlReport):
@@ -117,7 +131,7 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
         elif before.end_offset is None and one.reason is Reason.LOG_END_MISSING:
             # another file says where damage at the end of the log would have ended
             assert one.end_offset is not None
-            n = one.end_offset - before.first_offset
+            n = one.end_offset - before.first_offset - before.n_markers
             joined[-1] = replace(before, end_offset=one.end_offset, n_records=n, certainty="at_most")
         elif before.end_offset is None or one.first_offset > before.end_offset:
             joined.append(one)
@@ -137,26 +151,28 @@ def total(losses: Iterable[Lost]) -> Loss:
     loss = Loss()
     for one in losses:
         last = None if one.end_offset is None else one.end_offset - 1
-        n, first = one.n_records, one.first_offset
-        loss.add(Finding(one.reason, base_offset=first, last_offset=last, n_records=n, certainty=one.certainty))
+        found = Finding(one.reason, base_offset=one.first_offset, last_offset=last, n_records=one.n_records)
+        loss.add(replace(found, certainty=one.certainty, n_markers=one.n_markers))
     return loss
 
 
 def _join(before: Lost, after: Lost, reached: int) -> Lost:
     """Return one loss for two that touch or overlap; `reached` is the end of the first."""
     end = None if after.end_offset is None else max(reached, after.end_offset)
+    n_markers = before.n_markers + after.n_markers
     certainty = max(before.certainty, after.certainty, key=_CERTAINTIES.index)
     n_records = None
     if before.n_records is not None and after.n_records is not None:
         n_records = before.n_records + after.n_records
     if end is not None and before.first_offset is not None:
-        span = end - before.first_offset
+        span = end - before.first_offset - n_markers
         if n_records is None:
             certainty = "at_most"
         n_records = span if n_records is None else min(n_records, span)
     certainty = None if n_records is None else certainty
     n_bytes = before.n_bytes + after.n_bytes
-    return replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
+    found = replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
+    return replace(found, n_markers=n_markers)
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")
@@ -359,7 +375,7 @@ def remains(
     """
     path, base = str(segment.path), segment.base_offset
     contents = SegmentContents(path, base, base - 1, segment.size_in_bytes)
-    n_records, first, is_exact = 0, None, True
+    n_records, n_markers, first, is_exact = 0, 0, None, True
     gaps = GapMeter(base)
 
     def add(finding: Finding) -> None:
@@ -381,6 +397,7 @@ def remains(
                 is_exact &= bool(is_known[is_cut].all())
                 n_of_each = np.where(batches.is_control, 0, np.where(is_known, batches.records_count, spans))
                 n_records += int(n_of_each[is_cut].sum())
+                n_markers += int((batches.is_control & batches.is_transactional & (n_of_each == 0) & is_cut).sum())
                 if first is None and is_cut.any():
                     row = int(np.argmax(is_cut))
                     first = int(batches.base_offset[row] if is_known[row] else (batches.last_offset - spans)[row] + 1)
@@ -396,5 +413,7 @@ def remains(
         reason = lost[0].reason if lost else Reason.OFFSET_ORDER
         last = contents.last_offset
         found = Finding(reason, detail, path, start, base_offset=first, last_offset=last, n_records=n_records)
-        lost.append(replace(found, certainty="exact" if is_exact else "at_most"))
+        # with records, most markers end transactions that are cut, too
+        n_markers = 0 if n_records else n_markers
+        lost.append(replace(found, certainty="exact" if is_exact else "at_most", n_markers=n_markers))
     return contents, lost

@@ -131,18 +131,25 @@ def _rows(path: Place, *stamps: object) -> dict[str, list[Mapping[str, Any]]]:
 
 def _lost(row: Mapping[str, Any], path: str) -> Iterator[Lost]:
     gaps = [one for one in row.get("ranges") or () if isinstance(one, dict) and one.get("source") is None]
-    for one in [*(row.get("losses") or ()), *gaps]:
+    plan = row.get("plan")
+    holes = plan.get("holes") if isinstance(plan, dict) else None
+    seen: set[tuple[int, int | None]] = set()
+    # a hole of a plan is a range without a source, and tells more
+    for one in [*(row.get("losses") or ()), *(holes or ()), *gaps]:
         if not isinstance(one, dict):
             continue
         extent = _extent(one)
-        if extent is None:
+        if extent is None or extent in seen:
             continue
+        seen.add(extent)
         first, end = extent
         n_records = one.get("n_records")
         is_counted = isinstance(n_records, int) and one.get("certainty") in typing.get_args(Certainty)
         most = None if end is None else end - first
         certainty: Certainty | None = one["certainty"] if is_counted else "at_most" if most else None
-        yield Lost(path, first, end, n_records if is_counted else most, certainty, 0, Reason.OFFSET_GAP)
+        n_markers = one.get("n_markers")
+        n_markers = n_markers if isinstance(n_markers, int) and n_markers > 0 else 0
+        yield Lost(path, first, end, n_records if is_counted else most, certainty, 0, Reason.OFFSET_GAP, n_markers)
 
 
 def _extent(row: Mapping[str, Any]) -> tuple[int, int | None] | None:

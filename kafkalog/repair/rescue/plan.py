@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Reason
+from kafkalog.errors import Finding, Reason, lost_markers
 from kafkalog.html import JsonFields
 from kafkalog.log.searching.consistent_batches import OFFSETS_PER_BYTE
 from kafkalog.log.searching.missing import offsets_finding
@@ -506,6 +506,9 @@ class LogPlan:
         if start is not None and end is not None:
             found = offsets_finding(found.reason, detail, path, start, end)
         if lost is not None and (lost.first_offset, lost.end_offset) == (start, end):
-            found = replace(found, n_records=lost.n_records, certainty=lost.certainty)
+            detail = f"{detail}, with {lost_markers(lost.n_markers)}" if lost.n_markers else detail
+            found = replace(found, detail=detail, n_records=lost.n_records, certainty=lost.certainty)
+            found = replace(found, n_markers=lost.n_markers)
         self.findings.append(found)
-        self.holes.append(Lost(path, start, end, found.n_records, found.certainty, 0, found.reason))
+        hole = Lost(path, start, end, found.n_records, found.certainty, 0, found.reason, found.n_markers)
+        self.holes.append(hole)

@@ -381,11 +381,12 @@ class PartitionSalvage:
             end_offset = begin  # copies alone: offsets up to the next segment are no loss of this one
         elif not reasons and following is not None and self._is_copy(source, start, end, following, is_next=True):
             begin = end_offset or begin  # the next batch stands there twice
-        n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
-        if not heads and len(suspects) == 1 and n_records != 0:
-            n_records, certainty, end_offset = _count_suspect(suspects[0], begin, end_offset, n_records, certainty)
+        counted_as = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
+        if not heads and len(suspects) == 1 and counted_as.n_records != 0:
+            counted_as = _count_suspect(suspects[0], begin, counted_as)
+        n_records = counted_as.n_records
         if not is_torn:
-            self._contents[plan.segment.base_offset].claimed_end = claimed
+            self._contents[plan.segment.base_offset].claimed_end = counted_as.claimed_end
         # copies between batches whose offsets follow each other replace no marker
         transactions = self._open()[:_MOST_TRANSACTIONS] if reasons or n_records != 0 else []
         self._without_marker.update(dict.fromkeys(transactions))
@@ -396,15 +397,16 @@ class PartitionSalvage:
             n_bytes,
             next((one.reason for one in pieces if not one.is_suspect), pieces[0].reason),
             begin,
-            end_offset,
+            counted_as.end_offset,
             n_records,
-            certainty,
+            counted_as.certainty,
             self._timestamp,
             timestamp,
             tuple(transactions),
             source.is_unreadable(start, end),
             tuple(pieces),
             is_torn,
+            n_markers=counted_as.n_markers,
         )
         self._report_hole(plan.segment, found)
 
@@ -416,7 +418,8 @@ class PartitionSalvage:
             self._note(note)
             return
         whole = total(losses)
-        self._report.lost.append(replace(hole, n_records=whole.n_records, certainty=whole.certainty or "exact"))
+        certainty, n_markers = whole.certainty or "exact", whole.n_markers
+        self._report.lost.append(replace(hole, n_records=whole.n_records, certainty=certainty, n_markers=n_markers))
         if not losses:
             self._note(replace(note, n_records=0, certainty="exact"))
         for number, loss in enumerate(losses):
@@ -554,43 +557,53 @@ def _first_timestamp(source: BadSectorSource, position: int) -> int | None:
     return BatchHeader(source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size))).timestamp
 
 
-def _count_suspect(
-    head: bytes, begin: int, end: int | None, n_records: int | None, certainty: Certainty | None
-) -> tuple[int | None, Certainty | None, int | None]:
-    """Return what `_count` does of a hole, and where it ends, if it is an intact batch whose offset alone is wrong."""
+class _Counted(NamedTuple):
+    """What a hole lost."""
+
+    n_records: int | None
+    certainty: Certainty | None
+    end_offset: int | None
+    claimed_end: int
+    """Where its headers say it ends."""
+    n_markers: int = 0
+
+
+def _count_suspect(head: bytes, begin: int, known: _Counted) -> _Counted:
+    """Return what `_count` does of a hole if it is an intact batch whose offset alone is wrong."""
     suspect = claims_of(BatchHeader(head))
-    if suspect is not None and suspect.base_offset is not None and suspect.records_count > 0:
-        n_offsets = suspect.last_offset - suspect.base_offset + 1
-        end = begin + n_offsets if end is None else end
-        if n_records is None or suspect.n_records <= n_records:
-            n_records, certainty = suspect.n_records, "exact"
-    return n_records, certainty, end
+    if suspect is None or suspect.base_offset is None or suspect.records_count <= 0:
+        return known
+    if known.end_offset is None:
+        known = known._replace(end_offset=begin + suspect.last_offset - suspect.base_offset + 1)
+    if known.n_records is None or suspect.n_records <= known.n_records:
+        known = known._replace(n_records=suspect.n_records, certainty="exact", n_markers=int(suspect.is_marker))
+    return known
 
 
-def _count(
-    heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool
-) -> tuple[int | None, Certainty | None, int | None, int]:
-    """Return how many records a hole lost, how certain that is, where it ends, and where its headers say it ends.
+def _count(heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool) -> _Counted:
+    """Return what a hole lost.
 
     `heads` are the first bytes of the lost ranges, and `begin` to `end` the offsets that the hole may have held. At the
     end of the log `end` is None, and `known_end` is where another file says that the log ended, at least. Unless
     `is_linked`, a range may be more than one damaged batch, so there may be more batches than headers.
     """
     if end is not None and end <= begin:
-        return 0, "exact", end, end
+        return _Counted(0, "exact", end, end)
     claims = _ClaimedOffsets(begin, end)
     is_complete = bool(heads) and all(map(claims.take, heads))
-    at, n_records = claims.next_offset, claims.n_records
+    at, n_records, n_markers = claims.next_offset, claims.n_records, claims.n_markers
     from_headers: Certainty = "header" if claims.is_counted else "at_most"
     if is_complete and claims.is_counted and at == end and n_records + claims.n_markers == end - begin:
-        return n_records, "exact", end, at
+        return _Counted(n_records, "exact", end, at, n_markers)
     if is_complete and is_linked and end is None and (known_end or 0) <= at:
-        return n_records, from_headers, at, at
+        return _Counted(n_records, from_headers, at, at, n_markers)
     if heads and at == end:
-        return n_records, from_headers, end, at
+        return _Counted(n_records, from_headers, end, at, n_markers)
     if end is None and known_end is not None and known_end > at:
         end = known_end
-    return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
+    if end is None:
+        return _Counted(None, None, None, at, n_markers)
+    return _Counted(end - begin - n_markers, "at_most", end, at, n_markers)
 
 
 class _ClaimedOffsets:
@@ -616,6 +629,6 @@ class _ClaimedOffsets:
         fits = base == at and 0 < header.records_count <= header.last_offset - base + 1
         self.is_counted &= fits
         self.n_records += header.n_records if fits else header.last_offset + 1 - at
-        self.n_markers += fits and header.is_marker
+        self.n_markers += header.is_marker
         self.next_offset = header.last_offset + 1
         return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason, lost_markers
 from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.survey.losses import Lost, PartitionsReport
 from kafkalog.text import counted
@@ -70,6 +70,8 @@ class LostRange:
     """Whether it is only the incomplete batch that a crash leaves at the end of a log: normal, and no damage."""
     is_fatal: bool = False
     """Whether it is zeros after a clean shutdown: a broker does not start with them."""
+    n_markers: int = 0
+    """Transaction markers lost, as headers show them; they are no records."""
 
     def to_finding(self) -> Finding:
         """The hole as a finding; zeros that may be padding are no damage."""
@@ -93,6 +95,7 @@ class LostRange:
             last_offset=None if self.end_offset is None else self.end_offset - 1,
             n_records=self.n_records,
             certainty=self.certainty,
+            n_markers=self.n_markers,
         )
 
 
@@ -231,6 +234,7 @@ def _hole(lost: LostRange) -> str:
     end = "?" if lost.end_offset is None else lost.end_offset
     records = "unknown" if lost.n_records is None else f"{lost.n_records:,}"
     sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[lost.certainty]
+    markers = f", and {lost_markers(lost.n_markers)}" if lost.n_markers else ""
     times = ""
     if lost.timestamp_before is not None or lost.timestamp_after is not None:
         before, after = ("?" if time is None else time for time in (lost.timestamp_before, lost.timestamp_after))
@@ -238,5 +242,5 @@ def _hole(lost: LostRange) -> str:
     disk = ", not readable from the disk" if lost.is_unreadable else ""
     return (
         f"{lost.segment}@{lost.start}..{lost.end}: {lost.reason.value}, offsets {lost.first_offset}..{end},"
-        f" records lost: {records}{sure}{times}{disk}"
+        f" records lost: {records}{sure}{markers}{times}{disk}"
     )
