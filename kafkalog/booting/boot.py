@@ -541,14 +541,16 @@ class _Boot:
         """Repeat the losses of copies that salvage or merge made; a joined log has them among its own."""
         findings = self._report.findings
         is_lost = {(one.path, one.base_offset) for one in findings.rows if one.damage}
+        repeated: set[tuple[str, int | None, int | None]] = set()
         for one in self.placed:
             for lost in known_losses(one.copy.path) if one.copy.key not in self._plans else ():
                 if (lost.path, lost.first_offset) in is_lost:
                     continue
                 is_lost.add((lost.path, lost.first_offset))
                 findings.add(lost.to_finding("the source lacks offsets that were reported as lost"))
+                repeated.add((lost.path, lost.first_offset, lost.end_offset))
         # the verification has noted the same
-        findings.exchange([one for one in findings.rows if one.damage or (one.path, one.base_offset) not in is_lost])
+        findings.exchange([one for one in findings.rows if one.damage or _extent(one) not in repeated])
 
     def _rule_starts(self) -> None:
         """Let the highest log start of a partition rule that is in the checkpoint of any of its copies."""
@@ -866,3 +868,8 @@ def _refuse_differing(plans: Iterable[PlannedCopies]) -> None:
     detail += " intact on any disk"
     detail += f"; both are of broker {one.root.node_id}" if is_one_broker else ", or --nodes N to keep each on its node"
     raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
+
+
+def _extent(finding: Finding) -> tuple[str, int | None, int | None]:
+    end = None if finding.last_offset is None else finding.last_offset + 1
+    return finding.path or "", finding.base_offset, end

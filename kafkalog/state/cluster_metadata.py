@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, TruncatedTailError
-from kafkalog.protocol.decoder import MessageError, decode_message
+from kafkalog.protocol.decoder import MessageError, UnknownVersionError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
@@ -268,9 +268,10 @@ def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limi
             metadata.apply_control(record.control_type, record.value or b"")
     except ValueError as error:
         if len(metadata.findings) < limits.max_findings:
-            metadata.findings.append(
-                Finding(Reason.INTERNAL_RECORD, str(error), str(path), base_offset=record.offset, damage=False)
-            )
+            found = Finding(Reason.INTERNAL_RECORD, str(error), str(path), base_offset=record.offset, damage=False)
+            metadata.findings.append(found)
+            if isinstance(error, MessageError) and not isinstance(error, UnknownVersionError):
+                metadata.torn.append(found)
     # after a gap, contradictions are its consequence
     if metadata.contradictions and metadata.is_complete:
         detail = f"the record at offset {record.offset} {metadata.contradictions[0]}"

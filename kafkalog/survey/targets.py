@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Limits, Reason
 from kafkalog.log.log_dir import LogDir
-from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.decoder import MessageError, UnknownVersionError
 from kafkalog.protocol.definitions import Versions
 from kafkalog.protocol.framing import decode_record, type_and_version
 from kafkalog.protocol.releases import METADATA_VERSION, feature_range, level_name, releases
@@ -114,6 +114,16 @@ def release_problems(
     return [*found, *_coordinator_problems(roots, release, limits)]
 
 
+def torn_problems(cluster: ClusterMetadata) -> list[StartProblem]:
+    """Return the records of a metadata log that no release can read: its controller does not start."""
+    found = []
+    for torn in cluster.torn:
+        detail = f"{kf.METADATA_DIRECTORY}: offset {torn.base_offset}: {torn.detail}: no controller reads this record;"
+        detail += " kafkalog boot makes a directory without it"
+        found.append(StartProblem(torn.reason, torn.path or "", detail))
+    return found
+
+
 def _zookeeper_problems(
     roots: Sequence[Path], cluster: ClusterMetadata | None, config: BrokerConfig, release: str
 ) -> Iterator[StartProblem]:
@@ -156,7 +166,9 @@ def _metadata_problems(root: Path, cluster: ClusterMetadata, release: str, limit
     for path, offset, value in loaded_values(root, cluster.start_offset, limits=limits):
         unknown = _unknown(release, kf.METADATA_TOPIC, None, value)
         # of a level that the release has, a version is no reason if its fields are known
-        if unknown is not None and unknown.why not in told and not (has_level and unknown.is_read):
+        is_read = unknown is None or (has_level and unknown.is_read)
+        # see `torn_problems`
+        if unknown is not None and not (is_read or unknown.is_torn or unknown.why in told):
             told.add(unknown.why)
             detail = f"{kf.METADATA_DIRECTORY}: offset {offset}: {unknown.why}: {_WAY_BACK}, or {_BOOT.format(release)}"
             yield StartProblem(Reason.INTERNAL_RECORD, str(path), detail)
@@ -192,6 +204,8 @@ class _Unknown(NamedTuple):
     """Whether a coordinator continues with the next one: after a type that it does not know, and some versions."""
     is_read: bool = False
     """Whether a controller reads it all the same."""
+    is_torn: bool = False
+    """Whether no release can read it."""
 
 
 def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -> _Unknown | None:
@@ -200,7 +214,7 @@ def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -
     try:
         number, version = type_and_version(topic, key, value)
     except MessageError as error:
-        return _Unknown(str(error))
+        return _Unknown(str(error), is_torn=not isinstance(error, UnknownVersionError))
     versions = known.get(str(number))
     if versions is None:
         return _Unknown(f"Kafka {release} knows no record type {number}", is_passed_over=True)
@@ -214,5 +228,5 @@ def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -
         # a controller reads a newer version as its last one, and ends at what is too much or too little
         decode_record(topic, key, value, as_version=min(version or 0, own.last))
     except MessageError as error:
-        return _Unknown(why or str(error))
+        return _Unknown(why or str(error), is_torn=not (why or isinstance(error, UnknownVersionError)))
     return _Unknown(why, is_read=True) if why else None

@@ -42,7 +42,7 @@ from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, log_dirs_problems, root_problems, voter_problem
-from kafkalog.survey.targets import release_problems
+from kafkalog.survey.targets import release_problems, torn_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
@@ -154,6 +154,7 @@ def preflight(
     if cluster is not None:
         problem = voter_problem(roots, cluster.voters, settings.node_id)
         result.problems += [] if problem is None else [problem]
+        result.problems += torn_problems(cluster)
     if release is not None:
         result.release = release
         result.problems += release_problems(roots, cluster, broker, release, limits)
