@@ -9,8 +9,10 @@ Mirrors `MetaPropertiesEnsemble`, `KafkaRaftServer.initializeLogDirs`, `Checkpoi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,6 +219,17 @@ def log_dirs_problems(config: BrokerConfig, release: str | None) -> Iterator[Sta
         yield StartProblem(Reason.META_PROPERTIES, config.path, detail)
 
 
+def _roots_with(roots: Sequence[Place], properties: Mapping[str, str]) -> Iterator[Place]:
+    """The log dirs of the broker that some `meta.properties` are of."""
+    for root in roots:
+        with contextlib.suppress(KafkalogError):
+            data = read_if_there(root / kf.META_PROPERTIES, max_bytes=MAX_PROPERTIES_BYTES)
+            own = {} if data is None else parse_properties(data)
+            is_same = own.get("cluster.id") == properties.get("cluster.id")
+            if data is not None and is_same and node_id_of(own) == node_id_of(properties):
+                yield root
+
+
 def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
@@ -251,7 +264,9 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
         for name, value in ids.items():
             known, other = first.setdefault(name, (value, path))
             if value and known and value != known:
-                detail = f"{name} is {value!r}, but {known!r} in {other}. Name the log dirs of one broker at a time"
+                same = shlex.join(map(str, _roots_with(roots, properties)))
+                detail = f"{name} is {value!r}, but {known!r} in {other}. Name the log dirs of one broker at a time,"
+                detail += f" for this one {same}"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
         if node_id is not None and java_number(node_id, 31) != java_number(ids["node id"], 31):
             detail = f"node id is {ids['node id']!r}, and {node_id!r} in the broker's configuration"

@@ -354,3 +354,15 @@ def test_retention_takes_zeros_at_the_end_of_a_time_index_for_the_year_1970(tmp_
     assert [one.expires for one in kafkalog.preflight(tmp_path / "out", now=now).partitions[0].segments] == [
         None
     ] * len(logs)
+
+
+def test_log_dirs_of_two_nodes_are_told_apart(tmp_path):
+    """A mount point has the volumes of a broker with two disks and of a controller: each is named on its own."""
+    for name, node in (("data-0-broker-1", 1), ("data-0-controller-0", 0), ("data-1-broker-1", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={node}\n")
+    problems = root_problems(
+        [tmp_path / name for name in ("data-0-controller-0", "data-0-broker-1", "data-1-broker-1")]
+    )
+    own = f"for this one {tmp_path / 'data-0-broker-1'} {tmp_path / 'data-1-broker-1'}"
+    assert [one.detail.endswith(own) for one in problems] == [True, True]
