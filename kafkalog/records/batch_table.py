@@ -363,26 +363,25 @@ def lost_batch(
         start = base if before is None else min(base, before + 1)
         end = last + 1 if after is None or after <= start else after
         if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
-            n_markers = int(start <= base and last < end and _is_marker(batches, row))
-            n = end - start - n_markers
-            found = replace(finding, base_offset=start, last_offset=end - 1, n_records=n, certainty=certainty)
-            return replace(found, n_markers=n_markers) if n_markers else found
+            n_markers = _n_markers(batches, row, end)
+            n, finding = end - start - n_markers, replace(finding, n_markers=n_markers)
+            return replace(finding, base_offset=start, last_offset=end - 1, n_records=n, certainty=certainty)
     n_markers = 0
     if 0 <= count <= last - base + 1:
         is_confirmed = before == base - 1 and after == last + 1 and count == last - base + 1
         certainty = "header" if error.reason is Reason.CRC_MISMATCH and not is_confirmed else "exact"
-        if _is_marker(batches, row):
-            count, n_markers = 0, 1  # a marker is no record
+        n_markers = _n_markers(batches, row, last + 1)
+        count = 0 if n_markers else count  # a marker is no record
     else:
         count, certainty = last - base + 1, "at_most"
-    found = replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
-    return replace(found, n_markers=n_markers) if n_markers else found
+    finding = replace(finding, n_markers=n_markers)
+    return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
 
 
-def _is_marker(batches: BatchTable, row: int) -> bool:
-    """Whether the header of a batch is that of a transaction marker."""
+def _n_markers(batches: BatchTable, row: int, end: int) -> int:
+    """1 if the header of a batch is that of a transaction marker before the offset `end`, otherwise 0."""
     is_of_transaction = bool(batches.is_control[row] and batches.is_transactional[row])
-    return is_of_transaction and bool(batches.base_offset[row] == batches.last_offset[row])
+    return int(is_of_transaction and batches.base_offset[row] == batches.last_offset[row] < end)
 
 
 _ALL_VALID: Final = np.ones(2**13, np.bool_)

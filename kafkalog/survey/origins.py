@@ -130,26 +130,27 @@ def _rows(path: Place, *stamps: object) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _lost(row: Mapping[str, Any], path: str) -> Iterator[Lost]:
-    gaps = [one for one in row.get("ranges") or () if isinstance(one, dict) and one.get("source") is None]
-    plan = row.get("plan")
-    holes = plan.get("holes") if isinstance(plan, dict) else None
-    seen: set[tuple[int, int | None]] = set()
-    # a hole of a plan is a range without a source, and tells more
-    for one in [*(row.get("losses") or ()), *(holes or ()), *gaps]:
-        if not isinstance(one, dict):
-            continue
-        extent = _extent(one)
-        if extent is None or extent in seen:
-            continue
-        seen.add(extent)
-        first, end = extent
-        n_records = one.get("n_records")
+    for (first, end), one in _extents(row).items():
+        n_records, n_markers = one.get("n_records"), one.get("n_markers")
         is_counted = isinstance(n_records, int) and one.get("certainty") in typing.get_args(Certainty)
+        n_markers = n_markers if isinstance(n_markers, int) and n_markers > 0 else 0
         most = None if end is None else end - first
         certainty: Certainty | None = one["certainty"] if is_counted else "at_most" if most else None
-        n_markers = one.get("n_markers")
-        n_markers = n_markers if isinstance(n_markers, int) and n_markers > 0 else 0
         yield Lost(path, first, end, n_records if is_counted else most, certainty, 0, Reason.OFFSET_GAP, n_markers)
+
+
+def _extents(row: Mapping[str, Any]) -> dict[tuple[int, int | None], Mapping[str, Any]]:
+    """What a report says of the offsets that an output lacks, each once."""
+    plan = row.get("plan")
+    holes = plan.get("holes") if isinstance(plan, dict) else None
+    gaps = [one for one in row.get("ranges") or () if isinstance(one, dict) and one.get("source") is None]
+    found: dict[tuple[int, int | None], Mapping[str, Any]] = {}
+    # a hole of a plan is a range without a source, and tells more
+    for one in [*(row.get("losses") or ()), *(holes or ()), *gaps]:
+        extent = _extent(one) if isinstance(one, dict) else None
+        if extent is not None:
+            found.setdefault(extent, one)
+    return found
 
 
 def _extent(row: Mapping[str, Any]) -> tuple[int, int | None] | None:
