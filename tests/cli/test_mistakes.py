@@ -1,12 +1,16 @@
 """Mistakes that people make first: each error says what is wrong, where, and what to do."""
 
+import errno
+import os
 import re
 import shutil
+import stat
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import ConfigWarning, NotKafkaError, ReadError, WriteError
+from kafkalog.storage import staging
 
 SECONDS = "1700000000 is 1970-01-20T16:13:20Z, as numbers are milliseconds; did you mean 1700000000000 (2023-11-14"
 
@@ -115,3 +119,18 @@ def test_a_server_that_does_not_answer_is_named_and_has_no_text_of_a_library():
         kafkalog.open("http://localhost:1/x", storage_options=options)
     assert "the server cannot be reached (Connection refused); check the address, the port" in str(caught.value)
     assert "retries" not in str(caught.value)
+
+
+def test_a_full_disk_is_named_with_what_to_do(run_lines, place, monkeypatch):
+    write = os.write
+
+    def full(descriptor, data):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return write(descriptor, data)  # a pipe between the processes of the tests
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(staging.os, "write", full)
+    code, _, err = run_lines("convert", "data/p-txn-0", "-o", "out")
+    assert code == 7
+    assert "No space left on device; free space there, or choose an output on another disk" in err
+    assert not (place / "out").exists()

@@ -33,7 +33,8 @@ __cluster_metadata. Each broker has only some partitions of __consumer_offsets, 
 --translate-to B finds, for each committed offset, the offset in another cluster from which the group misses no record
 and reads none twice: in a mirror, or in a restored backup. Records are compared by content, as 'kafkalog diff
 --content' does. With -o, the file is for 'kafkalog boot --groups', and in CSV also for Kafka's
-kafka-consumer-groups --reset-offsets --from-file. The exit code is 1 unless every offset is exact.""",
+kafka-consumer-groups --reset-offsets --from-file. That tool takes no header, so this CSV has none. Without
+--translate-to, it has one. The exit code is 1 unless every offset is exact.""",
     examples="""\
   kafkalog groups /var/lib/kafka
   kafkalog groups /var/lib/kafka -g billing --members
@@ -53,7 +54,7 @@ in another cluster:
   @comparing
 output:
   --members           also print members with their assignments, and deliveries of share groups
-  -o --output FILE    write the committed offsets to this file
+  -o --output FILE    write the committed offsets to this file; CSV has a header, except with --translate-to
   --json              an object per group, with members
 """,
     needs=dict.fromkeys(("topics", *COMPARING), "translate-to"),
