@@ -541,7 +541,8 @@ def _filled(line: str, typed: Sequence[str]) -> str:
 
 def _arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
     """Positions and values of options that were typed, and the names of topics among the latter."""
-    arguments, topics = [], []
+    arguments: list[str] = []
+    topics: list[str] = []
     for before, argument in itertools.pairwise(["", *typed]):
         if argument.startswith("-"):
             continue
