@@ -359,7 +359,7 @@ def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> n
     Such a run fills a gap between kept ones exactly, and stands between intact batches: no bytes are lost there, in
     which it could have been a part of a value.
     """
-    others = np.flatnonzero(~keep & (runs.kind == CHAINED))
+    others = np.flatnonzero(~keep & (runs.kind == CHAINED) & (runs.first_offset < end_offset))
     kept = runs[keep]
     if not others.size or not len(kept):
         return others[:0]

@@ -285,3 +285,17 @@ def test_a_single_partition_is_the_output_if_that_is_named_like_one(tmp_path):
             assert len(output_of(Path(row.output))) == 8
             if isinstance(row, SalvagedPartition):
                 assert Path(row.quarantine or "").parent == target
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("offset", [11, 12, 13, 100, 2**40])
+def test_a_batch_with_an_offset_of_another_segment_is_left_where_it_is(tmp_path, number, offset):
+    """No checksum covers a base offset: the others are kept, wherever such a batch stands."""
+    batches = dense(8)
+    wrong = batches[number][8:]
+    damaged = [*batches[:number], offset.to_bytes(8, "big") + wrong, *batches[number + 1 : 4]]
+    if number == 0:
+        damaged = [batches[0], *damaged]  # a segment is named after its first batch
+    report = kafkalog.salvage(written(tmp_path, log_of(*damaged), log_of(*batches[4:])), output=tmp_path / "out")
+    assert output_of(tmp_path / "out" / "t-0") == (batches if number == 0 else batches[:number] + batches[number + 1 :])
+    assert number == 0 or not report.ok
