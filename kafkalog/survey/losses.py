@@ -131,7 +131,7 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
         elif before.end_offset is None and one.reason is Reason.LOG_END_MISSING:
             # another file says where damage at the end of the log would have ended
             assert one.end_offset is not None
-            n = one.end_offset - before.first_offset - before.n_markers
+            n = one.end_offset - before.first_offset
             joined[-1] = replace(before, end_offset=one.end_offset, n_records=n, certainty="at_most")
         elif before.end_offset is None or one.first_offset > before.end_offset:
             joined.append(one)
@@ -165,7 +165,7 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     if before.n_records is not None and after.n_records is not None:
         n_records = before.n_records + after.n_records
     if end is not None and before.first_offset is not None:
-        span = end - before.first_offset - n_markers
+        span = end - before.first_offset
         if n_records is None:
             certainty = "at_most"
         n_records = span if n_records is None else min(n_records, span)

@@ -381,7 +381,11 @@ def wrapped(base):
 MARKER = builder.control_batch(True, base_offset=3, producer_id=7, producer_epoch=0)
 COUNTED = {
     # segments; what every command says is lost
-    "the last batch, a transaction marker": ({0: [batch(0), broken(MARKER)], 4: [batch(4), batch(7)]}, []),
+    # a marker is no record, and a loss
+    "the last batch, a transaction marker": (
+        {0: [batch(0), broken(MARKER)], 4: [batch(4), batch(7)]},
+        [(3, 4, 0, "exact")],
+    ),
     "a marker, and what came after it": (
         {0: [batch(0), broken(MARKER)], 9: [batch(9), batch(12)]},
         [(3, 9, 6, "at_most")],

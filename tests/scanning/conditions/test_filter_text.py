@@ -73,7 +73,7 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text, expected):
         ("key is null 5", "not '5'"),
         ("key == null", "write 'key is null'"),
         ("key != null", "write 'key is not null'"),
-        ("offset == five", "offset must be a whole number, not 'five'"),
+        ("offset == five", "offset must be a whole number, such as offset >= 42, not 'five'"),
         ("is_control == 1", "is_control must be true or false, not '1'"),
         ("key == 0x0", "'0x0' is not hex"),
         ("key == base64:a", "'base64:a' is not base64"),
@@ -118,7 +118,7 @@ def test_conditions_are_joined(text, expected):
     ("text", "message"),
     [
         ("(key == a", "lacks a closing parenthesis"),
-        ("offset == 1) or key == b", "must be a whole number, not"),
+        ("offset == 1) or key == b", "must be a whole number, such as offset >= 42, not"),
         ("key is null or", "expected"),
         ("offset between 5", "LEAST and MOST"),
         ("not headers.a == b", "several headers may have the name"),
