@@ -65,7 +65,8 @@ def test_a_lost_marker_is_said_once_by_each_command(tmp_path, n_cases):
         # where compaction left gaps, they may be lost offsets
         assert loss.n_markers == 1
         assert loss.first_offset <= offset < loss.end_offset, (name, row, at)
-        assert loss.n_records == loss.end_offset - loss.first_offset, (name, row, at)
+        # a damaged count may hide that it is no record
+        assert loss.n_records in (0, loss.end_offset - loss.first_offset), (name, row, at)
         lost = [(loss.first_offset, loss.n_records, 1)]
         case = name, row, at
         salvaged = kafkalog.salvage(partition, folder / "salvaged" / name)
