@@ -364,7 +364,7 @@ def lost_batch(
         end = last + 1 if after is None or after <= start else after
         if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
             n_markers = _n_markers(batches, row, end)
-            n, finding = end - start if end - start > n_markers else 0, replace(finding, n_markers=n_markers)
+            n, finding = end - start, replace(finding, n_markers=n_markers)
             return replace(finding, base_offset=start, last_offset=end - 1, n_records=n, certainty=certainty)
     n_markers = 0
     if 0 <= count <= last - base + 1:

@@ -132,6 +132,7 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
             # another file says where damage at the end of the log would have ended
             assert one.end_offset is not None
             n = one.end_offset - before.first_offset
+            n = n if n > before.n_markers else 0  # a marker alone was there
             joined[-1] = replace(before, end_offset=one.end_offset, n_records=n, certainty="at_most")
         elif before.end_offset is None or one.first_offset > before.end_offset:
             joined.append(one)

@@ -603,7 +603,7 @@ def _count(heads: list[bytes], begin: int, end: int | None, known_end: int | Non
         end = known_end
     if end is None:
         return _Counted(None, None, None, at, n_markers)
-    return _Counted(end - begin if end - begin > n_markers else 0, "at_most", end, at, n_markers)
+    return _Counted(end - begin, "at_most", end, at, n_markers)
 
 
 class _ClaimedOffsets:
