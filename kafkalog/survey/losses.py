@@ -131,8 +131,7 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
         elif before.end_offset is None and one.reason is Reason.LOG_END_MISSING:
             # another file says where damage at the end of the log would have ended
             assert one.end_offset is not None
-            n = one.end_offset - before.first_offset
-            n = n if n > before.n_markers else 0  # a marker alone was there
+            n = _most_records(one.end_offset - before.first_offset, before.n_markers)
             joined[-1] = replace(before, end_offset=one.end_offset, n_records=n, certainty="at_most")
         elif before.end_offset is None or one.first_offset > before.end_offset:
             joined.append(one)
@@ -157,6 +156,11 @@ def total(losses: Iterable[Lost]) -> Loss:
     return loss
 
 
+def _most_records(n_offsets: int, n_markers: int) -> int:
+    """The most records that so many offsets had: none if a marker had the only one."""
+    return n_offsets if n_offsets > n_markers else 0
+
+
 def _join(before: Lost, after: Lost, reached: int) -> Lost:
     """Return one loss for two that touch or overlap; `reached` is the end of the first."""
     end = None if after.end_offset is None else max(reached, after.end_offset)
@@ -166,7 +170,7 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     if before.n_records is not None and after.n_records is not None:
         n_records = before.n_records + after.n_records
     if end is not None and before.first_offset is not None:
-        span = end - before.first_offset
+        span = _most_records(end - before.first_offset, n_markers)
         if n_records is None:
             certainty = "at_most"
         n_records = span if n_records is None else min(n_records, span)
