@@ -243,9 +243,11 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef Damaged damaged
     cdef const uint8_t* p = NULL
     cdef int found, status = OK
-    cdef uint8_t top = <uint8_t>min(max(max_batch_bytes - ENVELOPE, 0) >> 24, 0x7F)  # of the first bytes of sizes
+    cdef uint8_t top = 0  # of the first bytes of sizes
     cdef bint is_searched = state[0] == 2  # a damaged batch to search begins here
     cdef int8_t what, is_expected = state[0] != 0, run_kind = <int8_t>state[3]
+    if max_batch_bytes > ENVELOPE:
+        top = <uint8_t>min((max_batch_bytes - ENVELOPE) >> 24, 0x7F)
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     if window_start < 0 or file_size < end or window_start > file_size - end:
