@@ -116,7 +116,7 @@ def stays_within_the_bound(partition, log_dir, n_records, decompressed):
     assert run.returncode == 0, run.stderr
     reading, writing, refused = map(int, run.stdout.split())
     for grown, (n_copies, per_record) in ((reading, READING), (writing, WRITING)):
-        bound = 88 * MIB + n_copies * decompressed + per_record * n_records
+        bound = 64 * MIB + n_copies * decompressed + per_record * n_records
         assert grown < bound, f"{grown / MIB:.0f} MiB of {bound / MIB:.0f}"
     return refused
 
