@@ -426,11 +426,8 @@ class Loss(JsonFields):
             more = counted(self.n_unknown, "more finding")
             text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
         if self.n_markers:
-            text = (
-                f"{text} and {lost_markers(self.n_markers)}"
-                if self.n_records or self.n_unknown
-                else lost_markers(self.n_markers)
-            )
+            text = f"{text} and " if self.n_records or self.n_unknown else ""
+            text += lost_markers(self.n_markers)
         return text if self.last_offset is None else f"{text}, offsets {self.first_offset}..{self.last_offset + 1}"
 
 

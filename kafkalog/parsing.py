@@ -17,13 +17,12 @@ from typing import Any, Final
 
 from kafkalog.errors import ConfigWarning, UnknownNameError, warn
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
-from kafkalog.text import iso_seconds, near
+from kafkalog.text import DURATION, iso_seconds, near
 
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
 
-_DURATION: Final = re.compile(r"(\d{1,15})(ms|s|m|min|h|d|w)")
-_RELATIVE: Final = re.compile(rf"-{_DURATION.pattern}")
+_RELATIVE: Final = re.compile(rf"-{DURATION.pattern}")
 _TO_END: Final = re.compile(rf"end(?:{_RELATIVE.pattern})?")
 _MILLISECONDS: Final = {
     "ms": 1,
@@ -165,7 +164,7 @@ def parse_duration(name: str, text: str) -> int:
     >>> parse_duration("maxTriggerDelay", "15m"), parse_duration("maxTriggerDelay", "250")
     (900000, 250)
     """
-    found = _DURATION.fullmatch(text if not text.isdecimal() else f"{text}ms")
+    found = DURATION.fullmatch(text if not text.isdecimal() else f"{text}ms")
     if found is None:
         raise ValueError(f"{name}: expected a duration such as 250ms, 30s, 15m or 1h, not {text!r}")
     return int(found[1]) * _MILLISECONDS[found[2]]

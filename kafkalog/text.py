@@ -1,11 +1,14 @@
-"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times, and the word that was meant."""
+"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times and time spans, and the word that was meant."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+DURATION: Final = re.compile(r"(\d{1,15})(ms|s|m|min|h|d|w)")
+"""A time span as people write it: a number and its unit."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from types import FunctionType
 from typing import Final, NamedTuple
 
-from kafkalog.text import near
+from kafkalog.text import DURATION, near
 
 _COMMANDS: Final = """
 head            = cat -n 10                                         | read_table(path, limit=10)
@@ -477,7 +477,7 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     if not argv or argv[0].startswith("-"):
         return [*argv]
     if argv[0] in known:
-        return _without_verb(argv)
+        return [*argv]
     name, rest = plain(argv[0]), [*argv[1:]]
     if name == "run-class" and rest:  # Kafka's starter of its tools
         return translated(rest, known)
@@ -496,21 +496,11 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     return [*lead.line.split(), *rest]
 
 
-def _without_verb(argv: Sequence[str]) -> list[str]:
-    """A command line without the word for listing that Kafka's scripts have after the command."""
-    is_verb = len(argv) > 2 and argv[1] in ("list", "describe", "show") and not os.path.exists(argv[1])
-    return [argv[0], *argv[2:]] if is_verb and argv[0] in _LISTS else [*argv]
-
-
-_LISTS: Final = ("ls", "groups", "transactions", "producers", "epochs", "metadata", "schemas")
-"""The commands that list, with or without a word for it."""
-
-
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
     """The end of the message about an unknown command: what to type, or the most similar command, or all of them."""
     name = plain(argv[0])
     lead = commands().get(name)
-    if lead is None and (os.path.exists(argv[0]) or "/" in argv[0]):
+    if lead is None and ("/" in argv[0] or _is_path(argv[0])):
         path = shlex.quote(argv[0])
         return f"a command comes first: kafkalog ls {path}, kafkalog cat {path}, kafkalog report {path}"
     if lead is None:
@@ -526,7 +516,7 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
 def _filled(line: str, typed: Sequence[str]) -> str:
     """A command line with the path, the word or condition, and the topics that were typed."""
     arguments, topics = _arguments(typed)
-    paths = [argument for argument in arguments if os.path.exists(argument) or "://" in argument]
+    paths = [argument for argument in arguments if _is_path(argument)]
     others = [argument for argument in arguments if argument not in paths]
     conditions = [argument for argument in others if _CONDITION.search(argument)]
     words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
@@ -537,6 +527,10 @@ def _filled(line: str, typed: Sequence[str]) -> str:
     for topic in topics:
         line = re.sub(r"(kafkalog (?:cat|convert|export|ls) PATH)\b", rf"\1 -t {topic}", line)
     return line.replace("PATH", shlex.quote(paths[0])) if paths else line
+
+
+def _is_path(argument: str) -> bool:
+    return "://" in argument or os.path.exists(argument)
 
 
 def _arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -590,7 +584,7 @@ def _kind(value: str) -> str:
     """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
     if value.isdecimal():
         return "number"
-    if re.fullmatch(r"\d+(?:\.\d+)?[a-z]{1,3}", value):
+    if DURATION.fullmatch(value):
         return "duration"
     return "file" if re.search(r"/|\.(?!\d)", value) else "time"
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from kafkalog import __version__
-from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
+from kafkalog.cli.commands import LISTING_VERBS, LISTS, LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
@@ -154,9 +154,20 @@ def _signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def _without_verb(argv: Sequence[str]) -> Sequence[str]:
+    """A command line without the verb for listing after the command, unless that is a path."""
+    from pathlib import Path
+
+    from kafkalog.storage.location import exists
+
+    return argv if exists(Path(argv[1])) else [argv[0], *argv[2:]]
+
+
 def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    if argv and (argv[0] not in SUMMARIES or argv[1:2] in (["list"], ["describe"], ["show"])):
+    if len(argv) > 2 and argv[0] in LISTS and argv[1] in LISTING_VERBS:
+        argv = _without_verb(argv)
+    elif argv and argv[0] not in SUMMARIES:
         from kafkalog.words import translated
 
         argv = translated(argv, SUMMARIES)

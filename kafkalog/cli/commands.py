@@ -57,6 +57,11 @@ _JOBS: Final = {
 }
 """By job, the module of each command, and one sentence about it, for the help."""
 
+LISTS: Final = ("ls", "groups", "transactions", "producers", "epochs", "metadata", "schemas")
+"""The commands that list, with or without a verb for it."""
+LISTING_VERBS: Final = ("list", "describe", "show")
+"""What Kafka's scripts have after such a command."""
+
 LOCAL: Final = frozenset(
     {"preflight", "recover", "truncate", "trim", "compact", "merge", "reindex", "boot", "sample", "undelete"},
 )

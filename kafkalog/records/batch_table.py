@@ -363,18 +363,15 @@ def lost_batch(
         start = base if before is None else min(base, before + 1)
         end = last + 1 if after is None or after <= start else after
         if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
-            n_markers = _n_markers(batches, row, end)
-            n, finding = end - start, replace(finding, n_markers=n_markers)
-            return replace(finding, base_offset=start, last_offset=end - 1, n_records=n, certainty=certainty)
-    n_markers = 0
+            finding = replace(finding, n_markers=_n_markers(batches, row, end))
+            return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty=certainty)
     if 0 <= count <= last - base + 1:
         is_confirmed = before == base - 1 and after == last + 1 and count == last - base + 1
         certainty = "header" if error.reason is Reason.CRC_MISMATCH and not is_confirmed else "exact"
-        n_markers = _n_markers(batches, row, last + 1)
-        count = 0 if n_markers else count  # a marker is no record
+        finding = replace(finding, n_markers=_n_markers(batches, row, last + 1))
+        count = 0 if finding.n_markers else count  # a marker is no record
     else:
         count, certainty = last - base + 1, "at_most"
-    finding = replace(finding, n_markers=n_markers)
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
 
 

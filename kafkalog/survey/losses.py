@@ -102,10 +102,16 @@ class Lost(JsonFields):
     def __str__(self) -> str:
         """One line: the offsets, the number of records, and the reason."""
         begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
-        sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[self.certainty]
-        n = "unknown" if self.n_records is None else f"{self.n_records:,}"
-        markers = f", and {lost_markers(self.n_markers)}" if self.n_markers else ""
-        return f"offsets {begin}..{end}, records lost: {n}{sure}{markers} ({self.reason.value})"
+        n = records_lost(self.n_records, self.certainty, self.n_markers)
+        return f"offsets {begin}..{end}, {n} ({self.reason.value})"
+
+
+def records_lost(n_records: int | None, certainty: Certainty | None, n_markers: int) -> str:
+    """How many records and markers were lost, and how certain that is, in words."""
+    sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[certainty]
+    n = "unknown" if n_records is None else f"{n_records:,}"
+    markers = f", and {lost_markers(n_markers)}" if n_markers else ""
+    return f"records lost: {n}{sure}{markers}"
 
 
 class PartitionsReport(HtmlReport):

@@ -107,7 +107,8 @@ class Places:
         spans = np.array(sorted((one.image, one.start, one.end) for one in fragments), np.int64).reshape(-1, 3)
         self._taken = [spans[spans[:, 0] == image, 1:].T for image in range(len(divided.sources))]
         self._heads: dict[int, list[Fragment]] = defaultdict(list)
-        self._used: set[int] = set()
+        self._used: dict[int, Fragment] = {}
+        """By their ids, which stay theirs as long as they are here."""
         self._starts: set[int] = set()
         self._n_bytes = 0
         self.n_untried = 0
@@ -119,26 +120,11 @@ class Places:
         ends = {(one.image, one.end, one.last_offset) for one in tails}
         for fragment in tails:
             self._heads[fragment.first_offset].append(fragment)
-        rows = iter(torn)
-        starts = [
-            place_of(int(row["image"]), int(row["position"]), int(row["first_offset"]))
-            for row in itertools.islice(rows, _MOST_STARTS)
-        ]
-        self.n_untried += sum(1 for _ in rows)
-        self._starts = {id(one) for one in starts}
+        starts = self._starts_of(torn)
         tails += (one for one in starts if (one.image, one.end, one.last_offset) not in ends)
         places: list[Fragment] = []
         for _ in range(_ROUNDS):
-            searched: list[_SecondPart] = []
-            for tail in tails:
-                divided = self._divided.after(tail)
-                if divided is None or self._is_live(tail, divided):
-                    continue
-                found = self._try(tail, divided, self._heads[divided.last_offset + 1])
-                if found is None:
-                    searched.append(_SecondPart(tail, divided))
-                elif found[0] is not tail:
-                    places.append(found[0])
+            searched = [*self._without_head(tails, places)]
             self.n_untried += max(len(searched) - _MOST_TRIED, 0)
             tails = []
             for image in range(len(self._taken)):
@@ -150,6 +136,29 @@ class Places:
                     tails.append(place_after(head, batch, before))
                     places += [tails[-1]] if before is search.tail else [before, tails[-1]]
         return places
+
+    def _starts_of(self, torn: Iterable[npt.NDArray[np.void]]) -> list[Fragment]:
+        """The places before the headers at starts of blocks, which are fragments without batches."""
+        rows = iter(torn)
+        starts = [
+            place_of(int(row["image"]), int(row["position"]), int(row["first_offset"]))
+            for row in itertools.islice(rows, _MOST_STARTS)
+        ]
+        self.n_untried += sum(1 for _ in rows)
+        self._starts = {id(one) for one in starts}
+        return starts
+
+    def _without_head(self, tails: Iterable[Fragment], places: list[Fragment]) -> Iterator[_SecondPart]:
+        """The divided batches after these fragments that end before no known one; `places` gets those that do."""
+        for tail in tails:
+            divided = self._divided.after(tail)
+            if divided is None or self._is_live(tail, divided):
+                continue
+            found = self._try(tail, divided, self._heads[divided.last_offset + 1])
+            if found is None:
+                yield _SecondPart(tail, divided)
+            elif found[0] is not tail:
+                places.append(found[0])
 
     def _is_live(self, tail: Fragment, divided: Divided) -> bool:
         row = np.zeros(1, BATCH)
@@ -171,7 +180,7 @@ class Places:
                 continue
             window = self._divided.whole(tail.image, parts_of(tail, head, divided, cut))
             if window is not None:
-                self._used.add(id(head))
+                self._used[id(head)] = head
                 batch = rows_of(window.batches)
                 return place_before(tail, batch) if id(tail) in self._starts else tail, batch, head
         return None

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason, lost_markers
+from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
 from kafkalog.html import HtmlReport, JsonFields
-from kafkalog.survey.losses import Lost, PartitionsReport
+from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
 from kafkalog.text import counted
 
 
@@ -232,15 +232,12 @@ class SalvageReport(CopyReport, PartitionsReport):
 
 def _hole(lost: LostRange) -> str:
     end = "?" if lost.end_offset is None else lost.end_offset
-    records = "unknown" if lost.n_records is None else f"{lost.n_records:,}"
-    sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[lost.certainty]
-    markers = f", and {lost_markers(lost.n_markers)}" if lost.n_markers else ""
-    times = ""
+    records, times = records_lost(lost.n_records, lost.certainty, lost.n_markers), ""
     if lost.timestamp_before is not None or lost.timestamp_after is not None:
         before, after = ("?" if time is None else time for time in (lost.timestamp_before, lost.timestamp_after))
         times = f", between {before} and {after} ms"
     disk = ", not readable from the disk" if lost.is_unreadable else ""
     return (
         f"{lost.segment}@{lost.start}..{lost.end}: {lost.reason.value}, offsets {lost.first_offset}..{end},"
-        f" records lost: {records}{sure}{markers}{times}{disk}"
+        f" {records}{times}{disk}"
     )
