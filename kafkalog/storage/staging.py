@@ -400,10 +400,11 @@ class Stage:
         try:
             if self._is_directory:
                 os.mkdir(path)
-                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                with contextlib.suppress(FileNotFoundError):  # another process removed it already
+                    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             else:
                 descriptor = os.open(path, _CREATE, 0o666)
-            if try_lock(descriptor) and is_same(descriptor, path):
+            if descriptor != -1 and try_lock(descriptor) and is_same(descriptor, path):
                 self.path, self.descriptor = path, descriptor
         except FileExistsError:
             raise  # somebody else's

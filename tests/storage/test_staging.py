@@ -309,6 +309,24 @@ def test_a_publication_that_is_alive_is_left_alone(tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
+def test_a_directory_that_another_process_takes_for_abandoned_is_made_again(tmp_path, monkeypatch):
+    """Between making and opening it, nothing tells that its owner is alive."""
+    made, mkdir = [], os.mkdir
+
+    def removed_at_first(path, *args, **options):
+        mkdir(path, *args, **options)
+        made.append(path)
+        if len(made) == 1:
+            os.rmdir(path)
+
+    monkeypatch.setattr(os, "mkdir", removed_at_first)
+    with staged_directory(tmp_path / "out") as staged:
+        staged.put("file", b"whole")
+    assert len({*made}) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "file").read_bytes() == b"whole"
+
+
 def test_only_abandoned_entries_of_the_same_name_are_removed(tmp_path):
     others = [
         ".other.01234567.kafkalog-staged",
