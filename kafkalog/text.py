@@ -1,4 +1,4 @@
-"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times and time spans, and the word that was meant."""
+"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times, and the word that was meant."""
 
 from __future__ import annotations
 
