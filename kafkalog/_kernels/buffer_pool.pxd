@@ -21,6 +21,7 @@ cdef class Growing:
     cdef bint is_huge
 
     cdef int reserve(self, int64_t size, double more=*) except -1
+    cdef bint renewed(self) noexcept
     cdef int resize(self, int64_t wanted, int64_t least) except -1
 
 

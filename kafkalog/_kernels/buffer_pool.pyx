@@ -8,6 +8,7 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 cdef extern from "stdlib.h":
     int posix_memalign(void** pointer, size_t alignment, size_t size) noexcept nogil
@@ -313,8 +314,20 @@ cdef class Growing:
             self.resize(wanted, size)
         if not self.is_huge and size * more >= HUGE:
             self.is_huge = True
-            advise_huge(self.pointer, self.capacity)
+            if not self.size or self.size >= HUGE or self.n_views or not self.renewed():
+                advise_huge(self.pointer, self.capacity)
         return 0
+
+    cdef bint renewed(self) noexcept:
+        """Copy what there is to new memory of huge pages: one with a small page in it stays one of small pages."""
+        cdef void* pointer = resized(NULL, 0, self.capacity) if KL_REMAPS else NULL
+        if pointer == NULL:
+            return False
+        advise_huge(pointer, self.capacity)
+        memcpy(pointer, self.pointer, self.size)
+        release(self.pointer, self.capacity)
+        self.pointer = pointer
+        return True
 
     def trim(self):
         """Return unused room to the system."""

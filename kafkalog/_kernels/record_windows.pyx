@@ -35,6 +35,7 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     SMALL_WINDOW = 65536
     ENVELOPE = 12
+    MAGIC_AT = 16
     # memory to decompress into: fits a core's cache, and one per thread stays allocated
     ARENA_BYTES = 262144
     KEPT_ARENA = 4194304
@@ -300,6 +301,7 @@ cdef class RecordWindows:
         cdef Layout layout
         cdef Block block
         cdef int64_t available
+        cdef uint8_t head[MAGIC_AT + 1]
         if start < 0 or stop < start or size < stop:
             raise ValueError("the range lies outside the file")
         if into is not None and (self.form != 2 or self.import_batch is not None):
@@ -318,6 +320,8 @@ cdef class RecordWindows:
         self.filler.codecs = codecs
         if self.form == 1:
             room_bytes = max(wanted, 1024)
+        if into is not None and (not self.first_head(descriptor, start, data, head) or head[MAGIC_AT] != 2):
+            return None
         while wanted > 0:
             if data is None and (self.room is None or self.room.size < room_bytes):
                 self.room = Block(room_bytes)
@@ -380,17 +384,21 @@ cdef class RecordWindows:
     cdef int64_t n_rows_for(self, int64_t n_bytes) noexcept:
         return min(<int64_t>(1.25 * self.rates.n_batches * n_bytes) + LEAST_ROWS, <int64_t>MOST_ROWS)
 
-    cdef int64_t first_size(self, int descriptor, int64_t start, data) except -1:
-        """Size in bytes of the first batch, from its header; 0 if there is none."""
-        cdef uint8_t head[ENVELOPE]
+    cdef bint first_head(self, int descriptor, int64_t start, data, uint8_t* head) except -1:
+        """Copy the header of the first batch up to its magic; return whether it is there."""
         cdef const uint8_t[::1] there = data
         if descriptor >= 0:
-            if pread(descriptor, head, ENVELOPE, start) < ENVELOPE:
-                return 0
-        elif there.shape[0] < ENVELOPE:
+            return pread(descriptor, head, MAGIC_AT + 1, start) == MAGIC_AT + 1
+        if there.shape[0] <= MAGIC_AT:
+            return False
+        memcpy(head, &there[0], MAGIC_AT + 1)
+        return True
+
+    cdef int64_t first_size(self, int descriptor, int64_t start, data) except -1:
+        """Size in bytes of the first batch, from its header; 0 if there is none."""
+        cdef uint8_t head[MAGIC_AT + 1]
+        if not self.first_head(descriptor, start, data, head):
             return 0
-        else:
-            memcpy(head, &there[0], ENVELOPE)
         return max(ENVELOPE + <int64_t><int32_t>load_be32(head + 8), <int64_t>0)
 
     # ------------------------------------------------------------------------------------------- memory

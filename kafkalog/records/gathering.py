@@ -16,6 +16,9 @@ APPENDED: Final = frozenset(("offset", "timestamp", "timestamp_type", "key", "va
 """The columns that a kernel can append."""
 
 
+_MANY: Final = 2  # expected parts
+
+
 class Appended(NamedTuple):
     """Records that a kernel appended to `GatheredRecords.growing`; they count once they are added."""
 
@@ -54,8 +57,11 @@ class GatheredRecords:
                     column.add(np.broadcast_to(np.int8(part.timestamp_type), part.n_records))
                 elif isinstance(column, _GatheredHeaders):
                     column.n += part.n_records
-        elif self.is_empty and self._columns is None:
+        elif self.is_empty:  # nor did a kernel append any, if it tried
             self._single, self._n_parts = part, n_parts
+            self._columns = self._growing = None
+            if n_parts > _MANY:  # its memory is free for the next one
+                self._begin(part)
         else:
             self._append(part)
         self.n_records += part.n_records
