@@ -351,8 +351,9 @@ class Limits:
     -----
     Each thread decodes one batch at a time. For each such batch, reading, verifying and converting need at most
     `max_batch_bytes` and twice `max_decompressed_bytes`. They also need 80 bytes per record, and 64 MiB in total.
-    Exporting and dumping need five times `max_decompressed_bytes`, and 120 bytes per record, because text is longer
-    than its value.
+    Converting also needs the new batch twice: while it is compressed, and while it is appended to others. Exporting
+    and dumping need five times `max_decompressed_bytes`, and 120 bytes per record, because text is longer than its
+    value. They need eight times as much for bytes that are not text: each becomes a character of three bytes.
     """
 
     max_batch_bytes: int = 100 * 2**20

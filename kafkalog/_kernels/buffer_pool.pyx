@@ -254,7 +254,13 @@ cdef class Block:
                         step *= 2
                     self.capacity = (size + step - 1) // step * step
                     self.pointer = waiting_block(&self.capacity)
-        if self.pointer == NULL:
+        elif size > LARGEST:
+            # from the system: an allocator keeps tens of megabytes of such blocks after they are freed
+            self.capacity = (size + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
+            self.pointer = resized(NULL, 0, self.capacity)
+            if self.pointer != NULL:
+                advise_huge(self.pointer, self.capacity)
+        if self.pointer == NULL and self.capacity <= LARGEST:
             self.pointer = new_memory(self.capacity)
         if self.pointer == NULL:
             raise MemoryError()
@@ -268,7 +274,9 @@ cdef class Block:
                     give_back(<uint8_t*>self.pointer - region.start)
                     free_oldest(0)
                 is_kept = self.is_cut_out or keep(self.pointer, self.capacity)
-        if not is_kept:
+        if self.capacity > LARGEST:
+            release(self.pointer, self.capacity)
+        elif not is_kept:
             free(self.pointer)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):

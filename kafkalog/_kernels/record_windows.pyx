@@ -687,8 +687,6 @@ cdef class RecordWindows:
         # decide before the columns move
         makes_batch = c.n_records and window.is_plain and self.import_batch is not None and self.can_be_arrow()
         self.adapt(rows.end_position - start, n)
-        if not self.is_kept or block.size < HUGE_PAGE:
-            block = self.shrunk(block, layout)
         if self.form == 1:
             if data is not None:
                 window.data = data
@@ -699,6 +697,10 @@ cdef class RecordWindows:
                 window.arena = self.arena
             if used or not self.rates.is_compressed:
                 self.arena = None
+        # before the columns are copied: memory never holds a large batch three times
+        self.drop_large()
+        if not self.is_kept or block.size < HUGE_PAGE:
+            block = self.shrunk(block, layout)
         if makes_batch:
             window.batch = self.arrow_batch(block, layout, window, there, rows.end_position - start)
         elif c.n_records:
@@ -709,7 +711,6 @@ cdef class RecordWindows:
             self.rows = None
         elif rows.capacity < n + n // 8 or rows.capacity > 4 * n + LEAST_ROWS:
             self.rows = None
-        self.drop_large()
         return window
 
     cdef dict places(self, Layout* layout):

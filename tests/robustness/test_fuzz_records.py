@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import resource
 import signal
 import struct
 import subprocess
@@ -28,6 +26,7 @@ from effort import THOROUGH, counted
 from fuzzing import LIMITS, MODES, N_INPUTS, REGRESS, SECONDS, SEED, keep, tables
 from guard import guarded
 from mutants import BASE, BEFORE, BEHIND, LEVELS, records, repaired, seeds
+from peaks import NEEDS_PROC, begin, peak, printed_by
 from reading import EVERYTHING
 
 import kafkalog
@@ -109,10 +108,6 @@ def feed(data, mode, at_start=False):
     if seconds > SECONDS and seconds > SECONDS + drained.n_bytes() / BYTES_A_SECOND:
         pytest.fail(f"seed {SEED}: {seconds:.1f} s; the input is in {keep(data, f'took {seconds:.1f} s')}")
     return drained
-
-
-def peak_rss():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def overlong(value):
@@ -206,7 +201,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
     for seed in everything:  # the seeds themselves, which also warms every cache before the memory is looked at
         for mode in MODES:
             assert not feed(seed.data, mode).errors
-    rss = peak_rss()
+    rss = begin()
     a_seed = -(-target // len(everything))
     done = 0
     reasons = Counter()
@@ -230,18 +225,18 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
             reasons.update(error.reason for error in errors)
     assert done >= target
     assert len(reasons) >= (8 if level == "raw" else 15), reasons
-    growth = peak_rss() - rss
+    growth = peak() - rss
     assert growth < MEMORY_GROWTH, f"{growth / 2**20:.0f} MiB more"
 
 
 @pytest.mark.parametrize("at_start", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_lie_in_any_size_or_count_field_is_an_error_or_harmless(at_start):
-    rss = peak_rss()
+    rss = begin()
     for batch in hostile_batches()[:: 1 if THOROUGH else 5]:
         for mode in MODES:
             for data in (batch, BEFORE + batch + BEHIND, repaired(batch), BEFORE + repaired(batch) + BEHIND):
                 feed(data, mode, at_start)
-    assert peak_rss() - rss < MEMORY_GROWTH
+    assert peak() - rss < MEMORY_GROWTH
 
 
 def test_a_byte_outside_a_guarded_buffer_kills_the_process():
@@ -325,30 +320,22 @@ from fuzzing import MODES
 from mutants import BEFORE
 from reading import read
 from kafkalog.errors import Limits
+from peaks import begin, peak
 limits = Limits(max_decompressed_bytes=int(sys.argv[1]))
-
-def status(name):
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 read(BEFORE)
 found = {}
 for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
     data = path.read_bytes()
-    try:
-        with open("/proc/self/clear_refs", "w") as reset:
-            reset.write("5")
-    except OSError:
-        pass  # then the peaks are those of all so far
-    before = status("VmRSS")
+    before = begin()
     for mode in MODES:
         result = read(data, mode.columns, check_crcs=mode.check_crcs, limits=limits)
         found.setdefault(path.name, []).append(result.error is None)
         del result
-    peak = status("VmHWM") - before
-    if peak > int(sys.argv[3]):
-        sys.exit(f"{path.name}: {peak / 2**20:.0f} MiB, {len(data)} bytes in the file")
-    worst = max(peak, found.get("worst", [0])[0])
+    grown = peak() - before
+    if grown > int(sys.argv[3]):
+        sys.exit(f"{path.name}: {grown / 2**20:.0f} MiB, {len(data)} bytes in the file")
+    worst = max(grown, found.get("worst", [0])[0])
     found["worst"] = [worst]
 import json
 print(json.dumps(found))
@@ -358,17 +345,13 @@ print(json.dumps(found))
 def run_bombs(files, tmp_path, max_decompressed, allowed):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    arguments = [str(max_decompressed), str(tmp_path), str(allowed)]
-    command = [sys.executable, "-c", BOMB_READER, *arguments]
     # glibc gives blocks from this size on back when they are free; else its limit grows, and how much it keeps
     # between two files depends on all that was before
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MALLOC_MMAP_THRESHOLD_": "131072"}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    environment = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    return json.loads(printed_by(BOMB_READER, max_decompressed, tmp_path, allowed, **environment))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peaks come from /proc")
+@NEEDS_PROC
 @pytest.mark.slow
 def test_a_bomb_is_refused_within_64_mib_and_the_limit(tmp_path):
     max_decompressed = 32 * 2**20
