@@ -112,6 +112,8 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _PUBLIC_MODULES:
         return importlib.import_module(f"kafkalog.{name}")
+    if name == "column_arrays":  # for methods of records
+        return importlib.import_module("kafkalog.interchange.column_arrays")
     if name[:1].isupper():
         # until 0.3, these are found here too
         types = importlib.import_module("kafkalog.types")

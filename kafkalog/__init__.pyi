@@ -1,5 +1,6 @@
 """The public names of kafkalog, and where each one comes from: for type checkers. `__init__.py` has the same table."""
 
+from kafkalog import types as types
 from kafkalog.booting.boot import boot as boot
 from kafkalog.booting.quorum import QuorumRescue as QuorumRescue
 from kafkalog.booting.quorum import rescue_quorum as rescue_quorum

@@ -47,7 +47,9 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown(5)", "unknown(6)", "unknown(7)")
+LAST_CODEC: Final = max(Codec)
+KNOWN_CODEC_NAMES: Final = tuple(codec.name.lower() for codec in Codec)
+CODEC_NAMES: Final = (*KNOWN_CODEC_NAMES, *(f"unknown({number})" for number in range(LAST_CODEC + 1, 8)))
 
 
 class TimestampType(IntEnum):

@@ -1,7 +1,7 @@
 """`ReadMethods`: the functions of `kafkalog` that read, as methods of logs.
 
-The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
-the one module whose imports point upwards. Columns become Arrow objects in the same way.
+The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so no
+import points upwards. Columns become Arrow objects in the same way.
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     import kafkalog
-    from kafkalog.operations.inspecting import EpochsOptions, ListOptions, LookupOptions, ProducersOptions
-    from kafkalog.operations.verifying.verify import VerifyOptions
-    from kafkalog.scanning.options import ScanOptions
-    from kafkalog.types import PartitionEpochs, PartitionProducers
-    from kafkalog.values.options import Decode
 
 
 def _functions() -> Any:
@@ -33,10 +28,7 @@ def _functions() -> Any:
 
 
 def _arrow() -> Any:
-    # imported when called: records know no Arrow
-    import kafkalog.interchange.column_arrays
-
-    return kafkalog.interchange.column_arrays
+    return _functions().column_arrays  # records know no Arrow
 
 
 class ArrowMethods:
@@ -89,35 +81,35 @@ class ReadMethods(Bulk):
         rows = ((one.path.name, one.base_offset, one.size_in_bytes) for one in segments[: html.MOST_ROWS])
         return html.table(repr(self), ("segment", "base offset", "bytes"), rows, n_rows=len(segments))
 
-    def scan(self, **options: Unpack[ScanOptions]) -> kafkalog.Scan:
+    def scan(self, **options: Unpack[kafkalog.types.ScanOptions]) -> kafkalog.Scan:
         """See `kafkalog.scan`."""
         return _functions().scan(self, **options)  # type: ignore[no-any-return]
 
-    def to_table(self, **options: Unpack[ScanOptions]) -> pa.Table:
+    def to_table(self, **options: Unpack[kafkalog.types.ScanOptions]) -> pa.Table:
         """Records as a `pyarrow.Table`; see `kafkalog.scan` for the options."""
         return self.scan(**options).to_table()
 
-    def to_pandas(self, **options: Unpack[ScanOptions]) -> pd.DataFrame:
+    def to_pandas(self, **options: Unpack[kafkalog.types.ScanOptions]) -> pd.DataFrame:
         """Records as a `pandas.DataFrame`; see `kafkalog.scan` for the options."""
         return self.scan(**options).to_pandas()
 
-    def to_polars(self, **options: Unpack[ScanOptions]) -> pl.DataFrame:
+    def to_polars(self, **options: Unpack[kafkalog.types.ScanOptions]) -> pl.DataFrame:
         """Records as a `polars.DataFrame`; see `kafkalog.scan` for the options."""
         return self.scan(**options).to_polars()
 
-    def to_numpy(self, **options: Unpack[ScanOptions]) -> kafkalog.RecordColumns:
+    def to_numpy(self, **options: Unpack[kafkalog.types.ScanOptions]) -> kafkalog.RecordColumns:
         """Records as NumPy columns; see `kafkalog.scan` for the options."""
         return self.scan(**options).to_numpy()
 
-    def head(self, n: int = 5, **options: Unpack[ScanOptions]) -> pa.Table:
+    def head(self, n: int = 5, **options: Unpack[kafkalog.types.ScanOptions]) -> pa.Table:
         """The first records; see `kafkalog.scan` for the options."""
         return self.scan(**options).head(n)
 
-    def tail(self, n: int = 5, **options: Unpack[ScanOptions]) -> pa.Table:
+    def tail(self, n: int = 5, **options: Unpack[kafkalog.types.ScanOptions]) -> pa.Table:
         """The last records of each partition; see `kafkalog.scan` for the options."""
         return self.scan(**options).tail(n)
 
-    def count_rows(self, **options: Unpack[ScanOptions]) -> int:
+    def count_rows(self, **options: Unpack[kafkalog.types.ScanOptions]) -> int:
         """The number of records; see `kafkalog.scan` for the options."""
         return self.scan(**options).count_rows()
 
@@ -131,33 +123,35 @@ class ReadMethods(Bulk):
         """Iterate over the records: see `kafkalog.cat`."""
         return self.cat()
 
-    def cat(self, *, tail: int | None = None, **options: Unpack[ScanOptions]) -> Iterator[kafkalog.Record]:
+    def cat(
+        self, *, tail: int | None = None, **options: Unpack[kafkalog.types.ScanOptions]
+    ) -> Iterator[kafkalog.Record]:
         """See `kafkalog.cat`."""
         return _functions().cat(self, tail=tail, **options)  # type: ignore[no-any-return]
 
-    def ls(self, **options: Unpack[ListOptions]) -> list[kafkalog.PartitionSummary]:
+    def ls(self, **options: Unpack[kafkalog.types.ListOptions]) -> list[kafkalog.PartitionSummary]:
         """See `kafkalog.ls`."""
         return _functions().ls(self, **options)  # type: ignore[no-any-return]
 
-    def lookup(self, **options: Unpack[LookupOptions]) -> kafkalog.Lookup:
+    def lookup(self, **options: Unpack[kafkalog.types.LookupOptions]) -> kafkalog.Lookup:
         """See `kafkalog.lookup`."""
         return _functions().lookup(self, **options)  # type: ignore[no-any-return]
 
-    def producers(self, **options: Unpack[ProducersOptions]) -> list[PartitionProducers]:
+    def producers(self, **options: Unpack[kafkalog.types.ProducersOptions]) -> list[kafkalog.types.PartitionProducers]:
         """See `kafkalog.producers`."""
         return _functions().producers(self, **options)  # type: ignore[no-any-return]
 
-    def epochs(self, **options: Unpack[EpochsOptions]) -> list[PartitionEpochs]:
+    def epochs(self, **options: Unpack[kafkalog.types.EpochsOptions]) -> list[kafkalog.types.PartitionEpochs]:
         """See `kafkalog.epochs`."""
         return _functions().epochs(self, **options)  # type: ignore[no-any-return]
 
     def verify(
         self,
         *,
-        decode: Mapping[str, Decode] | None = None,
+        decode: Mapping[str, kafkalog.types.Decode] | None = None,
         schemas: Any = None,
         schema_context: str | None = None,
-        **options: Unpack[VerifyOptions],
+        **options: Unpack[kafkalog.types.VerifyOptions],
     ) -> kafkalog.Verification:
         """See `kafkalog.verify`."""
         return _functions().verify(  # type: ignore[no-any-return]

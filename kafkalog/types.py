@@ -1,15 +1,23 @@
-"""Types of the parts of results, for annotations: functions and results return them, and nobody creates them."""
+"""Types of the parts of results and of options, for annotations: functions return or take them, nobody creates them."""
 
 from __future__ import annotations
 
 from kafkalog.indexes.measures import IndexMeasures
-from kafkalog.operations.inspecting import PartitionEpochs
+from kafkalog.operations.inspecting import (
+    EpochsOptions,
+    ListOptions,
+    LookupOptions,
+    PartitionEpochs,
+    ProducersOptions,
+)
 from kafkalog.operations.listing import SegmentSummary
 from kafkalog.operations.remote_storage import StorageFault
 from kafkalog.operations.trace_lookup import Trace
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.operations.verifying.verified_partitions import VerifiedPartition, VerifiedSegment
+from kafkalog.operations.verifying.verify import VerifyOptions
 from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
+from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.query import Explanation
 from kafkalog.state.leader_epochs import EpochEndOffset
 from kafkalog.system_topics.groups import Group, GroupMember, GroupOffset
@@ -19,22 +27,29 @@ from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.system_topics.schemas import Schema, SchemaReference
 from kafkalog.system_topics.share_state import Delivery
 from kafkalog.system_topics.transactions import OpenTransaction, Transaction
+from kafkalog.values.options import Decode
 from kafkalog.writing.partition_writer import AppendResult
 
 __all__ = [
     "AppendResult",
     "CompactedPartition",
+    "Decode",
     "Delivery",
     "EpochEndOffset",
+    "EpochsOptions",
     "Explanation",
     "Group",
     "GroupMember",
     "GroupOffset",
     "IndexMeasures",
+    "ListOptions",
+    "LookupOptions",
     "OpenTransaction",
     "PartitionEpochs",
     "PartitionProducers",
+    "ProducersOptions",
     "RemoteSegment",
+    "ScanOptions",
     "Schema",
     "SchemaReference",
     "SegmentSummary",
@@ -45,4 +60,5 @@ __all__ = [
     "VerifiedPartition",
     "VerifiedSegment",
     "VerifiedValues",
+    "VerifyOptions",
 ]

@@ -12,6 +12,7 @@ Data goes to stdout; progress, notes, damage and errors go to stderr. Each comma
     `json_schemas`    the JSON Schemas of the output with `--json`
     `exits`           exit codes
     `text`            bytes, sizes, times and tables as text
+    `terminal`        what fits the width of a terminal; colours
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def walk_legacy(
     if status != _OK:
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
         # report an unknown codec first: other errors may follow from it
-        if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
+        if status != STATUS["CRC_MISMATCH"] and codec_id > kf.LAST_CODEC:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
             error = locate_error(unknown, batches, n_done, path)
         else:

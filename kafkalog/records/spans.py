@@ -168,7 +168,7 @@ def decompress_payloads(
                 arena.used = ends[-1]
                 error = too_many_records(batches, row, limits, path)
                 break
-        elif codecs[row] > kf.Codec.ZSTD:
+        elif codecs[row] > kf.LAST_CODEC:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codecs[row]}; Kafka has 0 to 4")
             error = locate_error(unknown, batches, row, path)
             break

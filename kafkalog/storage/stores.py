@@ -43,14 +43,8 @@ Options = Mapping[str, Any]
 _INSTALL: Final = "pip install 'kafkalog[object-store]'"
 _OBSTORE: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
 _AZURE: Final = ("abfs", "abfss", "adl")
-_ALIASES: Final = {
-    "key": "access_key_id",
-    "secret": "secret_access_key",
-    "token": "session_token",
-    "anon": "skip_signature",
-    "endpoint_url": "endpoint",
-    "region_name": "region",
-}
+_ALIASES: Final = {"anon": "skip_signature", "endpoint_url": "endpoint", "region_name": "region"}
+_S3_ALIASES: Final = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _SAID: Final = re.compile(r'message: "([^"]+)"|"(failed to lookup address[^"]*)"|(invalid peer certificate[^"\n]*)')
 _CHEAP: Final = frozenset({"memory", "file", "local", "tar", "zip"})
@@ -536,7 +530,8 @@ def _obstore_settings(root: str, options: dict[str, Any]) -> dict[str, Any]:
     nested = options.pop("client_kwargs", None)
     if isinstance(nested, Mapping):
         options = {**nested, **options}
-    config = {_ALIASES.get(name, name): value for name, value in options.items()}
+    aliases = _ALIASES | _S3_ALIASES if scheme.startswith("s3") else _ALIASES
+    config = {aliases.get(name, name): value for name, value in options.items()}
     timeout, retries = config.pop("timeout", None), int(config.pop("max_retries", 5))
     profile = config.pop("profile", None) or os.environ.get("AWS_PROFILE")
     client = _timeouts(timeout)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.storage import location
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Location, clean, is_url, place_of, plain
@@ -106,3 +107,10 @@ def test_cleaned_texts_have_no_secrets(text):
 def test_cleaned_texts_keep_the_rest():
     texts = ["https://h/x/y: 404 not found", '<?xml version="1.0"?>', "what?"]
     assert [clean(text) for text in texts] == texts
+
+
+def test_a_token_of_azure_is_not_renamed_as_one_of_s3_is():
+    pytest.importorskip("obstore")
+    url = "abfs://container@account.dfs.core.windows.net/log"
+    assert "account" in str(kafkalog.location(url, storage_options={"token": "t"}))
+    assert "log" in str(kafkalog.location("s3://bucket/log", storage_options={"key": "k", "secret": "s", "token": "t"}))

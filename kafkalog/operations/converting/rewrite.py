@@ -128,7 +128,7 @@ def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, Kafkalo
     valid = valid_crcs(window, batches)
     # a valid checksum does not make a count right: it covers what the producer wrote
     is_counted = (batches.magic < 2) | (batches.records_count >= 0)
-    bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD) | ~is_counted)
+    bad = np.flatnonzero(~valid | (batches.codec > kf.LAST_CODEC) | ~is_counted)
     if not bad.size:
         return len(batches), None
     row = int(bad[0])

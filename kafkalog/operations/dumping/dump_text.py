@@ -72,7 +72,6 @@ _BATCH_IN_RECORD_2_8: Final = (
     " magic: {magic} compressType: {codec} position: {position}"
 )
 
-_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 _BOOLS: Final = ("false", "true")
 
@@ -260,7 +259,7 @@ def _batch_columns(part: BatchRun, *, is_2_8: bool) -> dict[str, Any]:
     """Return the columns that the templates of batches name."""
     batches = part.batches
     attributes = batches.attributes
-    codecs = [name.upper() for name in _CODECS] if is_2_8 else _CODECS
+    codecs = [name.upper() for name in kf.KNOWN_CODEC_NAMES] if is_2_8 else kf.KNOWN_CODEC_NAMES
     has_horizon = attributes & kf.DELETE_HORIZON_BIT != 0
     horizon: Any = "OptionalLong.empty"
     if has_horizon.any():

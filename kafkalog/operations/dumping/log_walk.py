@@ -109,7 +109,7 @@ class LogWalk:
     def _headers(self, window: Window) -> Iterator[BatchRun]:
         for first, stop, _ in _runs(window.batches):
             batches = window.batches[first:stop]
-            unknown = np.flatnonzero(batches.codec > kf.Codec.ZSTD)
+            unknown = np.flatnonzero(batches.codec > kf.LAST_CODEC)
             shown = batches[: int(unknown[0])] if unknown.size else batches
             if len(shown):
                 self.position = shown.end_position

@@ -30,7 +30,7 @@ from kafkalog.storage.source import ByteSource
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 
-_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT)
+_CHECKPOINTS: Final = tuple(name for name in kf.OFFSET_CHECKPOINTS if name != kf.LOG_START_OFFSET_CHECKPOINT)
 
 
 def truncate(

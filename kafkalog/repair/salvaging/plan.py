@@ -296,7 +296,7 @@ def undecodable(
 def _is_opaque(batches: BatchTable) -> npt.NDArray[np.bool_]:
     """Whether batches have to be decompressed to tell whether they can be decoded."""
     has_count = batches.records_count >= 0
-    opaque: npt.NDArray[np.bool_] = (batches.codec != 0) & (batches.codec <= kf.Codec.ZSTD) & has_count
+    opaque: npt.NDArray[np.bool_] = (batches.codec != 0) & (batches.codec <= kf.LAST_CODEC) & has_count
     opaque &= batches.magic >= 2  # older ones hide their first offset, too
     return opaque
 

@@ -259,7 +259,7 @@ def _value(kind: str, literal: Any) -> Any:
             return literal.value * 1000, 0
         return divmod(literal.value, _PER_MILLISECOND[literal.type.unit])
     value = literal.as_py()
-    if (kind == "int" and not -(2**63) <= value < 2**63) or (kind == "codec" and value not in kf.CODEC_NAMES[:5]):
+    if (kind == "int" and not -(2**63) <= value < 2**63) or (kind == "codec" and value not in kf.KNOWN_CODEC_NAMES):
         raise NotUnderstoodError
     if kind == "codec":
         return kf.CODEC_NAMES.index(value)

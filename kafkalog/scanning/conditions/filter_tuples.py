@@ -26,7 +26,7 @@ from kafkalog.scanning.conditions.filters import (
 from kafkalog.text import near
 from kafkalog.values.conditions import SAME_OPERATIONS, groups_of, not_conditions
 
-_CODECS: Final = {name: number for number, name in enumerate(kf.CODEC_NAMES[:5])}
+_CODECS: Final = {name: number for number, name in enumerate(kf.KNOWN_CODEC_NAMES)}
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
 
 Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
