@@ -3,15 +3,17 @@
 import ast
 import functools
 import gc
+import itertools
 import os
 import re
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
-from effort import THOROUGH, n_counted
+from effort import RANDOM, THOROUGH, forget_constants, n_counted
 from golden_sets import changed_files, listing, partitions, session_root, shared_log_dir
 from hypothesis import HealthCheck, settings
 from needs import not_tested, skip_without_package
@@ -20,20 +22,40 @@ settings.register_profile(
     "kafkalog",
     max_examples=100 if THOROUGH else 10,
     deadline=None,
-    derandomize="KAFKALOG_RANDOM" not in os.environ,  # who changes something else meets no new input
+    derandomize=not RANDOM,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("kafkalog")
+if not RANDOM:
+    forget_constants()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # as a shell's background job we would hand that on to the processes that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 session_root()  # here, so that the processes of a run have the same
+_MEMORY = "/dev/shm"
+"""Where Linux has files in memory: a file is made there in a tenth of the time, and a plain run makes very many."""
+
+
+def _has_room_in_memory():
+    try:
+        place = os.statvfs(_MEMORY)
+        available = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    free = min(place.f_bavail * place.f_frsize, int(available[1]) << 10 if available else 0)
+    return free >= 12 << 30 and not place.f_flag & os.ST_NOEXEC and os.access(_MEMORY, os.W_OK)
+
+
+if "TMPDIR" not in os.environ and not THOROUGH and _has_room_in_memory():
+    os.environ["TMPDIR"] = _MEMORY
+    tempfile.tempdir = None
 if sys.dont_write_bytecode:
-    # where nothing may be written beside the sources, each of the hundred processes of a run would compile all of them
+    # where nothing may be written beside the sources, each of the hundred processes of a run would compile all of them,
+    # and those of the libraries, which take longer
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(session_root() / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path.home() / ".cache" / "kafkalog" / "bytecode")
     sys.dont_write_bytecode = False
 GOLDEN = Path(__file__).parent / "golden"
 _SHARING = {
@@ -64,8 +86,11 @@ _LONGEST = (
     "writing/test_job_commit.py",
 )
 """Files that are begun before the others, so that the processes end together; a name that is none does no harm."""
+_APART = ("robustness/test_power_loss.py", "robustness/test_queries.py", "robustness/test_surfaces.py")
+"""Files of long tests that share nothing: each test may go to another process. They begin before `_LONGEST`."""
 _OF_KERNELS = ("kernels", "records", "robustness")
-"""Folders whose tests run mostly in kernels."""
+"""Folders whose tests run mostly in kernels, but for those of `_OF_FILES`."""
+_OF_FILES = ("test_power_loss", "test_sources_unchanged")
 _INPUTS = "inputs of fuzzers"
 _SETS = pytest.StashKey[dict[str, list[int]]]()
 _CHANGED = pytest.StashKey[list[str]]()
@@ -103,14 +128,34 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("soak") and not config.getoption("--soak"):
             item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
-        if item.path.parent.name in _OF_KERNELS:
+        if item.path.parent.name in _OF_KERNELS and item.path.stem not in _OF_FILES:
             item.add_marker(pytest.mark.kernels)
         if asked and (item.originalname in _taking_more(item.path) or (THOROUGH and item.path.stem in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
-    items.sort(key=lambda item: (_rank(item.path), item.path))
+    items[:] = _in_turn(sorted(items, key=lambda item: (_rank(item.path), item.path)))
 
 
-_EFFORT = {"THOROUGH", "N_INPUTS", "counted", "examples", "fuzz_inputs", "given"}
+def _in_turn(items):
+    """Begin with those that share a broker or a Spark; of the others, tests that wait for one go beside long ones."""
+    units = {}
+    for item in items:
+        units.setdefault(_scope(item.nodeid), []).append(item)
+    shared = [units.pop(name) for name in _SHARING if name in units]
+    waiting = [unit for unit in units.values() if _rank(unit[0].path) == 0]
+    others = [unit for unit in units.values() if _rank(unit[0].path) != 0]
+    pairs = itertools.chain.from_iterable(itertools.zip_longest(waiting, others, fillvalue=[]))
+    return [item for unit in (*shared, *pairs) for item in unit]
+
+
+def _scope(nodeid):
+    """What is tested in one process: a file, the files of a folder that share something, or a single test."""
+    path = nodeid.partition("::")[0]
+    if path.endswith(_APART):
+        return nodeid
+    return next((folder for folder in _SHARING if f"/{folder}/" in path and _shares(path)), path)
+
+
+_EFFORT = {"THOROUGH", "N_INPUTS", "counted", "examples", "fuzz_inputs", "given", "trials"}
 """What files import that take more inputs in a thorough run."""
 
 
@@ -136,7 +181,7 @@ def _taking_more(path):
 def _rank(path):
     if {*path.parent.parts} & {*_SHARING}:
         return 0
-    return 1 if str(path).endswith(_LONGEST) else 2
+    return 1 if str(path).endswith(_APART) else 2 if str(path).endswith(_LONGEST) else 3
 
 
 @functools.cache
@@ -156,8 +201,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            path = str(nodeid).partition("::")[0]
-            return next((folder for folder in _SHARING if f"/{folder}/" in path and _shares(path)), path)
+            return _scope(str(nodeid))
 
     return Scheduling(config, log)
 
@@ -242,6 +286,21 @@ def _no_wait_for_the_disk():
 
 def _fsync_nothing(descriptor):
     os.fstat(descriptor)
+
+
+@pytest.fixture
+def disk_path():
+    """A directory on a disk, where the system can be asked for what it has in memory: of files there, it cannot."""
+    with tempfile.TemporaryDirectory(dir=session_root()) as name:
+        path = Path(name)
+        with (path / "file").open("w+b", buffering=0) as file:
+            file.write(b"x")
+            try:
+                os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+            except OSError as error:
+                pytest.skip(f"{session_root()} is not on a disk: {error.strerror}")
+        (path / "file").unlink()
+        yield path
 
 
 @pytest.fixture(scope="session")

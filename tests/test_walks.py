@@ -72,12 +72,12 @@ def damaged(log_dir, out):
 @pytest.mark.parametrize(
     ("title", "walk"), [("Read: ", read), ("Write: ", write), ("Verify: ", verify)], ids=["read", "write", "verify"]
 )
-def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, tmp_path):
+def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, disk_path):
     steps, most_calls, most_functions = documented(title)
     assert len(steps) > 5
-    damaged(log_dir, tmp_path)
+    damaged(log_dir, disk_path)
     for name in ("warm", "counted"):  # the first pass imports modules
-        out = tmp_path / name
+        out = disk_path / name
         out.mkdir()
         damaged(log_dir, out)
         gc.collect()  # what earlier tests left must not end while calls are counted
@@ -91,9 +91,9 @@ def test_a_walk_takes_the_steps_of_the_page(title, walk, log_dir, tmp_path):
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer counts lines")
-def test_a_boot_of_one_partition_decodes_its_metadata_in_few_calls(tmp_path):
-    kafkalog.write_table(pa.table({"value": [b"1", b"2"]}), tmp_path / "source", topic="t")
-    kafkalog.boot(tmp_path / "source", tmp_path / "warm")  # imports modules
+def test_a_boot_of_one_partition_decodes_its_metadata_in_few_calls(disk_path):
+    kafkalog.write_table(pa.table({"value": [b"1", b"2"]}), disk_path / "source", topic="t")
+    kafkalog.boot(disk_path / "source", disk_path / "warm")  # imports modules
     gc.collect()
-    calls = traced(lambda: kafkalog.boot(tmp_path / "source", tmp_path / "counted"))
+    calls = traced(lambda: kafkalog.boot(disk_path / "source", disk_path / "counted"))
     assert len(calls) <= 28_000  # 47,000 before messages had writers, and settings were looked up by name

@@ -3,8 +3,12 @@
 import os
 
 import pytest
+from hypothesis.internal.conjecture import providers
 
-THOROUGH = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
+RANDOM = os.environ.get("KAFKALOG_RANDOM", "") not in ("", "0")
+"""Whether Hypothesis draws new inputs; else those of a test depend on nothing but its source."""
+_TIMES = int(os.environ.get("KAFKALOG_THOROUGH") or 0)
+THOROUGH = _TIMES > 0
 
 
 def examples(n):
@@ -12,12 +16,27 @@ def examples(n):
     return n if THOROUGH else max(5, n // 25)
 
 
-def fuzz_inputs(part=1):
-    """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many.
+def trials(plain, thorough):
+    """Trials of a test each of which takes long: `KAFKALOG_THOROUGH=5` takes five times as many as CI does."""
+    return thorough * _TIMES if THOROUGH else plain
 
-    Where it says nothing, a fuzzer whose inputs take long to make has a part of the others'.
+
+def fuzz_inputs(part=1):
+    """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many. Some take a part of them: theirs take longer to make."""
+    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 2_000)) // part
+
+
+def forget_constants():
+    """Have Hypothesis draw no constants out of the modules that are imported, for which it has no setting.
+
+    Each commit changes these constants, and so does the order of tests. Returns whether this version of Hypothesis
+    keeps them where the known ones do.
     """
-    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 2_000) // part)
+    if not hasattr(providers, "_get_local_constants"):
+        return False
+    nothing = providers.Constants()
+    providers._get_local_constants = lambda: nothing
+    return True
 
 
 def counted(inputs):

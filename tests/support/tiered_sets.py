@@ -2,16 +2,17 @@
 
 import base64
 import contextlib
+import functools
 import json
-import os
+import random
 import shutil
 import struct
-import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import zstandard
+from golden_sets import made_once
 
 import kafkalog
 from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
@@ -24,6 +25,18 @@ STARTED, FINISHED, DELETING, DELETED = range(4)
 SUFFIXES = (".index", ".timeindex", ".txnindex")
 _INDEXES = {".index": "offset", ".timeindex": "timestamp", ".snapshot": "producerSnapshot"}
 _INDEXES |= {".leader_epoch_checkpoint": "leaderEpoch", ".txnindex": "transaction"}
+
+
+@functools.cache
+def key_pair(number=1):
+    """A key pair of RSA, which takes a second to make: the same in each run, and made once in it."""
+    from Crypto.PublicKey import RSA
+
+    def make(target):
+        target.mkdir(parents=True)
+        (target / "key.pem").write_bytes(RSA.generate(2048, random.Random(number).randbytes).export_key())
+
+    return RSA.import_key((made_once("keys", str(number), make) / "key.pem").read_bytes())
 
 
 class TieredSet:
@@ -70,7 +83,9 @@ class TieredSet:
     def copy(self, partition, base, end, *, state=FINISHED, epochs=None):
         """Copy a segment, and report it up to a state; None for no event. Returns its id."""
         place = self.log_dir / partition
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        number = len(self.events) + sum(map(len, self.copies.values()))
+        drawn = random.Random(f"{partition} {base} {end} {number}").randbytes(16)
+        identity = base64.urlsafe_b64encode(drawn).decode().rstrip("=")
         checkpoint = (place / "leader-epoch-checkpoint").read_text().splitlines()[2:]
         starts = [(int(epoch), int(start)) for epoch, start in map(str.split, checkpoint)]
         begun = [(epoch, start) for epoch, start in starts if start <= end]
@@ -145,14 +160,15 @@ def newest_in(log):
 
 def aiven_objects(of, bounds, identity, files, epochs, *, chunk=3000, compressed=False, key=None, prefix=""):
     """The objects of a segment, by suffix."""
-    log, secret, aad = files[".log"], os.urandom(32), os.urandom(32)
+    source = random.Random(identity)
+    log, secret, aad = files[".log"], source.randbytes(32), source.randbytes(32)
 
     def seal(data):
         if key is None:
             return data
         from Crypto.Cipher import AES
 
-        nonce = os.urandom(12)
+        nonce = source.randbytes(12)
         cipher = AES.new(secret, AES.MODE_GCM, nonce=nonce)
         cipher.update(aad)
         return nonce + b"".join(cipher.encrypt_and_digest(data))
@@ -186,7 +202,8 @@ def aiven_objects(of, bounds, identity, files, epochs, *, chunk=3000, compressed
         from Crypto.Cipher import PKCS1_OAEP
         from Crypto.Hash import SHA3_512
 
-        wrapped = PKCS1_OAEP.new(key[1].public_key(), hashAlgo=SHA3_512).encrypt(secret)
+        cipher = PKCS1_OAEP.new(key[1].public_key(), hashAlgo=SHA3_512, randfunc=source.randbytes)
+        wrapped = cipher.encrypt(secret)
         data_key = f"{key[0]}:{base64.b64encode(wrapped).decode()}"
         manifest["encryption"] = {"dataKey": data_key, "aad": base64.b64encode(aad).decode()}
     manifest["remoteLogSegmentMetadata"] = meta

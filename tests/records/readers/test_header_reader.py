@@ -103,8 +103,8 @@ def log_of(path, sizes):
     return path
 
 
-def test_of_large_batches_little_is_read(tmp_path):
-    path = log_of(tmp_path / f"{0:020d}.log", [50_000] * 40 + [100] * 200 + [50_000] * 40)
+def test_of_large_batches_little_is_read(disk_path):
+    path = log_of(disk_path / f"{0:020d}.log", [50_000] * 40 + [100] * 200 + [50_000] * 40)
     n_bytes = 0
     for _ in range(2):  # the first time, modules may be read, too
         before = _n_bytes_read()
@@ -141,8 +141,8 @@ def test_where_nothing_is_in_memory_the_answers_are_the_same(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 63])
-def test_no_more_rows_than_there_is_room_for(tmp_path, n):
-    path = log_of(tmp_path / "0.log", [10] * 80)
+def test_no_more_rows_than_there_is_room_for(disk_path, n):
+    path = log_of(disk_path / "0.log", [10] * 80)
     descriptor = os.open(path, os.O_RDONLY)
     try:
         rows = HeaderRows(n)

@@ -81,9 +81,9 @@ def in_range(table, start, end):
 
 
 @pytest.mark.parametrize("disorder", thinned([30, 0, 2_000], 3))
-def test_the_same_as_of_the_whole(tmp_path, used, disorder):
+def test_the_same_as_of_the_whole(disk_path, used, disorder):
     rng = random.Random(disorder)
-    path = make(tmp_path, rng, disorder)
+    path = make(disk_path, rng, disorder)
     everything = kafkalog.read_table(path, columns=COLUMNS)
     last = len(everything)
     n_found = 0
@@ -112,8 +112,8 @@ def test_the_same_as_of_the_whole(tmp_path, used, disorder):
     assert min(used[kind] for kind in (HeaderReader, RecordReader, RangeReader)) > 25, used
 
 
-def test_of_a_range_little_else_is_read(tmp_path, used):
-    path = make(tmp_path, random.Random(1), 0)
+def test_of_a_range_little_else_is_read(disk_path, used):
+    path = make(disk_path, random.Random(1), 0)
     scan = kafkalog.scan(path, columns=["offset"], start_timestamp=500, end_timestamp=520, threads=1)
     offsets = scan.to_table()["offset"].to_pylist()
     assert 10 < len(offsets) <= 20
