@@ -3,7 +3,9 @@
 As among brokers, leader epochs decide: the copy with the latest epoch leads and, of those, the longest. The others are
 cut where a follower would truncate. Below, a batch is taken from another copy where the leader's copy lost it, if one
 of two things proves that it is the same log: a later batch that both have, since two logs that share a batch of one
-epoch share all before it; or its epoch, if the leader's history has that epoch at its offset. Reads and writes nothing.
+epoch share all before it; or its epoch, if the leader's history has that epoch at its offset. Compaction leaves gaps,
+too: those of a compacted copy are filled if a record there is the last of its key, which compaction keeps. Only that
+reads batches again; nothing is written.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from kafkalog.html import JsonFields
 from kafkalog.log.searching.consistent_batches import OFFSETS_PER_BYTE
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.repair.diff import truncate
+from kafkalog.repair.rescue.batches import has_last_records
 from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs, without_last
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.survey.losses import Lost
@@ -34,7 +37,7 @@ history of that copy has its leader epoch at its offset.
 """
 Doubt = Literal["cut", "unproven", "compacted"]
 """Why a batch is not in the log: the history that leads has another epoch there; nothing proves that it is of the log;
-or the copy that leads has no damage there, so that compaction may have removed it.
+or the copy that leads has no damage there, so that compaction may have removed it, and no key proves the contrary.
 """
 
 _IDENTITY: Final = ("last_offset", "crc", "size_in_bytes", "leader_epoch")
@@ -114,7 +117,7 @@ def _true_offset(replica: Replica, others: Sequence[Replica]) -> int | None:
         span = other.rows["last_offset"] - other.rows["first_offset"]
         same = (other.rows["crc"] == last["crc"]) & (other.rows["size_in_bytes"] == last["size_in_bytes"])
         at = other.rows["first_offset"]
-        same &= (span == last["last_offset"] - last["first_offset"]) & _are_free(rows, other.rows)
+        same &= (span == last["last_offset"] - last["first_offset"]) & _places(rows[:-1], other.rows)[1]
         if np.isin(last["first_offset"], at[same]):
             return None
         for number in np.flatnonzero(same & (at < last["first_offset"])).tolist():
@@ -127,12 +130,11 @@ def _true_offset(replica: Replica, others: Sequence[Replica]) -> int | None:
     return min(places, default=None)
 
 
-def _are_free(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
-    """Which of other rows have offsets that no row has, but for the last one."""
-    following = np.append(rows["first_offset"][:-1], np.iinfo(np.int64).max)
-    place = np.searchsorted(rows["last_offset"][:-1], others["first_offset"])
-    free: npt.NDArray[np.bool_] = following[place] > others["last_offset"]
-    return free
+def _places(rows: Rows, others: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
+    """Where each of other rows belongs among the rows, and whether its offsets are free there."""
+    place = np.searchsorted(rows["last_offset"], others["first_offset"])
+    following = np.append(rows["first_offset"], np.iinfo(np.int64).max)
+    return place, following[place] > others["last_offset"]
 
 
 def _n_bytes_before(rows: Rows) -> int:
@@ -199,7 +201,7 @@ class _Log:
         end = min(end, self._leader.end_offset)
         is_cut = rows["last_offset"] >= end
         cut, rows = rows[is_cut], rows[~is_cut]
-        place, is_free = self._places(rows)
+        place, is_free = _places(self.rows, rows)
         is_same = self.same(rows)
         conflict, trusted = None, rows.size
         if not self._leader.is_compacted and not replica.is_compacted:
@@ -228,11 +230,15 @@ class _Log:
         self._confirm(rows[:n_shared])
         return Comparison(end, conflict, [(doubt, some) for doubt, some in doubts if some.size])
 
-    def _places(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
-        """Where each row belongs among the rows that are there, and whether its offsets are free."""
-        place = np.searchsorted(self.rows["last_offset"], rows["first_offset"])
-        following = np.append(self.rows["first_offset"], np.iinfo(np.int64).max)
-        return place, following[place] > rows["last_offset"]
+    def fill(self, replicas: Sequence[Replica], number: int, known: Comparison) -> Comparison:
+        """Take what was left of a replica as compacted, if a key proves that compaction has not left these gaps."""
+        place, is_free = _places(self.rows, known.left)
+        left, place, replica = known.left[is_free], place[is_free], replicas[number]
+        end = min(known.end, replica.end_offset)
+        if not left.size or not has_last_records(replicas, self.rows, left, replica, end):
+            return known
+        self.rows = np.insert(self.rows, place, left)
+        return known._replace(doubts=[pair for pair in known.doubts if pair[0] != "compacted"])
 
     def same(self, rows: Rows) -> Mask:
         """Which rows are there already."""
@@ -334,6 +340,8 @@ class LogPlan:
         log = _Log(self.leader)
         for other in others:
             self.comparisons[other] = log.add(replicas[other])
+        for other in others:
+            self.comparisons[other] = log.fill(replicas, other, self.comparisons[other])
             self._compare(other)
         self._log = log
         self.rows = rows = log.rows
@@ -382,11 +390,17 @@ class LogPlan:
         if replica.losses or replica.is_changed or known is None or known.conflict is not None:
             return self.is_whole(replica)
         rows = replica.rows[replica.rows["last_offset"] < known.end]
-        if replica.is_compacted or self.leader.is_compacted or not rows.size:
-            return True
+        if not rows.size:
+            return not self.rows.size  # the leader would send all of it
+        # other files doubt that its log began there; that of the leader shows what was before
+        if any((gap.last_offset or 0) < replica.base_offset for gap in replica.gaps):
+            return self.start_offset >= replica.base_offset
         first, last = min(replica.base_offset, int(rows["first_offset"][0])), rows["last_offset"][-1]
-        is_there = (self.rows["first_offset"] >= first) & (self.rows["last_offset"] <= last)
-        return rows.size == int(is_there.sum()) and bool(self._log.same(rows).all())
+        theirs = self.rows[(self.rows["first_offset"] >= first) & (self.rows["last_offset"] <= last)]
+        if replica.is_compacted or self.leader.is_compacted:
+            left = theirs[_places(rows, theirs)[1]]
+            return not has_last_records(self.replicas, rows, left, self.leader, known.end)
+        return rows.size == theirs.size and bool(self._log.same(rows).all())
 
     def _compare(self, number: int) -> None:
         """Note what another copy disagrees about."""

@@ -6,15 +6,13 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
-from kafkalog.errors import FileChangedError, Finding, Limits, Reason
+from kafkalog.errors import Finding, Limits
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.records.batch_table import Window
+from kafkalog.repair.rescue.batches import read_rows
 from kafkalog.repair.rescue.plan import LogPlan
-from kafkalog.repair.rescue.replica import Rows, file_numbers, runs
-from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
-from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.repair.rescue.replica import Rows
+from kafkalog.repair.salvaging.plan import undecodable
 
 
 class PlanWriter:
@@ -56,22 +54,11 @@ class PlanWriter:
 
     def _copy(self, rows: Rows, sink: PartitionSink | None) -> None:
         """Append rows."""
-        for begin, end in runs(np.diff(file_numbers(rows), prepend=-1) != 0):
-            run = rows[begin:end]
-            replica, number = self._plan.replicas[int(run["replica"][0])], int(run["segment"][0])
-            segment = replica.partition.segments[number]
-            with BadSectorSource(segment.path) as source:
-                if source.identity != replica.identities[number]:
-                    detail = "the file changed after it was searched: stop all writers of the copy"
-                    raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
-                stops = run["position"] + run["size_in_bytes"]
-                for window, a, b in read_intact(source, run["position"], stops, np.ones(run.size, np.int64)):
-                    window = with_epochs(window, run["leader_epoch"][a:b])
-                    path = str(segment.path)
-                    for finding in undecodable(window, run["position"][a:b], stops[a:b], path, self._limits):
-                        self.n_undecodable[int(run["replica"][0])] += 1
-                        self._note(finding)
-                    self._see(window)
-                    if sink is not None:
-                        sink.append(window, segment)
-                source.check_unchanged()
+        for window, done, segment in read_rows(self._plan.replicas, rows):
+            start, path = done["position"], str(segment.path)
+            for finding in undecodable(window, start, start + done["size_in_bytes"], path, self._limits):
+                self.n_undecodable[int(done["replica"][0])] += 1
+                self._note(finding)
+            self._see(window)
+            if sink is not None:
+                sink.append(window, segment)
