@@ -109,6 +109,16 @@ def test_swapped_batches_go_back_to_their_places(tmp_path, number, bases):
         assert booted(sources, tmp_path / f"both-{n}") == (True, expected(), [])
 
 
+def test_a_swapped_batch_goes_back_also_next_to_a_loss(tmp_path):
+    partition = replica(tmp_path / "a", LOG, bases=(0, 6))
+    swapped(partition, 3)
+    path = min(partition.glob("*.log"))
+    data = path.read_bytes()
+    path.write_bytes(data[: builder.batch_positions(data)[-1][0] + 5])
+    ok, batches, gaps = booted(tmp_path / "a", tmp_path / "out")
+    assert (ok, batches, gaps) == (False, expected()[:5] + expected()[6:], [(5, 5)])
+
+
 @pytest.mark.parametrize("is_removed", [False, True])
 @pytest.mark.parametrize("bases", [(0, 4, 8), (0, 4, 5, 8)])
 def test_a_middle_segment_that_is_empty_or_gone_is_a_loss(tmp_path, is_removed, bases, capsys):

@@ -357,7 +357,8 @@ def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> n
     """The runs that are not kept only because they stand in another place, as after two batches were swapped.
 
     Such a run fills a gap between kept ones exactly, and stands between intact batches: no bytes are lost there, in
-    which it could have been a part of a value.
+    which it could have been a part of a value. If there is no offset for it where it stands, it may also fill one side
+    of a gap, whose rest is lost.
     """
     others = np.flatnonzero(~keep & (runs.kind == CHAINED) & (runs.first_offset < end_offset))
     kept = runs[keep]
@@ -366,8 +367,14 @@ def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> n
     ends = np.append(base_offset - 1, kept.last_offset)
     starts = np.append(kept.first_offset, end_offset)
     gap = np.searchsorted(starts, runs.first_offset[others])
-    fits = (runs.first_offset[others] == ends[gap] + 1) & (runs.last_offset[others] < end_offset)
-    fits &= (runs.last_offset[others] + 1 == starts[gap]) | (starts[gap] == _MAX_OFFSET)
+    fits_start = runs.first_offset[others] == ends[gap] + 1
+    fits_end = (runs.last_offset[others] + 1 == starts[gap]) | (starts[gap] == _MAX_OFFSET)
+    end = np.minimum(starts[gap], end_offset)
+    is_inside = (runs.first_offset[others] > ends[gap]) & (runs.last_offset[others] < end)
+    before, after = np.append(base_offset - 1, runs.last_offset), np.append(runs.first_offset, _MAX_OFFSET)
+    has_no_place = np.append(True, keep)[others] & np.append(keep, False)[others + 1]
+    has_no_place &= before[others] + 1 == after[others + 1]
+    fits = is_inside & ((fits_start & fits_end) | (has_no_place & (fits_start | fits_end)))
     touches = np.concatenate([[runs.start[0] == 0], touching(runs), [True]])
     fits &= touches[others] & touches[others + 1]
     # of copies, the first one counts
