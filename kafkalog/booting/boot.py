@@ -330,78 +330,104 @@ class _Boot:
         includes_unknown: bool,
     ) -> None:
         """Find the partitions, choose copies, and plan the topics."""
-        report, limits = self._report, self._limits
-        self._metadata, where = sources.metadata(others, limits, is_one_cluster=is_one_cluster)
-        sources.note_origins(has_metadata=where is not None)
-        report.add_notes(sources.left_out)
-        report.metadata = None if where is None else str(where)
-        self._choose_release()
-        patterns, known = TopicPatterns(topics), None
+        self._sources, report = sources, self._report
+        where = self._read_metadata(others, is_one_cluster=is_one_cluster)
+        patterns = TopicPatterns(topics)
         if self.remote is not None:
             self.remote.restore(patterns.wants, self._metadata, report.findings.add)
-        if self._metadata is not None:
-            known = KnownTopics.of(self._metadata, str(where), sources.copies)
-            if not includes_unknown:
-                report.add_notes(known.leave_out(sources.copies))
-            self._left_out, report.metadata_doubt = known.left_out, known.doubt
+        known = self._compare_topics(where, includes_unknown=includes_unknown)
         names = dict.fromkeys(key.topic for key in sources.copies)
         # the other topics of a log dir of which only partitions were named are not missing
         if self._metadata is not None and (where in others or sources.is_whole(where)):
             names |= dict.fromkeys(self._metadata.topic_ids)
         patterns.check([*names])
+        takes_groups = groups in _TAKEN_OVER
 
         def is_wanted(topic: str) -> bool:
-            return topic in names and patterns.wants(topic) and (groups in _TAKEN_OVER or topic != kf.CONSUMER_OFFSETS)
+            return topic in names and patterns.wants(topic) and (takes_groups or topic != kf.CONSUMER_OFFSETS)
 
+        bare = self._choose_copies(is_wanted)
+        self._state = self._read_state()
+        self._keeps_expiry = groups == "as-was"
+        self._take_commits(commits, takes_groups=takes_groups)
+        self._plan_topics(bare, is_wanted)
+        if known is not None:
+            unset = [topic.name for topic in report.topics if not (topic.is_internal or topic.is_set)]
+            report.add_notes([finding for name in unset if (finding := known.without_settings(name)) is not None])
+        for root in sources.roots:
+            report.add_notes(root.findings)
+        if self._metadata is not None:
+            report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
+
+    def _read_metadata(self, others: Sequence[Path], *, is_one_cluster: bool) -> Path | None:
+        """Read the metadata log that has most, which also decides the release. Returns the log dir where it is."""
+        report = self._report
+        self._metadata, where = self._sources.metadata(others, self._limits, is_one_cluster=is_one_cluster)
+        self._sources.note_origins(has_metadata=where is not None)
+        report.add_notes(self._sources.left_out)
+        report.metadata = None if where is None else str(where)
+        report.release = self.release or release_of(self._metadata)
+        self._options = replace(self._options, target=TARGETS[report.release])
+        return where
+
+    def _compare_topics(self, where: Path | None, *, includes_unknown: bool) -> KnownTopics | None:
+        """Compare the topics of the sources with those of the metadata log, and leave out those that it has not."""
+        if self._metadata is None:
+            return None
+        known = KnownTopics.of(self._metadata, str(where), self._sources.copies)
+        if not includes_unknown:
+            self._report.add_notes(known.leave_out(self._sources.copies))
+        self._left_out, self._report.metadata_doubt = known.left_out, known.doubt
+        return known
+
+    def _choose_copies(self, is_wanted: Callable[[str], bool]) -> dict[kf.TopicPartition, list[Copy]]:
+        """Choose the copies of the wanted partitions. Returns those that are directories without a segment."""
+        sources = self._sources
         copies = {key: some for key, some in sorted(sources.copies.items()) if is_wanted(key.topic)}
         if not copies and self._metadata is None:
             detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
             detail += "".join(f". {one.path}: {one.detail}" for one in sources.left_out[:1])
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
         bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
-        full = {key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare}
-        self._copies, self._sources = full, sources
-        self._choose(full)
+        self._copies = {
+            key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare
+        }
+        self._choose(self._copies)
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
         self._others += [one.path for one in self._left_out]
-        state = self._read_state()
-        self._keeps_expiry = groups == "as-was"
+        return bare
+
+    def _take_commits(self, commits: Sequence[Commit] | None, *, takes_groups: bool) -> None:
+        """Let commits of a file replace those of the sources, and report what groups lose."""
+        report, state = self._report, self._state
         if commits is not None:
-            state.commits = list(commits)
-            self._commits = state.commits
+            self._commits = state.commits = list(commits)
         notes = [replace(one, damage=False) for one in state.findings]
         report.add_notes(with_load_failures(notes, state.unloaded))
         self._note_expiring(state)
-        if groups not in _TAKEN_OVER:
-            self._note_share_groups(sources)
+        if not takes_groups:
+            self._note_share_groups(self._sources)
         report.n_groups, report.n_commits = len({one.group for one in state.commits}), len(state.commits)
+
+    def _plan_topics(self, bare: dict[kf.TopicPartition, list[Copy]], is_wanted: Callable[[str], bool]) -> None:
+        """Plan the topics, also for partitions without a segment, and for commits of a file."""
+        sources, report = self._sources, self._report
         evidence = Evidence(
             self._metadata,
-            state,
+            self._state,
             sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT),
             sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
-            lambda one: looks_compacted(one, limits),
+            lambda one: looks_compacted(one, self._limits),
             report.findings.add,
         )
-        self._cleaned, self._state = evidence.cleaned, state
-        self._topics = report.topics = plan_topics(bare | full, evidence, self._options, is_wanted)
-        if known is not None:
-            unset = [topic.name for topic in report.topics if not (topic.is_internal or topic.is_set)]
-            report.add_notes([finding for name in unset if (finding := known.without_settings(name)) is not None])
+        self._cleaned = evidence.cleaned
+        self._topics = report.topics = plan_topics(bare | self._copies, evidence, self._options, is_wanted)
         if self._commits is not None:
             # the offsets go into new partitions, of which a broker makes those without groups
             plan = self._commits_topic = next(one for one in self._topics if one.name == kf.CONSUMER_OFFSETS)
-            plan.committed = {at: len(some) for at, some in by_partition(commits or (), plan.n_partitions).items()}
-        for root in sources.roots:
-            report.add_notes(root.findings)
-        if self._metadata is not None:
-            report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
-
-    def _choose_release(self) -> None:
-        """The release that the caller named, or that of the old cluster."""
-        self._report.release = self.release or release_of(self._metadata)
-        self._options = replace(self._options, target=TARGETS[self._report.release])
+            parts = by_partition(self._commits, plan.n_partitions)
+            plan.committed = {at: len(some) for at, some in parts.items()}
 
     def _choose(self, copies: dict[kf.TopicPartition, list[Copy]]) -> None:
         """Plan the partitions with several copies; copies that have all of their plan go to the nodes as they are."""
