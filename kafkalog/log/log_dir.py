@@ -107,6 +107,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._copies: dict[kf.TopicPartition, list[PartitionPath]] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
         self._replicas: dict[Place, list[str]] = {}
+        self._blank: list[Place] = []
         self._brokers: dict[Place, str | None] = {}
         self._topic: str | None = None
         files: dict[Place, list[Place]] = {}
@@ -122,6 +123,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 raise missing_path(given[path], self.paths)
         for directory, segments in files.items():
             self._add_partition(directory, tuple(segments), None, None)
+        if self._blank and len(self._blank) == len(self.paths):
+            raise no_kafka_files(self._blank[0])
+        self.findings += map(blank_disk, self._blank)
         self._found = dict(sorted(self._found.items()))
         for root, names in self._replicas.items():
             shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
@@ -298,6 +302,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def _add_directory(self, root: Place) -> None:
         entries = list_directory(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if is_directory(entry)]
+        if len(self.paths) > 1 and is_blank(root, entries):
+            self._blank.append(root)
+            return
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
@@ -384,6 +391,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
 
 _SHOWN_NAMES: Final = 5
+_LOST_AND_FOUND: Final = "lost+found"
 _MOST_BELOW: Final = 100  # directories that an error looks into
 _NO_NAME: Final = "its name is not a topic and a number, such as orders-0"
 _WHICH_COUNTS: Final = "kafkalog reads the copy with the highest leader epoch, then the longest"
@@ -564,6 +572,19 @@ def is_empty_disk(path: Place) -> bool:
     return kf.parse_partition_directory(path.name) is not None and not (
         _holds_log_files(path) or _is_log_dir(path) or _is_log_dir(parent_of(path))
     )
+
+
+def is_blank(path: Place, entries: Iterable[os.DirEntry[str]] | None = None) -> bool:
+    """Whether a directory is a disk without any file of Kafka, and not a partition in a log dir."""
+    listed = Listing.or_empty(path).entries.values() if entries is None else entries
+    is_named_so = kf.parse_partition_directory(path.name) is not None
+    return all(one.name == _LOST_AND_FOUND for one in listed) and (not is_named_so or is_empty_disk(path))
+
+
+def blank_disk(path: Place) -> Finding:
+    """The note about a disk that was named next to others, and has nothing of Kafka."""
+    detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
+    return Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False)
 
 
 def log_dir_of(path: Place) -> Place:

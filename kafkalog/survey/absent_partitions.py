@@ -8,9 +8,10 @@ Mirrors `ReplicaManager.applyDelta` and `LogManager.getOrCreateLog`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kafkalog import format as kf
@@ -25,6 +26,7 @@ from kafkalog.text import first_names
 _COPIED: Final = "the broker copies them from their leaders"
 _NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
 _EMPTY: Final = "no checkpoint has a record of them, and the broker makes the directories"
+_COUNTED: Final = "no other broker here has them either, and the loss is counted there"
 _ENDS: Final = (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
 
 
@@ -35,11 +37,14 @@ def absent_partitions(
     node_id: int,
     *,
     has_all_roots: bool,
+    at_others: Mapping[int, Container[str]] = MappingProxyType({}),
+    counted: Container[kf.TopicPartition | None] = (),
 ) -> tuple[list[PartitionPlan], dict[str, list[PartitionPlan]]]:
     """Return the partitions of a broker that have no directory: those that lose records, and others by what happens.
 
     `present` has the names in all `roots`. If these are not all log dirs of the broker, a partition counts only if its
-    checkpoint or the directory id in the metadata says that it was in one of them.
+    checkpoint or the directory id in the metadata says that it was in one of them. `at_others` has the names in all log
+    dirs of other brokers that are known, and `counted` the partitions whose loss one of them has.
     """
     names = set(present)
     renamed = sorted(name for name in names if "." in name)
@@ -57,12 +62,14 @@ def absent_partitions(
         row = PartitionPlan(str(root / name), key)
         start, end = log_dirs.extent(root, key)
         moved = [other for other in renamed if other.startswith(f"{name}.")]
-        if any(replica != node_id for replica in assigned.isr):
+        if any(replica != node_id and name in at_others.get(replica, (name,)) for replica in assigned.isr):
             others.setdefault(_COPIED, []).append(row)
         elif end is None and not moved and log_dirs.has_ends(root):
             others.setdefault(_NEW, []).append(row)
         elif end is not None and end <= start:
             others.setdefault(_EMPTY, []).append(row)
+        elif key in counted:
+            others.setdefault(_COUNTED, []).append(row)
         else:
             _lose(row, start, end, moved)
             lost.append(row)

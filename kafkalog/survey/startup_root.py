@@ -22,6 +22,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.directory import Directory
+from kafkalog.log.log_dir import log_dir_of
 from kafkalog.state.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     checkpoint_lines,
@@ -228,6 +229,22 @@ def _roots_with(roots: Sequence[Place], properties: Mapping[str, str]) -> Iterat
             is_same = own.get("cluster.id") == properties.get("cluster.id")
             if data is not None and is_same and node_id_of(own) == node_id_of(properties):
                 yield root
+
+
+def by_broker(named: Sequence[Path]) -> list[list[Path]]:
+    """The log dirs, or partition directories in them, of each broker, in order.
+
+    Those without an id in `meta.properties` go with the others if these are of one broker, and else are alone.
+    """
+    found: dict[str | Place, list[Path]] = {}
+    for path in named:
+        root = log_dir_of(path)
+        properties: Mapping[str, str] = {}
+        with contextlib.suppress(KafkalogError):
+            properties = read_properties(root / kf.META_PROPERTIES) or {}
+        found.setdefault(node_id_of(properties) or root, []).append(path)
+    n_known = sum(isinstance(name, str) for name in found)
+    return [*found.values()] if n_known > 1 else [list(named)]
 
 
 def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator[StartProblem]:

@@ -26,18 +26,20 @@ def write_metadata(
     settings: dict[tuple[int, str], dict[str, str]],
     node_id: int = 1,
     epoch: int = 0,
+    replicas: list[int] | None = None,
 ):
     """Write a metadata log: topics of one partition with their ids (`topic_id` in turn), and settings by resource.
 
-    `epoch` is the leader epoch of each partition.
+    `epoch` is the leader epoch of each partition; `replicas` are on these nodes, by default on `node_id`.
     """
     records = []
     named = topics if isinstance(topics, dict) else {topic: topic_id(number) for number, topic in enumerate(topics)}
     for topic, known_id in named.items():
         records.append(encode_metadata_record("Topic", 0, name=topic, topicId=known_id))
         ids = {"partitionId": 0, "topicId": known_id, "leader": node_id, "leaderEpoch": epoch, "partitionEpoch": 0}
-        replicas = {"replicas": [node_id], "isr": [node_id], "directories": [DIRECTORY_IDS[0]]}
-        records.append(encode_metadata_record("Partition", 1, **ids, **replicas))
+        on = replicas or [node_id]
+        places = {"replicas": on, "isr": on, "directories": [DIRECTORY_IDS[0]] * len(on)}
+        records.append(encode_metadata_record("Partition", 1, **ids, **places))
     for (kind, resource), values in settings.items():
         for name, value in values.items():
             fields = {"resourceType": kind, "resourceName": resource, "name": name, "value": value}

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.live import is_live, settled, was_closed
-from kafkalog.log.log_dir import check_log_dir, each_once, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import blank_disk, check_log_dir, each_once, is_blank, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, check_partitions, cpu_count, one_of, optional_integer, parse_milliseconds
 from kafkalog.protocol.releases import releases
@@ -36,17 +36,28 @@ from kafkalog.storage.removals import is_gone, removed_directory
 from kafkalog.survey.absent_partitions import absent_note, absent_partitions
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
+from kafkalog.survey.next_steps import log_dirs_of
 from kafkalog.survey.retention import expiring, newest_timestamps, retention_rules
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_root import Effect, StartProblem, is_kraft, log_dirs_problems, root_problems, voter_problem
+from kafkalog.survey.startup_root import (
+    Effect,
+    StartProblem,
+    by_broker,
+    is_kraft,
+    log_dirs_problems,
+    root_problems,
+    voter_problem,
+)
 from kafkalog.survey.targets import release_problems, torn_problems
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.system_topics.coordinator_load import load_failure
 
+Directories = Callable[[Any], list[Any]]
+"""Lists a log dir."""
 _ZEROS: Final = "the time index ends in zeros"
 
 
@@ -72,7 +83,8 @@ def preflight(
     Parameters
     ----------
     path : path-like or sequence of path-like
-        The log dirs of one broker, or partition directories.
+        The log dirs of one broker, or partition directories. Without `config`, the log dirs of several brokers, as
+        their `meta.properties` tell them apart, are judged one broker after the other.
     topics : str or sequence of str, optional
         Names or globs of topics; a leading ``!`` excludes. The files of the log dirs themselves always count.
     partitions : int or sequence of int, optional
@@ -134,58 +146,24 @@ def preflight(
         one_of("release", release, [*releases()])
     n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    result = Preflight(findings=Findings(limits.max_findings))
+    result = Preflight(findings=Findings(limits.max_findings), release=release)
     named = each_once([root for one in names for root in log_dirs_at(Path(one))], result.findings.add)
     if not named:
         raise ValueError("name at least one log dir")
-    # log dirs may hold thousands of partitions: each is listed once
-    directories = cache(lambda root: [*partition_directories(root)])
-    are_partitions = [is_partition_directory(one) for one in named]
-    root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
-    roots = list(dict.fromkeys(root_of))
-    broker = NO_CONFIG if config is None else BrokerConfig.of(config, read_settings(config))
-    absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
-    result.problems = [*log_dirs_problems(broker, release)]
-    result.problems += root_problems(roots, config=broker, directories=directories, limits=limits)
-    settings = TopicSettings.of(roots, config=config, metadata=metadata, limits=limits)
-    if any(Path(one.path).name == kf.META_PROPERTIES for one in result.problems):
-        settings.node_id = None  # the broker does not start under it
-    cluster = settings.metadata
-    if cluster is not None:
-        problem = voter_problem(roots, cluster.voters, settings.node_id)
-        result.problems += [] if problem is None else [problem]
-        result.problems += torn_problems(cluster)
-    if release is not None:
-        result.release = release
-        result.problems += release_problems(roots, cluster, broker, release, limits)
-    if config is not None and settings.doubt:
-        detail = f"whether retention deletes segments is not foretold: {settings.doubt}"
-        result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(roots[0]), damage=False))
     now_ms = parse_milliseconds("now", "now" if now is None else now)
-    for gap in cluster.gaps if cluster is not None else ():
-        if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
-            result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
-    starts = {
-        root: _LogDirStart(root, clean, settings, index_interval_bytes, now_ms, limits, result, roots) for root in roots
-    }
-    result.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or cluster is not None
-    result.is_clean = all(start.is_clean for start in starts.values())
-    found: list[tuple[_LogDirStart, Path, bool]] = []
-    for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
-        for directory in [one] if is_one else () if root in absent else directories(root):
-            if not isinstance(directory, Finding):
-                found.append((starts[root], directory, is_one))
-            elif directory.reason is Reason.LINK_OUTSIDE:
-                # a broker follows the link, and only kafkalog does not
-                result.findings.add(replace(directory, damage=False))
-    unformatted = {one.path for one in result.problems if one.reason is Reason.META_PROPERTIES}
-    for root in roots:
-        if str(root / kf.META_PROPERTIES) not in unformatted:
-            check_log_dir(root, (directory for start, directory, _ in found if start.root == root))
-    missing, others = _absent(broker, [*starts.values()], directories, absent, is_whole=not any(are_partitions))
-    keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
-    no_directory = itertools.chain(missing, *others.values())
-    keys += [key for row in no_directory if (key := row.topic_partition) is not None]
+    asked = _Asked(clean, index_interval_bytes, metadata, config, release, now_ms, limits)
+    groups = [named] if config is not None else by_broker(named)
+    for path in itertools.chain(*(some for some in groups if groups[1:] and all(map(is_blank, some)))):
+        result.findings.add(blank_disk(path))
+    groups = [some for some in groups if not (groups[1:] and all(map(is_blank, some)))]
+    brokers = [_BrokerStart(some, asked, result) for some in groups]
+    for one in brokers:
+        one.find_absent(brokers)
+    result.log_dirs = log_dirs_of([*names, *(one for broker in brokers for one in broker.others)])
+    result.metadata = None if metadata is None else os.fspath(metadata)
+    result.is_kraft = any(one.is_kraft for one in brokers)
+    result.is_clean = all(start.is_clean for one in brokers for start in one.starts.values())
+    keys = [key for one in brokers for key in one.keys]
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])
     numbers = {partitions} if isinstance(partitions, int) else None if partitions is None else {*partitions}
@@ -194,11 +172,7 @@ def preflight(
     def is_wanted(key: kf.TopicPartition | None) -> bool:
         return key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
 
-    loads = []
-    for start, directory, is_named in found:
-        parsed = kf.parse_partition_directory(_name(directory))
-        if is_wanted(None if parsed is None else parsed.topic_partition):
-            loads += start.loads(directory, is_named=is_named)
+    loads = [load for one in brokers for load in one.loads(is_wanted)]
     on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
     lock = threading.Lock()
 
@@ -214,35 +188,130 @@ def preflight(
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)
-    for row in missing:
-        if is_wanted(row.topic_partition):
+    for broker in brokers:
+        for row in filter(lambda row: is_wanted(row.topic_partition), broker.missing):
             result.add_lost(row)
             on_partition(row)
-    for what, rows in others.items():
-        if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
-            result.findings.add(absent_note(what, wanted))
+        for what, rows in broker.without_directory.items():
+            if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
+                result.findings.add(absent_note(what, wanted))
     return result
 
 
-def _absent(
-    broker: BrokerConfig,
-    starts: Sequence[_LogDirStart],
-    directories: Callable[[Path], list[Path | Finding]],
-    failed: set[Path],
-    *,
-    is_whole: bool,
-) -> tuple[list[PartitionPlan], dict[str, list[PartitionPlan]]]:
-    """The partitions without directories, if the metadata and the log dirs are complete; none of a running broker."""
-    settings = starts[0].settings
-    if settings.metadata is None or not settings.metadata.is_complete or settings.node_id is None:
-        return [], {}
-    if not is_whole or failed or any(start.is_live for start in starts):
-        return [], {}
-    roots = [start.root for start in starts]
-    listed = [one for root in roots for one in directories(root)]
-    names = [Path(one.path or "").name if isinstance(one, Finding) else one.name for one in listed]
-    has_all = bool(broker.log_dirs) and broker.others(roots) == []
-    return absent_partitions(roots, names, settings.metadata, settings.node_id, has_all_roots=has_all)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options of a preflight that decide what a broker does."""
+
+    clean: bool | None
+    index_interval_bytes: int | None
+    metadata: str | os.PathLike[str] | None
+    config: str | os.PathLike[str] | None
+    release: str | None
+    now_ms: int
+    limits: Limits
+
+
+class _BrokerStart:
+    """The start of one broker, on all of its log dirs.
+
+    `starts` has these, `others` those that only its configuration names, and `names` what is in them. `missing` are
+    partitions that it loses with their directories, and `without_directory` the others of which there is none.
+    """
+
+    def __init__(self, named: Sequence[Path], asked: _Asked, result: Preflight) -> None:
+        """Look at the files of the log dirs; `named` may be partition directories. The result gets the problems."""
+        # log dirs may hold thousands of partitions: each is listed once
+        directories: Directories = cache(lambda root: [*partition_directories(root)])
+        named = [*named]
+        are_partitions = [is_partition_directory(one) for one in named]
+        root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
+        roots = list(dict.fromkeys(root_of))
+        n_named = len(roots)
+        broker = NO_CONFIG if asked.config is None else BrokerConfig.of(asked.config, read_settings(asked.config))
+        absent = _add_log_dirs(broker, roots, named, root_of, are_partitions, result.findings)
+        self.others = [one for one in roots[n_named:] if one not in absent]
+        problems, settings = self._problems(broker, asked, roots, directories)
+        result.problems += problems
+        if asked.config is not None and settings.doubt:
+            detail = f"whether retention deletes segments is not foretold: {settings.doubt}"
+            result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(roots[0]), damage=False))
+        self.is_kraft = bool(broker.roles) or any(map(is_kraft, roots)) or settings.metadata is not None
+        self.starts = {
+            root: _LogDirStart(root, asked, settings, result, roots, is_kraft=self.is_kraft) for root in roots
+        }
+        self._directories: list[tuple[_LogDirStart, Path, bool]] = []
+        for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
+            for directory in [one] if is_one else () if root in absent else directories(root):
+                if not isinstance(directory, Finding):
+                    self._directories.append((self.starts[root], directory, is_one))
+                elif directory.reason is Reason.LINK_OUTSIDE:
+                    # a broker follows the link, and only kafkalog does not
+                    result.findings.add(replace(directory, damage=False))
+        unformatted = {one.path for one in problems if one.reason is Reason.META_PROPERTIES}
+        for root in roots:
+            if len(roots) > 1 and is_blank(root):
+                result.findings.add(blank_disk(root))
+            elif str(root / kf.META_PROPERTIES) not in unformatted:
+                check_log_dir(root, (directory for start, directory, _ in self._directories if start.root == root))
+        self.missing: list[PartitionPlan] = []
+        self.without_directory: dict[str, list[PartitionPlan]] = {}
+        self._settings, self._roots, self.node_id = settings, roots, settings.node_id
+        self._is_whole = not (any(are_partitions) or absent or any(start.is_live for start in self.starts.values()))
+        listed = [one for root in roots for one in directories(root)] if self._is_whole else []
+        self.names = {Path(one.path or "").name if isinstance(one, Finding) else one.name for one in listed}
+        self._has_all_roots = bool(broker.log_dirs) and broker.others(roots) == []
+
+    def find_absent(self, brokers: Sequence[_BrokerStart]) -> None:
+        """Find the partitions without directories, if the metadata and the log dirs are complete, and none is live."""
+        metadata = self._settings.metadata
+        if metadata is None or not metadata.is_complete or self.node_id is None or not self._is_whole:
+            return
+        self.missing, self.without_directory = absent_partitions(
+            self._roots,
+            self.names,
+            metadata,
+            self.node_id,
+            has_all_roots=self._has_all_roots,
+            at_others={one.node_id: one.names for one in brokers if one.node_id is not None and one._is_whole},
+            counted=[row.topic_partition for one in brokers for row in one.missing],
+        )
+
+    @property
+    def keys(self) -> list[kf.TopicPartition]:
+        """Its partitions, also those without directories."""
+        parsed = (kf.parse_partition_directory(_name(one)) for _, one, _ in self._directories)
+        found = [one.topic_partition for one in parsed if one is not None]
+        no_directory = itertools.chain(self.missing, *self.without_directory.values())
+        return found + [key for row in no_directory if (key := row.topic_partition) is not None]
+
+    @staticmethod
+    def _problems(
+        broker: BrokerConfig, asked: _Asked, roots: list[Path], directories: Directories
+    ) -> tuple[list[StartProblem], TopicSettings]:
+        """Why the broker does not start, without the contents of partitions, and the settings that it knows."""
+        found = [*log_dirs_problems(broker, asked.release)]
+        found += root_problems(roots, config=broker, directories=directories, limits=asked.limits)
+        settings = TopicSettings.of(roots, config=asked.config, metadata=asked.metadata, limits=asked.limits)
+        if any(Path(one.path).name == kf.META_PROPERTIES for one in found):
+            settings.node_id = None  # the broker does not start under it
+        cluster = settings.metadata
+        if cluster is not None:
+            problem = voter_problem(roots, cluster.voters, settings.node_id)
+            found += [] if problem is None else [problem]
+            found += torn_problems(cluster)
+        if asked.release is not None:
+            found += release_problems(roots, cluster, broker, asked.release, asked.limits)
+        for gap in cluster.gaps if cluster is not None else ():
+            if not any(Path(gap.path or "").is_relative_to(one.path) for one in found):
+                found.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
+        return found, settings
+
+    def loads(self, is_wanted: Callable[[kf.TopicPartition | None], bool]) -> Iterator[_Load]:
+        """The loads of its partitions."""
+        for start, directory, is_named in self._directories:
+            parsed = kf.parse_partition_directory(_name(directory))
+            if is_wanted(None if parsed is None else parsed.topic_partition):
+                yield from start.loads(directory, is_named=is_named)
 
 
 def _add_log_dirs(
@@ -286,20 +355,18 @@ class _LogDirStart:
     """A log dir of the broker."""
 
     root: Path
-    clean: bool | None
+    asked: _Asked
     settings: TopicSettings
-    index_interval_bytes: int | None
-    now_ms: int
-    limits: Limits
     result: Preflight
     roots: Sequence[Path]
     """All log dirs of the broker."""
+    is_kraft: bool
     is_clean: bool = field(init=False)
     is_live: bool = field(init=False)
     offsets: RootOffsets = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_clean = was_closed(self.root) if self.clean is None else self.clean
+        self.is_clean = was_closed(self.root) if self.asked.clean is None else self.asked.clean
         self.offsets = RootOffsets.read(self.root)
         failed = {problem.path for problem in self.result.problems}
         for finding in self.offsets.findings:
@@ -312,7 +379,7 @@ class _LogDirStart:
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""
-        return LoadPlan(directory, self.offsets, is_clean=self.is_clean, limits=self.limits)
+        return LoadPlan(directory, self.offsets, is_clean=self.is_clean, limits=self.asked.limits)
 
     def loads(self, directory: Path, *, is_named: bool) -> list[_Load]:
         """The load of a partition; none if it cannot be read, or was just removed."""
@@ -359,7 +426,7 @@ class _Load:
         # a running one has no strays: the topic is just being deleted
         is_leaving = self.start.is_live and row is not None and row.stray is not None
         if (note := self.start.removed(self.plan.path, is_named=self.is_named, is_leaving=is_leaving)) is not None:
-            found = Findings(self.start.limits.max_findings)
+            found = Findings(self.start.asked.limits.max_findings)
             found.add(note)
             return None, found
         return row, found
@@ -375,7 +442,7 @@ class _Load:
         self, advance: Callable[[int], object], n_readers: int, is_first: bool
     ) -> tuple[PartitionPlan | None, Findings]:
         """One attempt: a running broker may have written, rolled, merged or deleted a segment since the one before."""
-        limits = self.start.limits
+        limits = self.start.asked.limits
         if not is_first:
             with contextlib.suppress(KafkalogError):
                 self.plan = self.start.plan(self.plan.path)
@@ -389,12 +456,12 @@ class _Load:
 
     def _attempt(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan, Findings]:
         start, plan = self.start, self.plan
-        report = RecoveryReport(findings=Findings(start.limits.max_findings))
+        report = RecoveryReport(findings=Findings(start.asked.limits.max_findings))
 
         def make(plan: LoadPlan) -> PartitionOutput:
             return PartitionOutput()
 
-        how = start.index_interval_bytes, start.now_ms, start.limits
+        how = start.asked.index_interval_bytes, start.asked.now_ms, start.asked.limits
         run = RecoveryRun(report, make, *how, settings=self.settings, is_replayed=False, leaves_splits=True)
         run.recover([plan], n_readers, advance, lambda row: None)
         [row] = report.partitions
@@ -413,7 +480,7 @@ class _Load:
         """Note whether the broker takes the partition for a stray, and what is lost then."""
         plan = self.plan
         row.stray = self._why_stray()
-        if row.stray is not None and not self.start.result.is_kraft:
+        if row.stray is not None and not self.start.is_kraft:
             row.remarks.append(f"Kafka 4.x renames it to -stray, and later deletes it: {row.stray}")
             row.stray = None
         elif row.stray is not None and self._topic_ids.lacks(plan.path) is not None:
@@ -429,7 +496,7 @@ class _Load:
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
         if row.n_bytes and kf.LEADER_EPOCH_CHECKPOINT not in plan.files.names:
             row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
-        if (failure := load_failure(plan.path, row.topic_partition, self.start.limits)) is not None:
+        if (failure := load_failure(plan.path, row.topic_partition, self.start.asked.limits)) is not None:
             row.remarks.append(failure.detail)
 
     def _add_unreadable(self, row: PartitionPlan, findings: Findings) -> None:
@@ -500,7 +567,7 @@ class _Load:
         config = self._retention_config(is_wrong=is_wrong)
         if config is None:
             return
-        sizes, now_ms = [one.n_bytes for one in plans], self.start.now_ms
+        sizes, now_ms = [one.n_bytes for one in plans], self.start.asked.now_ms
         state = LogDirState.of(self.plan.partition, self.plan.files.names)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
         for number, setting in enumerate(expiring(sizes, [told for told, _ in newest], config, now_ms)):

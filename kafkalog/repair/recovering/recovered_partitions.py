@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, boot_step, is_stray, log_dirs_of
+from kafkalog.survey.next_steps import NextStep, boot_step, is_stray
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -93,6 +92,10 @@ class Preflight(PartitionsReport, JsonFields):
     """Damage that was found on the way, checkpoints that cannot be read."""
     release: str | None = None
     """The release of Kafka that starts; None if none was named."""
+    log_dirs: list[str] = field(default_factory=list)
+    """The log dirs, or what they lie in, as they were named, and those that only the configuration names."""
+    metadata: str | None = None
+    """Another log dir with the cluster's metadata log, if one was named."""
 
     @property
     def ok(self) -> bool:
@@ -113,11 +116,10 @@ class Preflight(PartitionsReport, JsonFields):
 
         Empty if the broker may start and there are no such directories.
         """
-        paths = [one.path for one in self.partitions] or [os.path.dirname(one.path) for one in self.problems]
-        has_strays = any(map(is_stray, paths))
-        if not paths or (self.ok and not has_strays):
+        has_strays = any(is_stray(one.path) for one in self.partitions)
+        if not self.log_dirs or (self.ok and not has_strays):
             return []
-        return [boot_step(log_dirs_of(paths), self.release, has_strays=has_strays)]
+        return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
 
     @property
     def n_bytes_read(self) -> int:

@@ -279,3 +279,65 @@ def test_a_tiered_topic_needs_tiered_storage(tmp_path, run):
         assert ("remote.log.storage.system.enable" in out) == bool(start)
     [row] = kafkalog.preflight(tmp_path, topics="orders", clean=True).partitions
     assert (row.log_start_offset, row.verdict) == (0, "starts")
+
+
+def brokers(mount, n=3):
+    """Volumes of several brokers, each with a partition that its metadata has on it."""
+    for number in range(1, n + 1):
+        disk = mount / f"data-{number}" / "kafka-log"
+        write_meta_properties(disk, node_id=number, disk=number % 2)
+        kafkalog.write_table({"value": [b"1", b"2"]}, disk, topic=f"of-{number}", topic_id=TOPIC_ID)
+        write_metadata(disk, {f"of-{number}": TOPIC_ID}, {}, node_id=number)
+        yield disk
+
+
+def test_log_dirs_of_several_brokers_are_judged_one_broker_after_the_other(tmp_path, run):
+    disks = [*brokers(tmp_path / "volumes")]
+    for names in ([tmp_path / "volumes"], disks):
+        start = kafkalog.preflight(names)
+        assert start.problems == []
+        assert start.verdict == "recovers"
+        assert {Path(one.path).parent.parent for one in start.partitions if "of-" in one.path} == {
+            disk.parent for disk in disks
+        }
+        assert kafkalog.report(names).summary["verdict"] == "recovers"
+    # a topic of one of them is known
+    (one,) = kafkalog.preflight(disks, topics="of-2").partitions
+    assert Path(one.path) == disks[1] / "of-2-0"
+    assert run("preflight", *map(str, disks), "-t", "of-4")[0] == 2
+    # the loss of one is no fault of the others
+    for path in (disks[1] / "of-2-0").iterdir():
+        path.unlink()
+    (disks[1] / "of-2-0").rmdir()
+    (disks[1] / "recovery-point-offset-checkpoint").write_text("0\n1\nof-2 0 2\n")
+    start = kafkalog.preflight(disks)
+    assert [Path(one.path).name for one in start.partitions if one.losses] == ["of-2-0"]
+    (step,) = start.next
+    assert step.command[:5] == ("kafkalog", "boot", *map(str, disks))
+    # a configuration is of one broker
+    config = tmp_path / "server.properties"
+    config.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={disks[0]}\n")
+    assert kafkalog.preflight(disks[:1], config=config).problems == []
+    assert "node id" in "".join(one.detail for one in kafkalog.preflight(disks[:2], config=config).problems)
+
+
+def test_a_partition_that_no_broker_has_is_lost_once_and_one_that_another_has_is_copied(tmp_path):
+    disks = []
+    for number in (1, 2, 3):
+        disk = tmp_path / f"broker {number}"
+        write_meta_properties(disk, node_id=number, disk=number % 2)
+        kafkalog.write_table({"value": [b"1", b"2"]}, disk, topic="orders", topic_id=TOPIC_ID)
+        write_metadata(disk, {"orders": TOPIC_ID}, {}, replicas=[1, 2, 3])
+        (disk / "replication-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+        disks.append(disk)
+    for n_gone, disk in enumerate(disks, 1):
+        for path in (disk / "orders-0").iterdir():
+            path.unlink()
+        (disk / "orders-0").rmdir()
+        start = kafkalog.preflight(disks)
+        n_lost = [row.loss.n_records for row in start.partitions if row.losses]
+        assert n_lost == ([] if n_gone < 3 else [2])
+        assert start.ok == (n_gone < 3)
+        # one broker alone does not know what the others have
+        assert kafkalog.preflight(disk).losses == []
+    assert kafkalog.report(disks).summary["n_records_lost"] == 2
