@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
-from kafkalog.log.log_dir import LogDir, each_once, is_empty_disk, is_partition_directory, log_dirs_at
+from kafkalog.log.log_dir import LogDir, blank_disk, each_once, is_empty_disk, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.operations.remote_storage import write_partitions
@@ -32,6 +31,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.listing import Listing, nearest
 from kafkalog.storage.location import Location, kind_of, local_path
 from kafkalog.storage.staging import staged_directory
+from kafkalog.survey.next_steps import boot_step
 from kafkalog.survey.origins import origins_of, read_origin
 from kafkalog.system_topics.remote_log import remote_log
 from kafkalog.tiered.joined import JoinedStore
@@ -172,8 +172,7 @@ class Sources:
         except NotKafkaError:
             log_dir = None
         if log_dir is None:
-            detail = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
-            self.left_out.append(Finding(Reason.NOT_KAFKA, detail, path=str(path), damage=False))
+            self.left_out.append(blank_disk(path))
             self._root(path)
             return
         is_partition = is_partition_directory(path)
@@ -251,8 +250,7 @@ class Sources:
             for root in roots if kf.CONSUMER_OFFSETS not in topics else ():
                 if root.path not in gone and has_partitions_of(root.path, kf.CONSUMER_OFFSETS):
                     detail = f"the groups of {root.path}, which it was made from, are not here. To take them and all"
-                    command = shlex.join(["kafkalog", "boot", str(path), str(root.path), "-o", f"{path}-booted"])
-                    detail += f" other topics over: {command}"
+                    detail += f" other topics over: {boot_step([str(path), str(root.path)])}"
                     self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(path), damage=False))
 
     def _note_others(self, root: Path) -> None:

@@ -77,7 +77,7 @@ lags: Lag by topic. The lag of each group in each topic.
 transactions: Open transactions. Consumers with read_committed wait for those that block. A command ends one that hangs.
     transactional_id?, state?, producer_id number, producer_epoch number, topic, partition number,
     start_offset number, last_timestamp time, idle_ms ms?, n_held number, is_blocking bool, is_hanging bool,
-    abort_command?
+    abort_command command?
 undecodable: Values that do not decode. By topic and column, with the first reason.
     topic?, column, n_records number, n_undecoded number, first_partition number?, first_offset number?,
     first_reason?
@@ -95,7 +95,7 @@ indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of 
     p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
 {SPACE_TABLES.strip()}
 next: Next steps. The shortest way to a running broker.
-    line, why, command arguments
+    line command, why, command arguments
 """
 """Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
 

@@ -23,13 +23,13 @@ from kafkalog.protocol.releases import METADATA_VERSION, level_name
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import page
-from kafkalog.reporting.tables import NUMERIC, Table, TablesResult, column_title
+from kafkalog.reporting.tables import NUMERIC, Kind, Table, TablesResult, column_title
 from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
-from kafkalog.survey.next_steps import boot_step, log_dirs_of
+from kafkalog.survey.next_steps import boot_step
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
@@ -92,7 +92,9 @@ class Report(TablesResult):
             lines += ["", f"## {table.title}", "", table.about, ""]
             lines += [f"| {' | '.join(map(column_title, table.shown))} |"]
             lines += [f"|{'|'.join('--:' if kind in NUMERIC else '---' for kind in table.shown.values())}|"]
-            lines += [f"| {' | '.join(map(_plain, table.texts(row)))} |" for row in table.rows[:_MOST_MARKDOWN]]
+            kinds = table.shown.values()
+            for row in table.rows[:_MOST_MARKDOWN]:
+                lines.append(f"| {' | '.join(map(_markdown_cell, table.texts(row), kinds))} |")
             n_more = len(table.rows) - _MOST_MARKDOWN + table.n_more
             lines += ["", f"and {n_more:,} more"] if n_more > 0 else []
         return "\n".join(lines) + "\n"
@@ -180,7 +182,8 @@ def report(
     Parameters
     ----------
     path : path-like or sequence of path-like
-        Log dirs of one broker, or partition directories. With a URL, the start and the outlook are not forecast.
+        Log dirs of one or several brokers, or partition directories. With a URL, the start and the outlook are not
+        forecast.
     topics : str or sequence of str, optional
         Only these topics: names or globs; a leading ``!`` excludes.
     config : path-like, optional
@@ -227,13 +230,13 @@ def report(
     start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}
     of_start: list[Finding] = []
     is_local = not any(map(is_url, names))
-    is_harmless = True
+    is_harmless, log_dirs = True, list[str]()
     if is_local:
         plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
         contents.add_start(plans)
         start = {name: getattr(plans, name) for name in start}
         # of 10,000 partitions the plans take 40 MB
-        is_harmless = plans.ok
+        is_harmless, log_dirs = plans.ok, plans.log_dirs
         of_start, plans = plans.findings.rows, None  # type: ignore[assignment]
     known = groups(log_dir)
     contents.add_groups(known, wanted)
@@ -255,7 +258,7 @@ def report(
     contents.end()
     has_strays = bool(log_dir.set_apart["stray"])
     if is_local and (contents.findings.n_damage or not is_harmless or has_strays):
-        contents.add_next(boot_step(log_dirs_of(map(str, names)), has_strays=has_strays))
+        contents.add_next(boot_step(log_dirs, has_strays=has_strays))
     summary = {**start, **_key_figures(contents), **_identity(log_dir, limits)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
 
@@ -306,6 +309,14 @@ def _plain(text: str) -> str:
     """Return text for a cell of a Markdown table: markup and characters that cannot be seen are escaped."""
     shown = visible(text, _MOST_CHARACTERS)
     return "".join(f"\\{one}" if one in _MARKUP else _ENTITIES.get(one, one) for one in shown)
+
+
+def _markdown_cell(text: str, kind: Kind) -> str:
+    """Return text for a cell of a Markdown table; a command as it is, so that a copy of it runs."""
+    if kind != "command" or not text:
+        return _plain(text)
+    fence = "``" if "`" in text else "`"
+    return f"{fence}{visible(text, _MOST_CHARACTERS)}{fence}".replace("|", "\\|")
 
 
 _MOST_CHARACTERS: Final = 2000

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-Kind = Literal["text", "number", "bytes", "decimal", "share", "time", "ms", "bool", "list", "arguments"]
-"""Of a column. share is a fraction of 1, time is in ms since 1970, ms a duration, list one of texts. arguments are
-those of a command, for programs: people see its line."""
+Kind = Literal["text", "number", "bytes", "decimal", "share", "time", "ms", "bool", "list", "command", "arguments"]
+"""Of a column. share is a fraction of 1, time is in ms since 1970, ms a duration, list one of texts. command is a line
+for a shell, and arguments are those of a command, for programs: people see its line."""
 NUMERIC: Final = frozenset({"number", "bytes", "decimal", "share", "time", "ms"})
 
 
@@ -135,7 +135,7 @@ def cell_text(value: Any, kind: Kind) -> str:
         return iso_seconds(value)
     if kind == "share":
         return f"{value:.1%}"
-    if kind == "text":
+    if kind in ("text", "command"):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 

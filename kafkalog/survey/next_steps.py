@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import log_dir_of
+from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import place_of
 
 
@@ -44,21 +47,37 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(found)
 
 
-def boot_step(log_dirs: Iterable[str], release: str | None = None, *, has_strays: bool = False) -> NextStep:
+def boot_step(
+    log_dirs: Iterable[str], release: str | None = None, *, metadata: str | None = None, has_strays: bool = False
+) -> NextStep:
     """Serve what is intact on damaged log dirs from a new directory, on which a release of Kafka starts.
 
-    With `has_strays`, also what a broker with the metadata of another cluster has set apart.
+    `metadata` is a log dir with the cluster's metadata log, if these have none. With `has_strays`, also what a broker
+    with the metadata of another cluster has set apart.
     """
     paths = list(log_dirs)
     why = (
         "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
         " add the log dirs of the others: what one lost comes from them"
     )
-    target = () if release is None else ("--for", release)
-    strays = ("--include-unknown",) if has_strays else ()
+    options = [*(() if release is None else ("--for", release))]
+    options += [] if metadata is None else ["--metadata", metadata]
     if has_strays:
+        options.append("--include-unknown")
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
-    return NextStep(("kafkalog", "boot", *paths, *target, *strays, "-o", f"{paths[0].rstrip('/')}-booted"), why)
+    return NextStep(("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted")), why)
+
+
+def free_name(path: str) -> str:
+    """A path of which nothing is there yet: with a number at its end, if need be.
+
+    It has no comma in its last part: the log dir of a broker must not have one.
+    """
+    folder, name = os.path.split(path)
+    name = name.replace(",", "-")
+    taken = Listing.or_empty(Path(folder)).names
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return os.path.join(folder, next(one for one in itertools.chain([name], numbered) if one not in taken))
 
 
 def is_stray(path: str | os.PathLike[str]) -> bool:

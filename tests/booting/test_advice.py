@@ -1,14 +1,19 @@
 """The advice of verify, preflight and report is executed until there is none left: no advice loses a record."""
 
 import json
+import shlex
+from pathlib import Path
 
 import builder
 import pytest
+from broken_clusters import TOPICS, Cluster
+from effort import fuzz_inputs
 from merges import batch, replica
 from salvages import output_of
 
 import kafkalog
 from kafkalog.cli.app import main
+from kafkalog.state.properties import read_settings
 
 LOG = [(1, offset) for offset in range(24)]
 
@@ -113,3 +118,70 @@ def test_advice_takes_what_a_broker_of_another_cluster_has_set_apart(tmp_path, c
         batch(offset, LOG[offset]) for offset in range(24)
     ]
     assert kafkalog.preflight(tmp_path / "disk-1-booted" / "data").next == []
+
+
+def sums(root):
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def followed(command, capsys):
+    """Run a command and all that its advice leads to; the vectors, in order, with the exit code of each of ours."""
+    waiting, done = [command], {}
+    while waiting:
+        vector = tuple(waiting.pop(0))
+        assert vector not in done, "advice leads in a circle"
+        if vector[0] != "kafkalog":
+            done[vector] = None
+            continue
+        is_boot = vector[1] == "boot"
+        codes = [] if is_boot else [main([*vector[1:]])]
+        text = "".join(capsys.readouterr())
+        codes.append(main([*vector[1:], "--json"]))
+        objects = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+        steps = [step for one in objects for step in one.get("next", ())]
+        text = (Path(vector[-1]) / "report.txt").read_text() if is_boot else text
+        done[vector] = codes[0]
+        assert len({*codes}) == 1
+        for step in steps:
+            # people and programs get the same
+            line = shlex.join(step["command"])
+            assert line in text.replace("\\", ""), text
+            waiting.append(step["command"])
+    return done
+
+
+@pytest.mark.parametrize("first", ["verify", "preflight", "report"])
+@pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 1000, 2)))
+def test_all_advice_runs_literally_and_loses_no_record(tmp_path, capsys, first, seed):
+    cluster = Cluster(tmp_path / "it's here", 1000 + seed)
+    cluster.damage(cluster.rng.choice((1, 2, 5)))
+    disks = cluster.disks if seed % 2 else [max(cluster.disks, key=lambda one: len(list(one.iterdir())))]
+    before = sums(cluster.root)
+    done = followed(["kafkalog", first, *map(str, disks)], capsys)
+    assert 2 not in done.values()
+    assert 70 not in done.values()
+    assert before.items() <= sums(cluster.root).items()
+    ours = [vector for vector in done if vector[0] == "kafkalog"]
+    if len(ours) == 1:
+        return
+    out = Path(ours[-1][-1])
+    starts = [vector for vector in done if vector[0] == "kafka-server-start.sh"]
+    assert starts == [("kafka-server-start.sh", str(out / "server.properties"))]
+    assert read_settings(out / "server.properties")["log.dirs"] == str(out / "data")
+    for topic in TOPICS:
+        some = [cluster.intact(disk / f"{topic}-0", topic) for disk in disks]
+        served = {*output_of(out / "data" / f"{topic}-0")} if (out / "data" / f"{topic}-0").is_dir() else set()
+        histories = cluster.truth(topic) if len(disks) == 3 else None
+        wanted = [{*some[0]}] if len(disks) == 1 else [{*history} for history in histories or [[]]]
+        assert any({one.data for one in history} <= served for history in wanted), topic
+
+
+def test_an_output_is_named_that_boot_takes(tmp_path):
+    disk = tmp_path / "disk-1,2"
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    outputs = []
+    for _ in range(3):
+        (row,) = kafkalog.report(disk).as_dict()["next"]
+        outputs.append(row["command"][-1])
+        assert main([*row["command"][1:], "-q"]) == 1
+    assert outputs == [f"{tmp_path}/disk-1-2-booted{suffix}" for suffix in ("", "-2", "-3")]

@@ -147,3 +147,42 @@ def test_the_new_cluster_is_for_the_release_of_the_old_one_or_an_earlier_one(tmp
     assert kafkalog.boot(data, dry_run=True).release == new
     if not settings:
         assert kafkalog.boot(data, release="4.4", dry_run=True).release == "4.4"
+
+
+def test_acls_without_an_authorizer_are_named_with_the_line_that_puts_them_in_force(tmp_path, capsys):
+    root = log_dir(tmp_path / "log")
+    write_metadata(root, ["orders", "payments"], SETTINGS)
+    for name in ("without", "with"):
+        assert main(["boot", str(root), "-o", str(tmp_path / name)]) == 0
+        text = capsys.readouterr().out
+        line = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        assert (line in text) == (name == "with")
+        assert ("anybody who reaches the broker may read and write everything" in text) == (name == "with")
+        # the broker needs more for it, such as super.users
+        assert "authorizer" not in (tmp_path / name / "server.properties").read_text()
+        acl = {"id": topic_id(7), "resourceType": 2, "resourceName": "orders", "patternType": 3, "host": "*"}
+        acl |= {"principal": "User:alice", "operation": 3, "permissionType": 3}
+        append_metadata(root, encode_metadata_record("AccessControlEntry", 0, **acl))
+    cluster = read_cluster_metadata(tmp_path / "with" / "data")
+    assert cluster is not None
+    assert len(cluster.acls) == 1
+
+
+@pytest.mark.parametrize("has_metadata", [False, True])
+def test_a_missing_partition_metadata_costs_no_record(tmp_path, has_metadata):
+    root = log_dir(tmp_path / "log")
+    if has_metadata:
+        write_metadata(root, ["orders", "payments"], SETTINGS)
+    (root / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    (root / "orders-0" / "partition.metadata").unlink()
+    # a KRaft broker would set the directory aside
+    (row,) = [one for one in kafkalog.preflight(root).partitions if one.path.endswith("orders-0")]
+    assert (row.verdict, row.loss.n_records) == ("loses", 2)
+    for command in ("boot", "salvage", "recover"):
+        assert main([command, str(root), "-o", str(tmp_path / command), "-q"]) == (not has_metadata or 0)
+    report = kafkalog.boot(root, tmp_path / "again")
+    assert (report.ok, served(report)) == (True, {"orders", "payments"})
+    known = {one.name: one.topic_id for one in report.topics}
+    assert (known["orders"] == topic_id(0)) == has_metadata
+    start = kafkalog.preflight(tmp_path / "boot" / "data")
+    assert (start.verdict, start.losses) == ("starts", [])

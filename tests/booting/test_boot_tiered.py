@@ -102,3 +102,21 @@ def test_all_replicas_have_the_remote_part(tiered, tmp_path):
 def test_the_directories_above_the_output_are_made(tiered, tmp_path):
     assert boot(tiered, tmp_path / "deep" / "er" / "out") == 0
     assert not [*tmp_path.glob(".kafkalog-tiered-*")]
+
+
+def test_a_restored_log_dir_leads_to_all_of_the_broker(tiered, tmp_path, capsys):
+    """`tiered restore`, and then `boot` of what it made."""
+    shutil.copytree(LOG_DIR / "p-multi-0", tiered.log_dir / "local-0")
+    restored = tmp_path / "restored"
+    command = ["tiered", "restore", str(tiered.remote), "--log-dir", str(tiered.log_dir), "-o", str(restored)]
+    assert main(command) == 0
+    capsys.readouterr()
+    alone = kafkalog.boot(restored, tmp_path / "alone")
+    assert {one.topic for one in alone.partitions} >= {*TOPICS}
+    # settings come from the broker's metadata log
+    assert alone.metadata == str(tiered.log_dir)
+    report = kafkalog.boot([restored, tiered.log_dir], tmp_path / "out", include_unknown=True)
+    assert {one.topic for one in report.partitions} >= {*TOPICS, "local"}
+    for topic in TOPICS:
+        for out in ("alone", "out"):
+            assert content(tmp_path / out / "data", topic).equals(content(LOG_DIR, topic))
