@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -351,10 +352,15 @@ class _Boot:
         self._keeps_expiry = groups == "as-was"
         self._take_commits(commits, takes_groups=takes_groups)
         self._plan_topics(bare, is_wanted)
+        self._note_sources(known)
+
+    def _note_sources(self, known: KnownTopics | None) -> None:
+        """Report topics without settings, and what the log dirs and the metadata log lack."""
+        report = self._report
         if known is not None:
             unset = [topic.name for topic in report.topics if not (topic.is_internal or topic.is_set)]
             report.add_notes([finding for name in unset if (finding := known.without_settings(name)) is not None])
-        for root in sources.roots:
+        for root in self._sources.roots:
             report.add_notes(root.findings)
         if self._metadata is not None:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
@@ -388,15 +394,13 @@ class _Boot:
             detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
             detail += "".join(f". {one.path}: {one.detail}" for one in sources.left_out[:1])
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
-        bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
-        self._copies = {
-            key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare
-        }
+        full = {key: [one for one in some if not one.is_bare] for key, some in copies.items()}
+        self._copies = {key: some for key, some in full.items() if some}
         self._choose(self._copies)
         chosen = {one.path for one, _ in self._wanted}
-        self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
-        self._others += [one.path for one in self._left_out]
-        return bare
+        every = chain(*sources.copies.values(), self._left_out)
+        self._others = [one.path for one in every if one.path not in chosen]
+        return {key: copies[key] for key, some in full.items() if not some}
 
     def _take_commits(self, commits: Sequence[Commit] | None, *, takes_groups: bool) -> None:
         """Let commits of a file replace those of the sources, and report what groups lose."""

@@ -193,7 +193,7 @@ class BootReport(HtmlReport):
                 n = f" ({topic.n_expiring:,} or less of {topic.name} go at once)" if topic.n_expiring else ""
                 after = f"{_DELETES}{n}" if deletes else ""
                 add(f"kafka-configs.sh {at} --alter --topic {topic.name} {change}", why, after)
-        return steps if self.is_written else [replace(step, after=step.after or _WRITTEN) for step in steps]
+        return steps
 
     def _start_steps(self) -> list[NextStep]:
         """The commands that start the nodes."""
@@ -226,7 +226,7 @@ class BootReport(HtmlReport):
         for risk in _RISKS:
             yield f"  {risk}"
         yield ""
-        yield "Next commands"
+        yield "Next commands" if self.is_written else "Next commands, after a run with -o"
         for command in self.next_commands():
             yield f"  {command}"
 
@@ -320,7 +320,6 @@ def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
     return "retention.ms" in new or any(value != "-1" for value in old.values())
 
 
-_WRITTEN = "after a run with -o"
 _DELETES = "when records past the retention may go"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),

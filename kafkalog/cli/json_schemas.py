@@ -186,6 +186,7 @@ _KINDS: Final = {
     "share": "number",
     "decimal": "number",
     "list": "[text]",
+    "command": "text",
     "arguments": "[text]",
     "bool": "bool",
     "text": "text",

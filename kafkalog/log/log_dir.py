@@ -113,7 +113,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         files: dict[Place, list[Place]] = {}
         for path in [*self.paths]:
             kind = kind_of(path)
-            if kind == "directory":
+            if kind == "directory" and len(self.paths) > 1 and is_blank(path):
+                self._blank.append(path)
+            elif kind == "directory":
                 self._add_directory(path)
             elif kind is not None:
                 # only to raise for a name that is no segment's
@@ -302,9 +304,6 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def _add_directory(self, root: Place) -> None:
         entries = list_directory(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if is_directory(entry)]
-        if len(self.paths) > 1 and is_blank(root, entries):
-            self._blank.append(root)
-            return
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
@@ -574,11 +573,10 @@ def is_empty_disk(path: Place) -> bool:
     )
 
 
-def is_blank(path: Place, entries: Iterable[os.DirEntry[str]] | None = None) -> bool:
+def is_blank(path: Place) -> bool:
     """Whether a directory is a disk without any file of Kafka, and not a partition in a log dir."""
-    listed = Listing.or_empty(path).entries.values() if entries is None else entries
     is_named_so = kf.parse_partition_directory(path.name) is not None
-    return all(one.name == _LOST_AND_FOUND for one in listed) and (not is_named_so or is_empty_disk(path))
+    return {*Listing.or_empty(path).names} <= {_LOST_AND_FOUND} and (not is_named_so or is_empty_disk(path))
 
 
 def blank_disk(path: Place) -> Finding:

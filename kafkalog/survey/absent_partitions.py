@@ -61,8 +61,8 @@ def absent_partitions(
             continue
         row = PartitionPlan(str(root / name), key)
         start, end = log_dirs.extent(root, key)
-        moved = [other for other in renamed if other.startswith(f"{name}.")]
-        if any(replica != node_id and name in at_others.get(replica, (name,)) for replica in assigned.isr):
+        moved = _renamed(name, renamed)
+        if any(name in at_others.get(replica, (name,)) for replica in {*assigned.isr} - {node_id}):
             others.setdefault(_COPIED, []).append(row)
         elif end is None and not moved and log_dirs.has_ends(root):
             others.setdefault(_NEW, []).append(row)
@@ -115,6 +115,11 @@ def _assigned(metadata: ClusterMetadata, node_id: int) -> Iterator[tuple[kf.Topi
         for number, assigned in metadata.partitions(topic).items():
             if node_id in assigned.replicas:
                 yield kf.TopicPartition(topic, number), assigned
+
+
+def _renamed(name: str, others: Iterable[str]) -> list[str]:
+    """The directories that a broker has renamed from one of this name."""
+    return [other for other in others if other.startswith(f"{name}.")]
 
 
 def _lose(row: PartitionPlan, start: int, end: int | None, moved: Sequence[str]) -> None:

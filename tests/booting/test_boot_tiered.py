@@ -107,6 +107,7 @@ def test_the_directories_above_the_output_are_made(tiered, tmp_path):
 def test_a_restored_log_dir_leads_to_all_of_the_broker(tiered, tmp_path, capsys):
     """`tiered restore`, and then `boot` of what it made."""
     shutil.copytree(LOG_DIR / "p-multi-0", tiered.log_dir / "local-0")
+    (tiered.log_dir / "local-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAEQ")
     restored = tmp_path / "restored"
     command = ["tiered", "restore", str(tiered.remote), "--log-dir", str(tiered.log_dir), "-o", str(restored)]
     assert main(command) == 0

@@ -152,28 +152,56 @@ def preflight(
         raise ValueError("name at least one log dir")
     now_ms = parse_milliseconds("now", "now" if now is None else now)
     asked = _Asked(clean, index_interval_bytes, metadata, config, release, now_ms, limits)
-    groups = [named] if config is not None else by_broker(named)
-    for path in itertools.chain(*(some for some in groups if groups[1:] and all(map(is_blank, some)))):
-        result.findings.add(blank_disk(path))
-    groups = [some for some in groups if not (groups[1:] and all(map(is_blank, some)))]
-    brokers = [_BrokerStart(some, asked, result) for some in groups]
-    for one in brokers:
-        one.find_absent(brokers)
+    brokers = _brokers(named, asked, result)
     result.log_dirs = log_dirs_of([*names, *(one for broker in brokers for one in broker.others)])
     result.metadata = None if metadata is None else os.fspath(metadata)
     result.is_kraft = any(one.is_kraft for one in brokers)
     result.is_clean = all(start.is_clean for one in brokers for start in one.starts.values())
-    keys = [key for one in brokers for key in one.keys]
+    is_wanted = _selection(topics, partitions, [key for one in brokers for key in one.keys])
+    loads = [load for one in brokers for load in one.loads(is_wanted)]
+    on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
+    for row, findings in _read(loads, n_threads, progress):
+        for finding in findings.rows:
+            result.findings.add(finding)
+        if row is not None:
+            result.partitions.append(row)
+            on_partition(row)
+    for row in (row for one in brokers for row in one.missing if is_wanted(row.topic_partition)):
+        result.add_lost(row)
+        on_partition(row)
+    for what, rows in (item for one in brokers for item in one.without_directory.items()):
+        if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
+            result.findings.add(absent_note(what, wanted))
+    return result
+
+
+def _brokers(named: Sequence[Path], asked: _Asked, result: Preflight) -> list[_BrokerStart]:
+    """The brokers of log dirs; a configuration is that of one. Disks that are empty, next to others, are notes."""
+    groups = [[*named]] if asked.config is not None else by_broker(named)
+    blank = [some for some in groups if groups[1:] and all(map(is_blank, some))]
+    for path in itertools.chain(*blank):
+        result.findings.add(blank_disk(path))
+    found = [_BrokerStart(some, asked, result) for some in groups if some not in blank]
+    for one in found:
+        one.find_absent(found)
+    return found
+
+
+def _selection(
+    topics: str | Sequence[str] | None, partitions: int | Sequence[int] | None, keys: Sequence[kf.TopicPartition]
+) -> Callable[[kf.TopicPartition | None], bool]:
+    """Return what decides whether a partition is asked for; raises for topics and numbers that are not there."""
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])
     numbers = {partitions} if isinstance(partitions, int) else None if partitions is None else {*partitions}
     check_partitions(numbers, [key.partition for key in keys])
+    return lambda key: key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
 
-    def is_wanted(key: kf.TopicPartition | None) -> bool:
-        return key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
 
-    loads = [load for one in brokers for load in one.loads(is_wanted)]
-    on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
+def _read(
+    loads: list[_Load], n_threads: int, progress: Callable[[int], object]
+) -> Iterator[tuple[PartitionPlan | None, Findings]]:
+    """Load partitions, several at a time, and yield what is found, in order."""
     lock = threading.Lock()
 
     def advance(n_bytes: int) -> None:
@@ -182,20 +210,7 @@ def preflight(
 
     n_readers = n_threads if len(loads) == 1 else 1
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
-        for row, findings in pool.map(lambda one: one.run(advance, n_readers), _consumed(loads)):
-            for finding in findings.rows:
-                result.findings.add(finding)
-            if row is not None:
-                result.partitions.append(row)
-                on_partition(row)
-    for broker in brokers:
-        for row in filter(lambda row: is_wanted(row.topic_partition), broker.missing):
-            result.add_lost(row)
-            on_partition(row)
-        for what, rows in broker.without_directory.items():
-            if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
-                result.findings.add(absent_note(what, wanted))
-    return result
+        yield from pool.map(lambda one: one.run(advance, n_readers), _consumed(loads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,18 +256,10 @@ class _BrokerStart:
         }
         self._directories: list[tuple[_LogDirStart, Path, bool]] = []
         for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
-            for directory in [one] if is_one else () if root in absent else directories(root):
-                if not isinstance(directory, Finding):
-                    self._directories.append((self.starts[root], directory, is_one))
-                elif directory.reason is Reason.LINK_OUTSIDE:
-                    # a broker follows the link, and only kafkalog does not
-                    result.findings.add(replace(directory, damage=False))
+            listed = [one] if is_one else [] if root in absent else directories(root)
+            self._add_directories(root, listed, result, is_named=is_one)
         unformatted = {one.path for one in problems if one.reason is Reason.META_PROPERTIES}
-        for root in roots:
-            if len(roots) > 1 and is_blank(root):
-                result.findings.add(blank_disk(root))
-            elif str(root / kf.META_PROPERTIES) not in unformatted:
-                check_log_dir(root, (directory for start, directory, _ in self._directories if start.root == root))
+        self._check([root for root in roots if str(root / kf.META_PROPERTIES) not in unformatted], result)
         self.missing: list[PartitionPlan] = []
         self.without_directory: dict[str, list[PartitionPlan]] = {}
         self._settings, self._roots, self.node_id = settings, roots, settings.node_id
@@ -260,6 +267,25 @@ class _BrokerStart:
         listed = [one for root in roots for one in directories(root)] if self._is_whole else []
         self.names = {Path(one.path or "").name if isinstance(one, Finding) else one.name for one in listed}
         self._has_all_roots = bool(broker.log_dirs) and broker.others(roots) == []
+
+    def _add_directories(
+        self, root: Path, listed: Sequence[Path | Finding], result: Preflight, *, is_named: bool
+    ) -> None:
+        """Add the partition directories of a log dir."""
+        for directory in listed:
+            if not isinstance(directory, Finding):
+                self._directories.append((self.starts[root], directory, is_named))
+            elif directory.reason is Reason.LINK_OUTSIDE:
+                # a broker follows the link, and only kafkalog does not
+                result.findings.add(replace(directory, damage=False))
+
+    def _check(self, roots: Sequence[Path], result: Preflight) -> None:
+        """Raise if one of some log dirs is none; an empty disk next to others is a note."""
+        for root in roots:
+            if len(self.starts) > 1 and is_blank(root):
+                result.findings.add(blank_disk(root))
+            else:
+                check_log_dir(root, (directory for start, directory, _ in self._directories if start.root == root))
 
     def find_absent(self, brokers: Sequence[_BrokerStart]) -> None:
         """Find the partitions without directories, if the metadata and the log dirs are complete, and none is live."""
