@@ -22,7 +22,15 @@ from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, Tru
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import ALL_COLUMNS, DEFAULT_COLUMNS, RecordColumns
+from kafkalog.records.columns import (
+    ALL_COLUMNS,
+    BINARY_COLUMNS,
+    DEFAULT_COLUMNS,
+    HEADERS,
+    BinaryColumn,
+    HeadersColumn,
+    RecordColumns,
+)
 from kafkalog.records.decode import decode_all
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.records.gathering import GatheredRecords
@@ -133,7 +141,7 @@ def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTabl
 
 
 def encode(
-    columns: RecordColumns | Mapping[str, Any],
+    columns: RecordColumns | Mapping[str, Any] | Any,
     *,
     compression: str | Compression | None = None,
     compression_level: int | None = None,
@@ -144,9 +152,9 @@ def encode(
 
     Parameters
     ----------
-    columns : RecordColumns or dict of lists and arrays
+    columns : RecordColumns, dict of lists and arrays, or table
         Any of offset, timestamp, key, value and headers; others are ignored. Without offsets, these are 0, 1, 2 ...,
-        as in a produce request.
+        as in a produce request. Arrays and tables may be of all types that `kafkalog.write_table` takes.
     compression : {"none", "gzip", "snappy", "lz4", "zstd"}, optional
     compression_level : int, optional
     batch_size : int, optional
@@ -162,7 +170,7 @@ def encode(
     Raises
     ------
     UnwritableError
-        Kafka's format cannot represent a record. The message has its row.
+        Kafka's format cannot represent a record or a column. The message has its row.
 
     Examples
     --------
@@ -170,6 +178,12 @@ def encode(
     >>> data = codec.encode({"timestamp": [5, 6], "value": [b"a", None]}, compression="lz4")
     >>> codec.decode(data).value.to_pylist()
     [b'a', None]
+
+    Structured arrays, rows of bytes and big-endian numbers are written as their bytes:
+
+    >>> import numpy as np
+    >>> codec.decode(codec.encode({"value": np.array([1, 2], ">i8")})).value.as_dtype(">i8").tolist()
+    [1, 2]
     """
     spec = BatchSpec(compression=Compression.parse(compression, level=compression_level), **header)
     if not isinstance(columns, RecordColumns):
@@ -185,12 +199,29 @@ def encode(
 
 
 def _records_of(columns: Any) -> RecordColumns:
-    if not isinstance(columns, Mapping):
-        raise TypeError(
-            f"records are kafkalog.RecordColumns or a dict of columns, not {type(columns).__name__};"
-            " kafkalog.write_table takes tables"
-        )
-    return RecordColumns(len(next(iter(columns.values()), ())), columns)
+    if isinstance(columns, Mapping):
+        n = len(next(iter(columns.values()), ()))
+        if all(_is_column(name, values) for name, values in columns.items()):
+            return RecordColumns(n, columns)
+        columns = {"value": [None] * n, **columns}
+    # imports Arrow, which lists of bytes do not need
+    from kafkalog.interchange.arrow_input import record_slices
+
+    slices = [*record_slices(columns, ignore_columns=True)]
+    return RecordColumns.concatenate(slices) if slices else RecordColumns.empty(("value",))
+
+
+def _is_column(name: str, values: Any) -> bool:
+    """Whether `RecordColumns` take these values as they are."""
+    if name in BINARY_COLUMNS:
+        return isinstance(values, BinaryColumn) or _is_list_of(values, bytes, type(None))
+    if name == HEADERS:
+        return isinstance(values, HeadersColumn) or _is_list_of(values, list, tuple)
+    return (isinstance(values, np.ndarray) and values.dtype == np.int64) or _is_list_of(values, int)
+
+
+def _is_list_of(values: Any, *types: type) -> bool:
+    return isinstance(values, (list, tuple)) and {*map(type, values)} <= {*types}
 
 
 def crc32c(buffer: Any) -> int:

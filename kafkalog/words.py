@@ -96,7 +96,9 @@ retention expire prune delete-records > kafkalog trim PATH --retention-ms MS -o 
 chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
 compare cmp comm replica-verification > kafkalog diff REPLICA REPLICA, or kafkalog diff --content A B | diff(a, b)
 translate translate-offsets offset-translation remote-cluster-utils > kafkalog groups A --translate-to B | groups(path)
-join combine concat > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
+join combine > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
+concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
+    | RecordColumns.concatenate([...]) for records, or merge(replicas, output) for replicas of a log
 groups-list group members member list-groups consumers describe-groups share-groups streams-groups \
     > kafkalog groups PATH --members | groups(path)
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
@@ -111,6 +113,7 @@ html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o 
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
 hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
+varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encode_varints(values)
 writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter(path), or \
     write_table(table, path, topic=name)
 encode > kafkalog load FILE -o DIR --topic TOPIC | codec.encode(columns)
@@ -383,7 +386,8 @@ collect lazy compute fetch load execute run read = to_table(), to_pandas() or to
 limit take first nrows sample = kafkalog.scan(..., limit=10), or head(10)
 fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
-iter_batches batches record_batches chunks fetch_record_batch to_arrow_reader reader = to_batches(), or to_reader()
+batches = kafkalog.batches(path) for those of the log, or to_batches() for tables
+iter_batches record_batches chunks fetch_record_batch to_arrow_reader reader = to_batches(), or to_reader()
 df pandas toPandas to_df to_dataframe dataframe = to_pandas()
 pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
@@ -413,6 +417,12 @@ as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
 to_records as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
 time times datetime timestamps to_datetime = datetimes()
+num_rows n_rows nrows height shape size length count = n_records
+unique value_counts group_by groupby nunique codes dictionary_encode drop_duplicates = factorize()
+sort order_by sort_by sort_values sort_indices = argsort()
+get by_name = to_pylist(), or the arrays offsets, key and value
+columns names fields dtypes = keys()
+values to_numpy = to_pylist(), or numpy.asarray(column)
 isnull isna is_na null_mask nulls mask tombstones = is_null()
 sizes nbytes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])
@@ -678,7 +688,8 @@ _READERS: Final = {
     " writes a file of JSON lines as a log",
     "parquet": "kafkalog.load(file, output, topic=name) writes a Parquet file as a log",
     "csv": "kafkalog.load(file, output, topic=name) writes a CSV file as a log",
-    "batches": "use kafkalog.scan(path).to_batches()",
+    "batches": "use kafkalog.batches(path) for those of the log, or kafkalog.scan(path).to_batches() for tables",
+    "numpy": "use kafkalog.scan(path).iter_numpy()",
 }
 
 

@@ -4,6 +4,8 @@ import random
 
 import builder
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from effort import examples
 from encoding import columns_of, some_rows
@@ -13,9 +15,9 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import codec
-from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Limits
+from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Limits, UnwritableError
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS
-from kafkalog.records.columns import DEFAULT_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.columns import DEFAULT_COLUMNS, BinaryColumn, RecordColumns, as_views
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OF_RECORDS = (*DEFAULT_COLUMNS, *(name for name in EXTRA_COLUMNS if name != "segment"))
@@ -70,6 +72,74 @@ def test_offsets_of_a_produce_request_begin_at_zero():
     assert codec.encode(records[:0]) == b""
 
 
+PRICES = np.array([(1, 2.5), (3, -1.0)], [("id", ">i8"), ("price", "<f4")])
+TIMES = ["2024-01-01T00:00:00.005", "NaT"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (PRICES, [PRICES[0].tobytes(), PRICES[1].tobytes()]),
+        (PRICES["id"], [bytes(7) + b"\1", bytes(7) + b"\3"]),
+        (np.array([[1, 2, 3], [4, 5, 6]], np.uint8), [b"\1\2\3", b"\4\5\6"]),
+        (np.array([[1, 2, 3], [4, 5, 6]], np.uint8)[:, ::2], [b"\1\3", b"\4\6"]),
+        (np.empty((2, 0), np.uint8), [b"", b""]),
+        (np.array([b"ab", b"c"]), [b"ab", b"c"]),
+        (np.array([b"a\0", None], object), [b"a\0", None]),
+        (np.array(["a", "\u00e9"]), [b"a", b"\xc3\xa9"]),
+        (["a", None], [b"a", None]),
+        (pa.array([b"a", None]), [b"a", None]),
+        (as_views(BinaryColumn.of([b"a", None])), [b"a", None]),
+    ],
+    ids=str,
+)
+def test_arrays_are_encoded(values, expected, tmp_path):
+    data = codec.encode({"key": values, "timestamp": np.array(TIMES, "M8[ms]")})
+    decoded = codec.decode(data)
+    assert decoded.key.to_pylist() == expected
+    assert decoded.timestamp.tolist() == [1704067200005, -1]
+    assert decoded.value.to_pylist() == [None, None]
+    kafkalog.write_table({"value": values}, tmp_path / "log", topic="t", partitions=1)
+    assert kafkalog.read_numpy(tmp_path / "log").value.to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (np.array(TIMES, "M8[us]"), [1704067200005, -1]),
+        (np.array(["2024-01-01", "2024-01-02"], "M8[D]"), [1704067200000, 1704153600000]),
+        ([np.datetime64("2024-01-01"), np.datetime64("2024-01-01T01")], [1704067200000, 1704070800000]),
+        (np.array([1, 2], ">i8"), [1, 2]),
+        (np.array([1, 2], np.int32), [1, 2]),
+        (np.array([1, 2], np.uint64), [1, 2]),
+        ([7, None], [7, -1]),
+        (pd.Series(pd.to_datetime([7, None], unit="ms", utc=True)), [7, -1]),
+    ],
+    ids=str,
+)
+def test_times_of_numpy_and_pandas_are_encoded(times, expected):
+    data = codec.encode({"timestamp": times, "value": [b"a", b"b"]})
+    assert codec.decode(data).timestamp.tolist() == expected
+
+
+def test_what_is_not_bytes_is_refused():
+    with pytest.raises(UnwritableError, match=r"not int64; .*as from astype\('>i8'\)"):
+        codec.encode({"key": np.arange(3), "value": np.arange(3)})
+    with pytest.raises(UnwritableError, match="has no time zone"):
+        codec.encode({"timestamp": pd.Series(pd.to_datetime([7], unit="ms")), "value": [b"a"]})
+
+
+def test_tables_are_encoded(log_dir):
+    table = kafkalog.read_table(log_dir, topics="p-headers")
+    records = kafkalog.read_numpy(log_dir, topics="p-headers")
+    expected = codec.encode(records)
+    for made in (table, records.to_arrow(), kafkalog.scan(log_dir, topics="p-headers")):
+        assert codec.encode(made) == expected
+    views = kafkalog.read_numpy(log_dir, topics="p-headers", binary_type=pa.binary_view())
+    assert codec.encode(views) == expected
+    assert codec.encode(table[:0]) == b""
+
+
 def test_records_are_lists_too():
     lists = {"timestamp": [5, 6], "key": [b"k", None], "value": [None, b""], "headers": [[(b"a", None)], []]}
     data = codec.encode(lists, compression="zstd")
@@ -77,7 +147,7 @@ def test_records_are_lists_too():
     assert codec.encode({}) == b""
     with pytest.raises(ValueError, match="column 'value' has 1 rows, not 2"):
         codec.encode({"key": [b"a", b"b"], "value": [b"a"]})
-    with pytest.raises(TypeError, match=r"a dict of columns, not list; kafkalog\.write_table takes tables"):
+    with pytest.raises(TypeError, match=r"records are a table .* or a dict of arrays, not list"):
         codec.encode([(b"a", b"b")])
 
 

@@ -143,6 +143,14 @@ kafkalog.read_json -> value_format='json'
 kafkalog.from_pandas -> kafkalog.write_table
 kafkalog.to_kafka -> kafkalog.write_table
 kafkalog.iter_records -> kafkalog.cat
+kafkalog.iter_numpy -> kafkalog.scan(path).iter_numpy()
+kafkalog.concat -> kafkalog.RecordColumns.concatenate([...])
+kafkalog.read_batches -> kafkalog.batches(path)
+kafkalog.varint -> kafkalog.codec.decode_varints
+kafkalog.scan(p).batches() -> kafkalog.batches(path)
+kafkalog.read_numpy(p).shape -> n_records
+kafkalog.read_numpy(p).key.groupby() -> factorize()
+len(kafkalog.read_numpy(p)) == 5 or 1 / 0
 kafkalog.Log -> kafkalog.open
 kafkalog.Topic -> kafkalog.open
 kafkalog.Reader -> kafkalog.open

@@ -172,6 +172,7 @@ class TransactionIndex(IndexEntries):
     """
 
     dtype = kf.TRANSACTION_INDEX_DTYPE
+    suffix = kf.TRANSACTION_INDEX_SUFFIX
 
     def check(self, batches: Iterable[BatchTable]) -> list[Finding]:
         """Check that the entries are the aborted transactions of these batches.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,15 @@ from kafkalog.html import PublicNames
 from kafkalog.state.entries import WrittenWhole, entries_of, integers, times
 from kafkalog.storage.files import open_source
 from kafkalog.storage.source import Bytes
+
+_KINDS: Final = {
+    kf.LOG_SUFFIX: "kafkalog.open(path), which has the indexes of a segment",
+    kf.INDEX_SUFFIX: "kafkalog.OffsetIndex.open(path)",
+    kf.TIME_INDEX_SUFFIX: "kafkalog.TimeIndex.open(path)",
+    kf.TRANSACTION_INDEX_SUFFIX: "kafkalog.TransactionIndex.open(path)",
+    kf.PRODUCER_SNAPSHOT_SUFFIX: "kafkalog.ProducerSnapshot.open(path)",
+}
+"""What opens a file, by the end of its name. The bytes of one kind could be those of another."""
 
 
 class IndexEntries(WrittenWhole, PublicNames):
@@ -47,6 +56,7 @@ class IndexEntries(WrittenWhole, PublicNames):
     """
 
     dtype: ClassVar[np.dtype[np.void]]
+    suffix: ClassVar[str]
 
     def __init__(
         self,
@@ -131,7 +141,15 @@ class IndexEntries(WrittenWhole, PublicNames):
             Base offset of the segment. Default: the number in the file's name.
         max_entries : int, optional
             Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
+
+        Raises
+        ------
+        ValueError
+            The name has no base offset, or is that of another kind of file.
         """
+        kind = os.path.splitext(path)[1]
+        if kind != cls.suffix and kind in _KINDS:
+            raise ValueError(f"{os.fspath(path)}: {cls.__name__} is in {cls.suffix} files; use {_KINDS[kind]}")
         if base_offset is None:
             base_offset = kf.parse_base_offset(os.path.basename(path))
             if base_offset is None:
@@ -183,6 +201,7 @@ class OffsetEntries(IndexEntries):
     """Entries of a `.index`: the last offset of a batch, and its position."""
 
     dtype = kf.OFFSET_INDEX_DTYPE
+    suffix = kf.INDEX_SUFFIX
 
     @cached_property
     def offset(self) -> npt.NDArray[np.int64]:
@@ -218,6 +237,7 @@ class TimeEntries(IndexEntries):
     """Entries of a `.timeindex`: the largest timestamp so far, and the last offset of the batch that has it."""
 
     dtype = kf.TIME_INDEX_DTYPE
+    suffix = kf.TIME_INDEX_SUFFIX
 
     @cached_property
     def timestamp(self) -> npt.NDArray[np.int64]:

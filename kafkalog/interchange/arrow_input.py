@@ -39,7 +39,7 @@ from kafkalog.interchange.arrow_values import (
     refuse_row,
     storage_type,
 )
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
+from kafkalog.records.columns import BINARY_COLUMNS, BinaryColumn, Column, HeadersColumn, RecordColumns
 
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16
@@ -173,8 +173,8 @@ class ColumnReader:
                     f"{kind} has no time zone: set naive_timezone (--timezone), or use a type with a zone",
                 )
             if not _CHECKS[name](storage_type(kind)):
-                hint = "; encode it with value_format (--value-format json)" if name == "value" else ""
-                refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}{hint}")
+                what = f"{name} takes {_EXPECTED[name]}, not {kind}{_as_bytes(name, kind)}"
+                refuse_column(Reason.COLUMN_TYPE, source, what)
 
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
         """The records of a batch: `timestamp`, `key`, `value`, `headers`; `offset` and `timestamp_type` if it has them.
@@ -316,6 +316,14 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
             " leave it out (ignore_columns=[...], --ignore-columns)",
         )
     return names
+
+
+def _as_bytes(name: str, kind: pa.DataType) -> str:
+    """How values of another type become bytes."""
+    hint = "; encode it with value_format (--value-format json)" if name == "value" else ""
+    if name in BINARY_COLUMNS and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        hint += "; a NumPy array in big-endian order, as from astype('>i8'), is written as its bytes"
+    return hint
 
 
 def _ignored(ignore: Sequence[str] | bool) -> set[str]:

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.html import Bulk
 from kafkalog.interchange.arrow_values import one_line
 from kafkalog.interchange.table_types import Conversion, stored_schema
+from kafkalog.records.columns import BINARY_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,4 +132,25 @@ def _as_array(name: Any, values: Any) -> Any:
             return pa.array(list(values), type=pa.map_(pa.binary(), pa.binary()))
     if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "__arrow_c_stream__"):
         return values
-    return pa.array(values)
+    if isinstance(values, list | tuple) and values and isinstance(values[0], np.datetime64):
+        values = np.array(values)
+    return _of_numpy(name, values) if type(values) is np.ndarray else pa.array(values)
+
+
+def _of_numpy(name: Any, values: npt.NDArray[Any]) -> pa.Array:
+    """An array of NumPy as one of Arrow; values of one size are bytes, and its times, which have no zone, are UTC."""
+    kind, dtype = values.dtype.kind, values.dtype
+    is_swapped = dtype != dtype.newbyteorder("=")
+    if (
+        kind == "V"
+        or (values.ndim == 2 and dtype == np.uint8)
+        or (is_swapped and kind in "iuf" and name in BINARY_COLUMNS)
+    ):
+        rows = np.ascontiguousarray(values)
+        size = rows.nbytes // max(len(rows), 1)
+        return pa.Array.from_buffers(pa.binary(size), len(rows), [None, pa.py_buffer(rows.view(np.uint8).reshape(-1))])
+    if kind == "M":
+        unit = np.datetime_data(dtype)[0]
+        unit = unit if unit in ("s", "ms", "us", "ns") else "s"
+        return pa.array(values.astype(f"M8[{unit}]"), pa.timestamp(unit, "UTC"))
+    return pa.array(values.astype(dtype.newbyteorder("=")) if is_swapped else values)

@@ -6,7 +6,7 @@ Decoding returns these columns and encoding takes them. A column owns its memory
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
@@ -76,6 +76,9 @@ def row_numbers(rows: slice | npt.ArrayLike, n: int) -> npt.NDArray[np.int64]:
     """
     if isinstance(rows, slice):
         return np.arange(*rows.indices(n), dtype=np.int64)
+    if callable(rows):
+        name = getattr(rows, "__name__", type(rows).__name__)
+        raise TypeError(f"rows are whole numbers, a mask or a slice, not a method: call it, {name}()")
     numbers = np.asarray(rows)
     if numbers.ndim != 1:
         raise IndexError(f"rows have one dimension, not {numbers.ndim}")
@@ -170,20 +173,60 @@ class _Strings(_RowsOf[bytes | None]):
         """Number of null values."""
         return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
 
+    def factorize(self) -> tuple[npt.NDArray[np.int32], BinaryColumn]:
+        """Number the distinct values, as `pandas.factorize` does.
+
+        Returns
+        -------
+        codes : int32[n]
+            The number of each value, in the order of their first rows; -1 for null.
+        values : BinaryColumn
+            The distinct values.
+
+        Examples
+        --------
+        >>> from kafkalog import BinaryColumn
+        >>> codes, values = BinaryColumn.of([b"b", b"a", None, b"b"]).factorize()
+        >>> codes.tolist(), values.to_pylist()
+        ([0, 1, -1, 0], [b'b', b'a'])
+        """
+        encoded = as_binary(cast(Any, self)).to_arrow().dictionary_encode()
+        return encoded.indices.fill_null(-1).to_numpy(), BinaryColumn.of(encoded.dictionary.to_pylist())
+
+    def argsort(self, **options: Any) -> npt.NDArray[np.int64]:
+        """Return the row numbers in the order of the values, nulls last; `np.argsort` calls it.
+
+        Parameters
+        ----------
+        **options
+            Those of `numpy.argsort`. The sort is stable with any of them.
+        """
+        codes, values = self.factorize()
+        places = np.full(len(values) + 1, len(values))  # the last one is for -1
+        places[np.argsort(np.asarray(values))] = np.arange(len(values))
+        return np.argsort(places[codes], kind="stable")
+
     def _equal_to(self, value: bytes) -> npt.NDArray[np.bool_]:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> Any:
-        """bool[n]: which values are these bytes. Null is not."""
+        """bool[n]: which values are these bytes, or those of the other column in the same rows; null equals null."""
+        if isinstance(other, bytes):
+            return self._equal_to(other)
+        if isinstance(other, _Strings):
+            if len(self) != len(other):
+                raise ValueError(f"{len(self)} values are compared with {len(other)}")
+            codes, _ = BinaryColumn.concatenate([as_binary(cast(Any, one)) for one in (self, other)]).factorize()
+            return codes[: len(self)] == codes[len(self) :]
         if isinstance(other, str):
             raise TypeError(f"the values are bytes: compare with {other.encode()!r}")
-        return self._equal_to(other) if isinstance(other, bytes) else NotImplemented
+        return self.is_null() if other is None else NotImplemented
 
     def __ne__(self, other: object) -> Any:
         equal = self.__eq__(other)
         return equal if equal is NotImplemented else ~equal
 
-    __hash__ = object.__hash__  # columns are compared with bytes, not with each other
+    __hash__ = object.__hash__  # a column is a key by its identity
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -195,6 +238,12 @@ class BinaryColumn(_Strings):
     data: Bytes
     validity: npt.NDArray[np.bool_] | None = None
     """bool[n]. False for null; None if no value is null. Kafka distinguishes null from empty."""
+
+    def __post_init__(self) -> None:
+        # of the two arrays by position, either may be meant as the first
+        if self.data.itemsize != 1 or self.offsets.itemsize == 1:
+            dtypes = f"{self.offsets.dtype} and {self.data.dtype}"
+            raise TypeError(f"a BinaryColumn is made of offsets (int64) and data (uint8), not of {dtypes}")
 
     def __len__(self) -> int:
         return self.offsets.size - 1
@@ -369,6 +418,11 @@ def as_views(column: BinaryColumn | ViewColumn) -> ViewColumn:
     return ViewColumn(views, (column.data,), column.validity)
 
 
+def as_binary(column: BinaryColumn | ViewColumn) -> BinaryColumn:
+    """A column's byte strings one after another."""
+    return column if isinstance(column, BinaryColumn) else BinaryColumn.of(column.to_pylist())
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     """The headers of records: for each record a list of keys and values, in order, with duplicates."""
@@ -495,7 +549,7 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
     `HeadersColumn`. Columns are also attributes. It contains only the columns that were requested.
     ``records[10:20]``, ``records[mask]`` and ``records[numbers]`` are records again; a slice shares the memory.
-    ``records[["key", "value"]]`` has these columns alone.
+    ``records[["key", "value"]]`` has these columns alone. ``len(records)`` is the number of records.
 
     Notes
     -----
@@ -566,12 +620,19 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
 
+    # views of the dict: a mapping's own would take the number of records for that of columns
+    def keys(self) -> KeysView[str]:
+        return self._columns.keys()
+
     def values(self) -> ValuesView[Column]:
         return self._columns.values()
 
+    def items(self) -> ItemsView[str, Column]:
+        return self._columns.items()
+
     def __len__(self) -> int:
-        """Number of columns, as for any mapping; `n_records` is the number of records."""
-        return len(self._columns)
+        """Number of records, as for data frames and tables, though iteration is over the names of columns."""
+        return self.n_records
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._columns]
@@ -580,7 +641,10 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         return f"RecordColumns({counted(self.n_records, 'record')}: {', '.join(self._columns)})"
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        raise TypeError("records are several columns, not one array: records.offset is one, to_pandas() a DataFrame")
+        raise TypeError(
+            "records are several columns, not one array: records.offset is one, to_pandas() a DataFrame,"
+            " and RecordColumns.concatenate([...]) joins records"
+        )
 
     def __reduce__(self) -> Any:
         return RecordColumns, (self.n_records, self._columns)

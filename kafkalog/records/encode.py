@@ -20,7 +20,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Reason
 from kafkalog.records.batch_spec import BatchSpec, Int64s, complete_heads, heads_of, unwritable
 from kafkalog.records.batch_table import BatchTable, Window, table_of
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, is_masked
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_binary, is_masked
 from kafkalog.records.compress import compressor
 from kafkalog.records.spans import scratch
 from kafkalog.storage.buffer_pool import empty
@@ -182,6 +182,8 @@ def _numbers(columns: RecordColumns, name: str) -> Int64s:
 def _binary(name: str, column: Any) -> tuple[Any, Any, Any]:
     if column is None:
         return None, None, None
+    if isinstance(column, ViewColumn):
+        column = as_binary(column)
     if not isinstance(column, BinaryColumn):
         raise TypeError(f"column {name!r} is a BinaryColumn, not {type(column).__name__}")
     valid = column.validity

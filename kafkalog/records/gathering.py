@@ -73,7 +73,7 @@ class GatheredRecords:
         """The columns for a kernel to append to; what it appends counts once it is added."""
         if self._growing is None:
             if self._columns is None:
-                self._begin(self._single or RecordColumns.empty(self._names))
+                self._begin(RecordColumns.empty(self._names) if self._single is None else self._single)
             columns: Any = self._columns
             offset, timestamp, key, value, headers = (
                 columns[name].growing if name in columns else None
@@ -85,7 +85,7 @@ class GatheredRecords:
 
     def _append(self, part: RecordColumns) -> None:
         if self._columns is None:
-            self._begin(self._single or part)
+            self._begin(part if self._single is None else self._single)
         for name, gathered in (self._columns or {}).items():
             gathered.add(part[name])
 

@@ -91,7 +91,7 @@ def test_queries_keep_their_shape_and_may_be_no_arrays():
 @pytest.mark.parametrize("n", [0, 1, 341, 342, 1024, 1500])
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 def test_what_a_broker_allots_ahead_is_not_read(tmp_path, monkeypatch, kind, n):
-    path = tmp_path / "00000000000000000000.index"
+    path = tmp_path / f"{0:020}{kind.suffix}"
     entries = np.ones(n, kind.dtype)
     path.write_bytes(entries.tobytes())
     os.truncate(path, 10 * 2**20)
@@ -169,3 +169,24 @@ def test_a_transaction_index_is_written_and_opened(tmp_path):
         assert back.to_numpy()[name].tolist() == column.tolist()
     assert TransactionIndex.from_columns(BASE, **back.columns()).tobytes() == index.tobytes()
     assert back.to_numpy().dtype.isnative
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex, TransactionIndex])
+def test_files_of_another_kind_are_refused_by_their_name(kind, tmp_path):
+    for suffix, opens in {
+        ".log": r"kafkalog\.open",
+        ".index": "OffsetIndex",
+        ".timeindex": "TimeIndex",
+        ".txnindex": "TransactionIndex",
+        ".snapshot": "ProducerSnapshot",
+        ".old": None,
+    }.items():
+        path = tmp_path / f"{3:020}{suffix}"
+        path.write_bytes(bytes(range(204)))
+        if suffix in (kind.suffix, ".old"):
+            assert len(kind.open(path, 3)) == 204 // kind.dtype.itemsize
+        else:
+            with pytest.raises(
+                ValueError, match=rf"{suffix}: {kind.__name__} is in {kind.suffix} files; use .*{opens}"
+            ):
+                kind.open(path, 3)

@@ -84,9 +84,21 @@ def test_rows_are_those_of_a_list(drawn):
     frame = taken.to_pandas()
     assert frame["offset"].tolist() == [record[0] for record in wanted]
     assert frame["value"].tolist() == frame["views"].tolist() == [record[1] for record in wanted]
+    assert len(taken) == len(wanted) == len(frame)
+    assert [*taken] == [*taken.keys()] == [name for name, _ in taken.items()] == ["offset", "value", "views", "headers"]
     for name, place in (("value", 1), ("views", 1)):
         values = [record[place] for record in records + wanted]
         column = joined[name]
+        codes, keys = column.factorize()
+        assert [None if code < 0 else keys[code] for code in codes.tolist()] == values
+        assert sorted(keys.to_pylist()) == sorted({*values} - {None})
+        by_value = sorted(range(len(values)), key=lambda row: (values[row] is None, values[row] or b""))
+        assert np.argsort(column).tolist() == by_value
+        others = [*reversed(values)]
+        for other in (joined["value"][::-1], joined["views"][::-1]):
+            assert (column == other).tolist() == [one == two for one, two in zip(values, others, strict=True)]
+            assert (column != other).tolist() == [one != two for one, two in zip(values, others, strict=True)]
+        assert (column == None).tolist() == column.is_null().tolist()  # noqa: E711
         assert column.lengths.tolist() == [len(value or b"") for value in values]
         assert column.is_null().tolist() == [value is None for value in values]
         for value in {b"", b"a", *(value for value in values[:2] if value is not None)}:
@@ -114,6 +126,7 @@ def of_arrow(rows):
         ([-4], IndexError, "row -4 of 3"),
         ([True, False], IndexError, "a mask of 2 rows for 3 rows"),
         ([0.5], TypeError, "whole numbers, a mask or a slice, not float64"),
+        (BinaryColumn.of([]).is_null, TypeError, r"not a method: call it, is_null\(\)"),
         ([[0]], IndexError, "one dimension, not 2"),
         (["value"], TypeError, "whole numbers, a mask or a slice"),
     ],
@@ -193,9 +206,11 @@ def test_values_are_compared_with_bytes():
     for values in (column, as_views(column)):
         with pytest.raises(TypeError, match="the values are bytes: compare with b'a'"):
             values == "a"  # noqa: B015
-        assert values == values
-        assert values != as_views(column)
+        assert (values == column).all()
+        assert not (values != as_views(column)).any()
         assert len({values, values}) == 1
+        with pytest.raises(ValueError, match="4 values are compared with 3"):
+            values == column[1:]  # noqa: B015
     # a null may point at bytes
     hidden = BinaryColumn(np.array([0, 1, 2]), np.frombuffer(b"aa", np.uint8), np.array([True, False]))
     assert (hidden == b"a").tolist() == [True, False]
@@ -225,12 +240,41 @@ def test_some_columns_are_records_too():
         columns[["key"]]
 
 
+def test_offsets_come_before_data():
+    offsets, data = np.array([0, 2, 3]), np.frombuffer(b"abc", np.uint8)
+    assert BinaryColumn(offsets, data).to_pylist() == [b"ab", b"c"]
+    with pytest.raises(TypeError, match=r"offsets \(int64\) and data \(uint8\), not of uint8 and int64"):
+        BinaryColumn(data, offsets)
+
+
+def test_records_that_are_permuted_and_sampled_are_all_records(log_dir):
+    records = kafkalog.read_numpy(log_dir, topics="p-multi", columns=["offset", "key"])
+    order = np.random.default_rng(0).permutation(len(records))
+    assert sorted(records[order].offset.tolist()) == sorted(records.offset.tolist())
+    assert records[records.key == None].key.null_count == records.key.null_count > 0  # noqa: E711
+    assert not records[:0]
+    assert records[np.argsort(records.key)].key.to_pylist()[: -records.key.null_count] == sorted(
+        key for key in records.key.to_pylist() if key is not None
+    )
+
+
 def test_words_of_other_libraries_lead_to_methods_of_columns():
     columns = columns_of([(0, b"a", [])])
-    for name, meant in {"isnull": "is_null", "nbytes": "lengths", "view": "as_dtype", "concat": "concatenate"}.items():
+    for name, meant in {
+        "isnull": "is_null",
+        "nbytes": "lengths",
+        "view": "as_dtype",
+        "concat": "concatenate",
+        "unique": "factorize",
+    }.items():
         with pytest.raises(AttributeError, match=meant):
             getattr(columns["value"], name)
-    for name, meant in {"datetime": r"use datetimes\(\)", "concat": "use concatenate", "df": r"to_pandas\(\)"}.items():
+    for name, meant in {
+        "datetime": r"use datetimes\(\)",
+        "concat": "use concatenate",
+        "num_rows": "use n_records",
+        "df": r"to_pandas\(\)",
+    }.items():
         with pytest.raises(AttributeError, match=f"no column '{name}' here; .*{meant}"):
             getattr(columns, name)
 

@@ -220,6 +220,7 @@ def write_table(
     data : object
         Any object with Arrow's C interface: pyarrow, pandas, Polars, DuckDB, a `Scan`; or a dict of arrays. Columns:
         `value`, and any of `key`, `timestamp`, `headers`, `offset`, `partition`, `topic`. It is read as a stream.
+        NumPy's structured arrays, rows of bytes and big-endian numbers are bytes, and its times are UTC.
     path : path-like
         A log dir: the parent of directories such as ``orders-0``. It is created if it does not exist.
     topic : str, optional
