@@ -7,8 +7,7 @@ import shutil
 
 import pytest
 from conftest import GOLDEN
-from Crypto.PublicKey import RSA
-from tiered_sets import TieredSet
+from tiered_sets import TieredSet, key_pair
 
 from kafkalog.cli import main
 
@@ -90,7 +89,7 @@ def test_damage_next_to_an_unreadable_file_is_damage(log_dir, capsys):
 
 def test_without_its_key_remote_storage_is_unreadable(tmp_path, capsys):
     shutil.copytree(GOLDEN / "log_dir", tmp_path / "data")
-    stored = TieredSet(tmp_path / "data", tmp_path / "remote", {"key": ("key1", RSA.generate(2048)), "chunk": 4096})
+    stored = TieredSet(tmp_path / "data", tmp_path / "remote", {"key": ("key1", key_pair()), "chunk": 4096})
     for partition in ("p-txn-0", "p-headers-0"):
         stored.move(partition)
     stored.finish()

@@ -7,9 +7,10 @@ import os
 
 import pytest
 from conformance import loads
+from effort import trials
 
 SEED = int(os.environ.get("KAFKALOG_LOADS_SEED", "20261122"))
-N = int(os.environ.get("KAFKALOG_LOADS_N") or 2000)
+N = int(os.environ.get("KAFKALOG_LOADS_N") or trials(400, 400))
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 

@@ -9,7 +9,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import fuzz_inputs
+from effort import trials
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -49,7 +49,7 @@ def test_queries_equal_those_of_tables(log):
     connection.execute("set TimeZone = 'UTC'")
     connection.register("orders", orders)
     connection.register("orders.eu-1", eu)
-    for _ in range(max(fuzz_inputs() // 100, 20)):
+    for _ in range(trials(20, 150)):
         table = rng.choice(["orders", '"orders.eu-1"'])
         terms = [
             f"value.total {rng.choice(['>', '<=', '='])} {rng.randrange(40) / 2}",

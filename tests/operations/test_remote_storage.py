@@ -9,9 +9,8 @@ import golden_sets
 import numpy as np
 import pytest
 from conftest import GOLDEN
-from Crypto.PublicKey import RSA
-from effort import THOROUGH, thinned
-from tiered_sets import DELETED, DELETING, STARTED, TieredSet
+from effort import thinned, trials
+from tiered_sets import DELETED, DELETING, STARTED, TieredSet, key_pair
 
 import kafkalog
 from kafkalog.cli import main
@@ -19,7 +18,7 @@ from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 LOG_DIR = GOLDEN / "log_dir"
 PARTITION, OTHER = "p-txn-0", "p-headers-0"
-KEY = RSA.generate(2048)
+KEY = key_pair()
 KEYS = {"key1": KEY.export_key(pkcs=8).decode()}
 KINDS = {"apache": None, "aiven": {"compressed": True, "key": ("key1", KEY), "chunk": 3000}}
 
@@ -251,7 +250,7 @@ def test_healthy_storage_of_a_cluster_has_no_faults(layout, bases, tmp_path):
 def test_a_planted_fault_is_named(plant, bases, tmp_path):
     rng = np.random.default_rng([SEED, PLANTS.index(plant)])
     n = 0
-    while n < (16 if THOROUGH else 1):
+    while n < trials(1, 4):
         layout = str(rng.choice([*LAYOUTS]))
         planted = Plant(bases[layout].clone(tmp_path / "trial"), rng)
         kinds = getattr(planted, plant)()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from effort import THOROUGH
+from effort import trials
 from power_loss import Disk, hash_of
 from recorded_disk import Recording, Sync, owner_of
 
@@ -23,7 +23,7 @@ from kafkalog.cli import main
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage import atomic
 
-N_RERUNS = 200 if THOROUGH else 20
+N_RERUNS = trials(20, 40)
 OWNER = (12321, 12322, 0o640) if os.geteuid() == 0 else (os.geteuid(), os.getegid(), 0o640)
 LEFT = (".kafkalog-staged", ".kafkalog-old", ".kafkalog-export")
 """What a kill leaves next to a log dir or an output, and the next run removes."""
@@ -350,13 +350,21 @@ def test_a_kill_where_names_cannot_be_exchanged(name, tmp_path, monkeypatch):
     [name if name in ("--report", "trim --in-place") else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_without_the_fsyncs_of_any_file_a_state_is_wrong(name, tmp_path):
+    """Of each kind of file, or of directory, some are tried."""
     trial = Trial(name, tmp_path)
     ops, tree = trial.recording.ops, trial.recording.tree
     paths = {path for path in tree.listed() if within({path: None}, trial.case.output) or path.startswith("/old")}
     lasting = {tree.place(f"{tree.root}{path}")[2] for path in paths}
     synced = {op.inode for op in ops if isinstance(op, Sync) and op.inode in lasting and tree.nodes[op.inode]}
     assert synced
-    for inode in synced:
+    by_kind = {}
+    for path in sorted(paths):
+        inode = tree.place(f"{tree.root}{path}")[2]
+        if inode in synced:
+            is_directory = isinstance(tree.nodes[inode], dict)
+            kind = path.count("/") if is_directory else Path(path).suffix or Path(path).name
+            by_kind.setdefault(kind, []).append(inode)
+    for inode in (inode for inodes in by_kind.values() for inode in inodes[: trials(1, 2)]):
         disk = Disk(trial.recording, "C", without=inode, n_random=0)
         noticed = any(trial.fault(state) for state in disk.states())
         # only another run looks at the directories that an interrupted export is moved to

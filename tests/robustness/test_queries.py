@@ -12,7 +12,7 @@ import damaged_partitions
 import misplaced_files
 import numpy as np
 import pytest
-from effort import counted, examples, thinned
+from effort import counted, thinned, trials
 from files import flip
 from filter_twin import holds, in_ranges
 from ways import COLUMNS, WAYS, Outcome, outcome, seams
@@ -21,7 +21,7 @@ import kafkalog
 from kafkalog.errors import KafkalogError
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261127"))
-N = int(os.environ.get("KAFKALOG_QUERIES_N") or examples(600))
+N = int(os.environ.get("KAFKALOG_QUERIES_N") or trials(24, 150))
 N_PARTS = 4
 N_QUERIES = 5
 SIZES = (300, 1500, 6000)
@@ -214,7 +214,7 @@ def disagreements(seed, number, folder):
 
 @pytest.mark.parametrize("check", [wrong_answers, disagreements])
 @pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
-@pytest.mark.timeout(max(300, N))
+@pytest.mark.timeout(max(300, 2 * N))
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning", "ignore::kafkalog.TransactionWarning")
 def test_queries_mean_what_python_makes_of_the_records_whichever_way_they_are_read(check, part, tmp_path):
     wrong = []

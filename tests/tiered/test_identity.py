@@ -10,9 +10,8 @@ import builder
 import numpy as np
 import pytest
 from conftest import GOLDEN
-from Crypto.PublicKey import RSA
-from effort import THOROUGH
-from tiered_sets import TieredSet
+from effort import trials
+from tiered_sets import TieredSet, key_pair
 
 import kafkalog
 from kafkalog.errors import CorruptionWarning, ReadError, Reason
@@ -20,7 +19,7 @@ from kafkalog.tiered.identity import SegmentIdentity
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = ("p-txn-0", "p-multi-0", "p-delrec-0", "p-headers-0")
-KEY = RSA.generate(2048)
+KEY = key_pair()
 KINDS = {
     "apache": None,
     "plain": {"prefix": "backup/", "chunk": 4096},
@@ -80,7 +79,7 @@ def test_exchanged_objects_are_never_returned_as_records(base, has_metadata, tmp
     rng = np.random.default_rng(20261128)
     copies = [(partition, number) for partition in MOVED for number in range(len(base.copies[partition]))]
     pairs = [*itertools.combinations(copies, 2)]
-    for trial in range(20 if THOROUGH else 2):
+    for trial in range(trials(2, 6)):
         stored = base.clone(tmp_path / str(trial))
         if has_metadata:
             stored.finish()

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import GOLDEN
-from Crypto.PublicKey import RSA
 from effort import THOROUGH
-from tiered_sets import FINISHED, TieredSet
+from tiered_sets import FINISHED, TieredSet, key_pair
 
 import kafkalog
 from kafkalog.cli import main
@@ -22,7 +21,7 @@ from kafkalog.scanning.tasks import read_task
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = {"p-txn-0": 2, "p-multi-0": 1, "p-delrec-0": 1, "p-headers-0": 1}
-KEY = RSA.generate(2048)
+KEY = key_pair()
 KINDS = {
     "apache": None,
     "plain": {"prefix": "backup/", "chunk": 4096},
@@ -164,7 +163,7 @@ def test_a_hole_is_a_finding(tmp_path):
 def test_wrong_keys_and_damaged_chunks_are_errors(tmp_path):
     one = made(tmp_path, "aes", **{"p-headers-0": 1})
     one.finish()
-    for keys, message in (({}, "key1"), ({"key1": RSA.generate(2048).export_key().decode()}, "does not decrypt")):
+    for keys, message in (({}, "key1"), ({"key1": key_pair(2).export_key().decode()}, "does not decrypt")):
         with pytest.raises(ReadError, match=message) as error:
             kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=keys)["p-headers-0"].to_table()
         assert str(error.value.path).startswith(one.remote.as_uri())

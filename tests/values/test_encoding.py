@@ -7,7 +7,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from avro_cases import AvroCase
-from effort import fuzz_inputs
+from effort import trials
 from proto_cases import ProtoCase
 
 from kafkalog.interchange.text_output import plain_values
@@ -26,7 +26,7 @@ def decoded(reader, values):
 
 
 def test_random_values_of_avro_are_those_that_fastavro_reads():
-    for seed in range(max(fuzz_inputs() // 40, 100)):
+    for seed in range(trials(100, 500)):
         case = AvroCase(seed)
         text, parsed = json.dumps(case.schema), fastavro.parse_schema(case.schema)
         written = []
@@ -45,7 +45,7 @@ def test_random_values_of_avro_are_those_that_fastavro_reads():
 
 
 def test_random_messages_of_protobuf_decode_to_the_same():
-    for seed in range(max(fuzz_inputs() // 100, 20)):
+    for seed in range(trials(20, 150)):
         case = ProtoCase(seed)
         source = next(iter(case.files.values()))
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from effort import THOROUGH
+from effort import trials
 from merges import batch, expected, hashes, replica
 from refusals import fails_with
 from salvages import output_of as content
@@ -49,7 +49,7 @@ def test_simulated_leader_changes(tmp_path):
     """The result is the leader's log; what it lost and another has is healed, and nothing else is ever in it."""
     rng = np.random.default_rng(1)
     n_cut = n_healed = n_missing = 0
-    for number in range(500 if THOROUGH else 60):
+    for number in range(trials(60, 120)):
         logs, leader = cluster(rng)
         folder = tmp_path / str(number)
         wanted = logs[leader]

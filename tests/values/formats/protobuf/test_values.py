@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from effort import fuzz_inputs, thinned
+from effort import thinned, trials
 
 pytest.importorskip("google.protobuf")
 pytest.importorskip("grpc_tools")
@@ -91,7 +91,7 @@ def test_random_schemas_come_back_as_googles_library_wrote_them(seed):
 def test_any_bytes_decode_as_googles_library_decodes_them():
     rng = random.Random(18)
     n_good = 0
-    for number in range(max(fuzz_inputs() // 100, 20)):
+    for number in range(trials(20, 150)):
         case = ProtoCase(1000 + number, has_maps=number % 2 == 0)
         good = [case.value()[0].SerializeToString() for _ in range(10)]
         mutants = []
