@@ -29,7 +29,7 @@ from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
-from kafkalog.survey.next_steps import boot_step
+from kafkalog.survey.next_steps import NextStep, boot_step
 from kafkalog.system_topics.groups import groups
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
 from kafkalog.system_topics.transactions import transactions
@@ -230,13 +230,13 @@ def report(
     start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}
     of_start: list[Finding] = []
     is_local = not any(map(is_url, names))
-    is_harmless, log_dirs = True, list[str]()
+    log_dirs, advice = list[str](), list[NextStep]()
     if is_local:
         plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
         contents.add_start(plans)
         start = {name: getattr(plans, name) for name in start}
         # of 10,000 partitions the plans take 40 MB
-        is_harmless, log_dirs = plans.ok, plans.log_dirs
+        log_dirs, advice = plans.log_dirs, plans.next
         of_start, plans = plans.findings.rows, None  # type: ignore[assignment]
     known = groups(log_dir)
     contents.add_groups(known, wanted)
@@ -257,8 +257,10 @@ def report(
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
     has_strays = bool(log_dir.set_apart["stray"])
-    if is_local and (contents.findings.n_damage or not is_harmless or has_strays):
-        contents.add_next(boot_step(log_dirs, has_strays=has_strays))
+    if is_local and not advice and (contents.findings.n_damage or has_strays):
+        advice = [boot_step(log_dirs, has_strays=has_strays)]
+    for step in advice:
+        contents.add_next(step)
     summary = {**start, **_key_figures(contents), **_identity(log_dir, limits)}
     return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
 

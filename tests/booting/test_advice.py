@@ -104,6 +104,22 @@ def test_advice_names_an_empty_disk_and_not_what_is_around_it(tmp_path, capsys):
     assert (tmp_path / "disk-1-booted" / "data" / "t-0").is_dir()
 
 
+@pytest.mark.parametrize("name", ["disk-2", "other"])
+def test_an_empty_disk_among_whole_ones_leads_to_a_boot_of_all(tmp_path, capsys, name):
+    disks = [tmp_path / "disk-1", tmp_path / name]
+    replica(disks[0], LOG, bases=(0, 6, 12, 18))
+    (disks[1] / "lost+found").mkdir(parents=True)
+    line = f"kafkalog boot {disks[0]} {disks[1]} -o {disks[0]}-booted"
+    for command in ("preflight", "report"):
+        main([command, *map(str, disks)])
+        text = "".join(capsys.readouterr())
+        assert line in text
+        assert "a disk that is empty, or not mounted" in text.replace("\\", "")
+    assert kafkalog.preflight(disks[0]).next == []
+    assert main(["verify", *map(str, disks)]) == 0
+    assert "a disk that is empty, or not mounted" in "".join(capsys.readouterr())
+
+
 def test_advice_takes_what_a_broker_of_another_cluster_has_set_apart(tmp_path, capsys):
     disk = tmp_path / "disk-1"
     partition = replica(disk, LOG, bases=(0, 6, 12, 18))

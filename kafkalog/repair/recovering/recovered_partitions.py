@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
 from kafkalog.survey.next_steps import NextStep, boot_step, is_stray
@@ -114,10 +114,12 @@ class Preflight(PartitionsReport, JsonFields):
     def next(self) -> list[NextStep]:
         """What to do instead of a start that loses something or fails, or with directories that were set apart.
 
-        Empty if the broker may start and there are no such directories.
+        Empty if the broker may start, and there are no such directories and no empty disks.
         """
         has_strays = any(is_stray(one.path) for one in self.partitions)
-        if not self.log_dirs or (self.ok and not has_strays):
+        # what an empty disk had may be on the others
+        has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
+        if not self.log_dirs or (self.ok and not (has_strays or has_blank)):
             return []
         return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
 
