@@ -143,7 +143,10 @@ def _in_turn(items):
     shared = [units.pop(name) for name in _SHARING if name in units]
     waiting = [unit for unit in units.values() if _rank(unit[0].path) == 0]
     others = [unit for unit in units.values() if _rank(unit[0].path) != 0]
-    pairs = itertools.chain.from_iterable(itertools.zip_longest(waiting, others, fillvalue=[]))
+    # the last of those that wait begins when a quarter of the others is left
+    n = max(1, len(others) * 3 // 4 // max(1, len(waiting)))
+    parts = [others[at : at + n] for at in range(0, len(others), n)]
+    pairs = (unit for one, part in itertools.zip_longest(waiting, parts) for unit in (one or [], *(part or [])))
     return [item for unit in (*shared, *pairs) for item in unit]
 
 

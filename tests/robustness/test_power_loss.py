@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,6 +213,14 @@ CASES = {
     "--report": Case(_report, "out", prepare=_old_report),
 }
 IN_EVERY_BUILD = ("recover --in-place", "truncate --in-place", "trim --in-place", "compact --in-place", "--report")
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """In memory, where there is one: what would be on a disk is computed, and files are made by the thousand."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as name:
+        yield Path(name)
 
 
 def listed(root):
