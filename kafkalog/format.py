@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -207,6 +208,7 @@ class PartitionDirectory(NamedTuple):
     """
 
 
+@lru_cache(4096)
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """Parse a name in a log dir, such as ``orders-0`` or ``orders-0.<32 hex>-delete``; None if it is no partition's."""
     kind = None
@@ -222,6 +224,7 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     return PartitionDirectory(TopicPartition(topic, int(number)), kind)
 
 
+@lru_cache(4096)  # most partitions of a log dir have files of the same names
 def parse_base_offset(file_name: str) -> int | None:
     """Offset in the name of a segment's file: the digits before the first dot; None if there is no valid offset.
 

@@ -216,16 +216,18 @@ class TopicPatterns:
         for topic in given:
             if not isinstance(topic, str):
                 raise TypeError(f"topics must be names or globs, not {topic!r}")
-        self.included = tuple(dict.fromkeys(one for one in given if not one.startswith("!")))
-        self.excluded = tuple(dict.fromkeys(one[1:] for one in given if one.startswith("!")))
+        self.included = tuple(dict.fromkeys([one for one in given if not one.startswith("!")]))
+        self.excluded = tuple(dict.fromkeys([one[1:] for one in given if one.startswith("!")]))
         self._all = topics is None or (not self.included and bool(self.excluded))
         self._internal = internal
 
     def wants(self, topic: str) -> bool:
         """Whether to take a topic."""
-        if any(fnmatchcase(topic, pattern) for pattern in self.excluded):
+        if self._all and self._internal and not self.excluded:
+            return True
+        if self.excluded and any(fnmatchcase(topic, pattern) for pattern in self.excluded):
             return False
-        found = [pattern for pattern in self.included if fnmatchcase(topic, pattern)]
+        found = [pattern for pattern in self.included if fnmatchcase(topic, pattern)] if self.included else []
         # as consumers, whose patterns leave internal topics out (exclude.internal.topics); `_*` can only mean them
         if topic in INTERNAL_TOPICS and not self._internal:
             return any(pattern.startswith("_") for pattern in found)

@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -121,8 +122,9 @@ class NewCluster:
         records = self.level_records() + self._carried()
         for plan in self.topics:
             records.append(encode_metadata_record("Topic", 0, name=plan.name, topicId=plan.topic_id))
+            wanted = min(len(self.nodes), max(plan.replication_factor, 3 if plan.is_internal else 1))
             for number in range(plan.n_partitions):
-                records.append(self._partition_record(plan, number))
+                records.append(self._partition_record(plan, number, wanted))
             for name, value in sorted(plan.settings.items()):
                 records.append(_config(TOPIC, plan.name, name, value))
         if self.next_producer_id:
@@ -131,19 +133,18 @@ class NewCluster:
             records.append(encode_metadata_record("ProducerIds", 0, **fields, nextProducerId=next_id))
         return records
 
-    def _partition_record(self, plan: TopicPlan, number: int) -> bytes:
+    def _partition_record(self, plan: TopicPlan, number: int, n_replicas: int) -> bytes:
         """A partition without a leader, as after a clean stop: a controller elects its in-sync replica later."""
         key = kf.TopicPartition(plan.name, number)
         ids = [*self._directory_ids]
-        replicas = [one.node_id for one in self.placed.get(key, ())]
+        replicas = [*map(attrgetter("node_id"), self.placed.get(key, ()))]
         if not replicas:
             # its directory is on the first node if it is made here, else a broker makes it
             replicas = [ids[0] if number in {*plan.missing, *plan.committed} else ids[number % len(ids)]]
-        wanted = min(len(ids), max(plan.replication_factor, 3 if plan.is_internal else 1))
         at = ids.index(replicas[0])
-        if wanted > len(replicas):
+        if n_replicas > len(replicas):
             others = [one for one in ids[at:] + ids[:at] if one not in replicas]
-            replicas += others[: wanted - len(replicas)]
+            replicas += others[: n_replicas - len(replicas)]
         return encode_metadata_record(
             "Partition",
             1,
@@ -153,7 +154,7 @@ class NewCluster:
             # a shorter copy among them could be elected, and records would be lost
             isr=replicas[:1],
             leader=-1,
-            leaderEpoch=self.epoch(key),
+            leaderEpoch=self.epoch(key) if self.metadata is not None or key in self.placed else 0,
             partitionEpoch=0,
             directories=[*map(self._directory_ids.__getitem__, replicas)],
         )

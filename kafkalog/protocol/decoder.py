@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable
-from functools import cache
-from itertools import groupby
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import groupby, repeat
+from typing import Any, Final, NamedTuple
 
 from kafkalog.protocol.definitions import Message, MessageField, messages
 
@@ -51,23 +51,29 @@ class MessageReader:
 
     def uvarint(self) -> int:
         """Read an unsigned varint of at most five bytes; its low 32 bits count."""
-        at = self.at
-        if at < len(self.data) and self.data[at] < 0x80:  # as nearly all
-            self.at = at + 1
-            return self.data[at]
         number = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
+        for shift, byte in zip(_SHIFTS, self.data[self.at : self.at + len(_SHIFTS)], strict=False):
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
+                self.at += shift // 7 + 1
                 return number & 0xFFFFFFFF
-        raise MessageError(f"an overlong number at {self.at - 5}")
+        if self.rest() < len(_SHIFTS):
+            raise MessageError(f"ends early, in a number at {self.at} of {len(self.data)}")
+        raise MessageError(f"an overlong number at {self.at}")
+
+    def length(self, layout: struct.Struct | None, least: int) -> int:
+        """Read the length in front of a string, bytes or an array: a number, or a varint above `least`."""
+        if layout is None:
+            return self.uvarint() + least
+        n: int = self.unpack(layout)[0]
+        return n
 
     def rest(self) -> int:
         """Bytes that are left."""
         return len(self.data) - self.at
 
 
+_SHIFTS: Final = range(0, 35, 7)
 Read = Callable[[MessageReader], Any]
 
 MAX_ITEMS: Final = 1_000_000
@@ -125,58 +131,136 @@ def number_runs(
     return runs
 
 
+# how a field is read, or several numbers that follow each other
+_NUMBERS, _VALUE, _CONTENT, _ARRAY, _TAGS = range(5)
+
+
+class _FieldReader(NamedTuple):
+    kind: int
+    names: Any
+    """The name of the field; a tuple of them for numbers."""
+    part: Any
+    """The layout of numbers; the reader of a value; what turns bytes into content; or the reader of some items."""
+    layout: struct.Struct | None = None
+    """Of a length in front; None for a varint."""
+    least: int = -1
+    """What a varint of 0 stands for: a length of -1, which is null."""
+    nullable: bool = False
+
+
 def _struct(fields: tuple[MessageField, ...], version: int, flexible: bool) -> Read:
     """A reader of the fields of a struct, in their order; tagged ones follow them."""
-    plain: list[tuple[tuple[str, ...], struct.Struct | Read]] = []
-    for run, layout in number_runs(fields, version):
-        plain.append((tuple(field.name for field in run), layout or _value(run[0], version, flexible)))
-    tagged: dict[int, tuple[str, Read]] = {}
-    defaults = {field.name: field.default for field in fields}
-    for field in fields:
-        if version in field.tagged:
-            tagged[field.tag] = field.name, _value(field, version, flexible)
+    steps = [
+        _step(run[0], version, flexible)
+        if layout is None
+        else _FieldReader(_NUMBERS, tuple(field.name for field in run), layout)
+        for run, layout in number_runs(fields, version)
+    ]
+    if flexible:
+        tagged = {
+            field.tag: (field.name, _reader([_step(field, version, flexible)], {}))
+            for field in fields
+            if version in field.tagged
+        }
+        steps.append(_FieldReader(_TAGS, "the tag section", partial(_read_tagged, tagged), least=0))
+    # fields that this version lacks, and tagged ones that are absent, keep their defaults
+    return _reader(steps, {field.name: field.default for field in fields})
+
+
+def _reader(steps: Sequence[_FieldReader], defaults: dict[str, Any]) -> Read:
+    """A reader of these fields: one loop, since a call for each would take longer than all else."""
 
     def read(reader: MessageReader) -> dict[str, Any]:
-        # fields that this version lacks, and tagged ones that are absent, keep their defaults
-        values = defaults.copy()
-        for names, step in plain:
-            if isinstance(step, struct.Struct):
-                values.update(zip(names, reader.unpack(step), strict=True))
-            else:
-                values[names[0]] = step(reader)
-        if flexible:
-            for _ in range(reader.uvarint()):
-                tag = reader.uvarint()
-                content = MessageReader(reader.take(reader.uvarint()), 0, reader.n_items)
-                # a tag that the definitions lack comes from a newer Kafka: tagged fields are made to be passed over
-                if tag in tagged:
-                    name, part = tagged[tag]
-                    values[name] = part(content)
-                    if content.rest():
-                        raise MessageError(f"{content.rest()} bytes after the end of {name}")
-                    reader.n_items = content.n_items
+        values, data, at = defaults.copy(), reader.data, reader.at
+        names: Any = ""
+        try:
+            for kind, names, part, layout, least, nullable in steps:
+                if kind == _NUMBERS:
+                    values.update(zip(names, part.unpack_from(data, at), strict=True))
+                    at += part.size
+                    continue
+                if kind == _VALUE:
+                    reader.at = at
+                    values[names], at = part(reader), reader.at
+                    continue
+                # the others begin with a length, nearly always a varint of one byte
+                if layout is None and data[at] < 0x80:
+                    n, at = data[at] + least, at + 1
+                else:
+                    reader.at = at
+                    n, at = reader.length(layout, least), reader.at
+                if n == -1 and nullable:
+                    values[names] = None
+                elif not 0 <= n <= len(data) - at:
+                    raise _wrong_length(kind, names, n, at, len(data))
+                elif kind == _CONTENT:
+                    values[names] = part(data[at : at + n])
+                    at += n
+                elif n:
+                    reader.at = at
+                    values |= part(reader, names, n)
+                    at = reader.at
+                elif kind == _ARRAY:
+                    values[names] = []
+        except UnicodeDecodeError as error:
+            raise MessageError(f"{names} is not UTF-8: {error.reason}") from None
+        except (struct.error, IndexError):
+            raise MessageError(f"ends early, at {at} of {len(data)}") from None
+        reader.at = at
         return values
 
     return read
+
+
+def _wrong_length(kind: int, name: str, n: int, at: int, end: int) -> MessageError:
+    if kind != _CONTENT:  # each item takes a byte at least
+        return MessageError(f"{name} claims {n} items in {end - at} bytes")
+    if n < 0:
+        return MessageError(f"{name} has a length of {n}")
+    return MessageError(f"ends early: {n} bytes wanted at {at} of {end}")
+
+
+def _read_tagged(tagged: Mapping[int, tuple[str, Read]], reader: MessageReader, _name: str, n: int) -> dict[str, Any]:
+    """Read the tagged fields after a struct, `n` of them."""
+    values: dict[str, Any] = {}
+    for _ in range(n):
+        tag = reader.uvarint()
+        content = MessageReader(reader.take(reader.uvarint()), 0, reader.n_items)
+        # a tag that the definitions lack comes from a newer Kafka: tagged fields are made to be passed over
+        if tag in tagged:
+            name, read = tagged[tag]
+            values |= read(content)
+            if content.rest():
+                raise MessageError(f"{content.rest()} bytes after the end of {name}")
+            reader.n_items = content.n_items
+    return values
 
 
 def _layout(*types: str) -> struct.Struct:
     return struct.Struct(">" + "".join(map(NUMBERS.__getitem__, types)))
 
 
-def _value(field: MessageField, version: int, flexible: bool) -> Read:
+def _step(field: MessageField, version: int, flexible: bool) -> _FieldReader:
+    """How a field is read that may be null in some versions."""
     nullable = version in field.nullable
     if field.type.startswith("[]"):
-        return _array(field, _item(field, field.type[2:], version, flexible), flexible, nullable)
+        items = _items(field, version, flexible)
+        return _FieldReader(_ARRAY, field.name, items, None if flexible else _INT32, nullable=nullable)
     if field.type in ("string", "bytes"):
-        return _sized(field, flexible, nullable)
+        return _content(field, flexible, nullable)
     read = _item(field, field.type, version, flexible)
-    if field.type == "struct" and nullable:
-        # what is in front of it says whether it is null
-        if version in field.tagged:
-            return lambda reader: read(reader) if reader.uvarint() else None
-        return lambda reader: None if reader.unpack(_INT8)[0] < 0 else read(reader)
-    return read
+    if field.type != "struct" or not nullable:
+        return _FieldReader(_VALUE, field.name, read)
+    # what is in front of it says whether it is null
+    if version in field.tagged:
+        return _FieldReader(_VALUE, field.name, lambda reader: read(reader) if reader.uvarint() else None)
+    return _FieldReader(_VALUE, field.name, lambda reader: None if reader.unpack(_INT8)[0] < 0 else read(reader))
+
+
+def _content(field: MessageField, flexible: bool, nullable: bool) -> _FieldReader:
+    """How a string or bytes are read, with the length in front."""
+    part, fixed = (bytes, _INT32) if field.type == "bytes" else (bytes.decode, _INT16)
+    return _FieldReader(_CONTENT, field.name, part, None if flexible else fixed, nullable=nullable)
 
 
 def _item(field: MessageField, kind: str, version: int, flexible: bool) -> Read:
@@ -184,61 +268,36 @@ def _item(field: MessageField, kind: str, version: int, flexible: bool) -> Read:
         layout = _layout(kind)
         return lambda reader: reader.unpack(layout)[0]
     if kind == "uuid":
-        return lambda reader: base64.urlsafe_b64encode(reader.take(16)).decode().rstrip("=")
-    if kind == "string":
-        return _sized(field, flexible, nullable=False)
-    return _struct(field.fields, version, flexible)
+        return _uuid
+    if kind == "struct":
+        return _struct(field.fields, version, flexible)
+    text = _reader([_content(field, flexible, nullable=False)], {})
+    return lambda reader: text(reader)[field.name]
 
 
-def _length(reader: MessageReader, fixed: struct.Struct, flexible: bool) -> int:
-    """A length in front of a string, bytes or an array; -1 is null."""
-    if not flexible:
-        n: int = reader.unpack(fixed)[0]
-        return n
-    at, data = reader.at, reader.data
-    if at < len(data) and data[at] < 0x80:  # as nearly all
-        reader.at = at + 1
-        return data[at] - 1
-    return reader.uvarint() - 1
+def _uuid(reader: MessageReader) -> str:
+    start, stop, end = reader.at, reader.at + 16, len(reader.data)
+    if stop > end:
+        raise MessageError(f"ends early: 16 bytes wanted at {start} of {end}")
+    reader.at = stop
+    return base64.urlsafe_b64encode(reader.data[start:stop]).decode().rstrip("=")
 
 
-def _sized(field: MessageField, flexible: bool, nullable: bool) -> Read:
-    is_text = field.type != "bytes"
-    fixed = _INT16 if is_text else _INT32
-    name = field.name
+def _items(field: MessageField, version: int, flexible: bool) -> Callable[[MessageReader, str, int], dict[str, Any]]:
+    """A reader of the items of an array."""
+    kind = field.type[2:]
+    letter, item = NUMBERS.get(kind), _item(field, kind, version, flexible)
+    size = struct.calcsize(f">{letter or ''}")
 
-    def read(reader: MessageReader) -> str | bytes | None:
-        n = _length(reader, fixed, flexible)
-        if n < 0:
-            if n == -1 and nullable:
-                return None
-            raise MessageError(f"{name} has a length of {n}")
-        content = reader.take(n)
-        try:
-            return content.decode() if is_text else content
-        except UnicodeDecodeError as error:
-            raise MessageError(f"{name} is not UTF-8: {error.reason}") from None
-
-    return read
-
-
-def _array(field: MessageField, item: Read, flexible: bool, nullable: bool) -> Read:
-    name, letter = field.name, NUMBERS.get(field.type[2:])
-
-    def read(reader: MessageReader) -> list[Any] | None:
-        n = _length(reader, _INT32, flexible)
-        if n == -1 and nullable:
-            return None
-        # each item takes a byte at least
-        left = len(reader.data) - reader.at
-        if not 0 <= n <= left:
-            raise MessageError(f"{name} claims {n} items in {left} bytes")
+    def read(reader: MessageReader, name: str, n: int) -> dict[str, Any]:
         # an item may take one byte there and hundreds here: items are counted before they are made
         reader.n_items += n
         if reader.n_items > MAX_ITEMS:
             raise MessageError(f"more than {MAX_ITEMS} items in arrays")
-        if n and letter is not None:
-            return [*reader.unpack(struct.Struct(f">{n}{letter}"))]
-        return [item(reader) for _ in range(n)] if n else []
+        if letter is None:
+            return {name: [*map(item, repeat(reader, n))]}
+        numbers = struct.unpack_from(f">{n}{letter}", reader.data, reader.at)
+        reader.at += n * size
+        return {name: [*numbers]}
 
     return read

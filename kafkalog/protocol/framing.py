@@ -17,7 +17,7 @@ over bytes after a message, and `AbstractApiMessageSerde`, which does not.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -108,10 +108,15 @@ def _frame(value: bytes | None) -> tuple[int, int, int]:
     """Type and version of the message in a frame, and where it begins."""
     if value is None:
         raise MessageError("has no value")
-    numbers = value[:3]
-    if len(numbers) == 3 and numbers[0] == FRAME_VERSION and max(numbers) < 0x80:  # as nearly all
-        return numbers[1], numbers[2], 3
-    reader = MessageReader(value)
+    try:
+        return _front(value[:3])  # of nearly all
+    except MessageError:
+        return _front(value[:15])
+
+
+@lru_cache(1024)
+def _front(front: bytes) -> tuple[int, int, int]:
+    reader = MessageReader(front)
     if (frame_version := reader.uvarint()) != FRAME_VERSION:
         raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
     return reader.uvarint(), reader.uvarint(), reader.at
@@ -151,6 +156,7 @@ def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:
     return name, decode_message(f"{name}Key", 0, key, start=2, whole=False)
 
 
+@cache
 def _type(topic: str, number: int) -> str:
     name = _types(topic).get(number)
     if name is None:

@@ -185,7 +185,7 @@ def claimed_topic_id(directory: Pathish) -> str | None:
 def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
     """Encode the content of a checkpoint file. Source: CheckpointFile.write, Kafka 4.3."""
     lines = [" ".join(map(str, entry)) for entry in entries]
-    return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
 
 def encode_offset_checkpoint(offsets: Mapping[kf.TopicPartition, int]) -> bytes:

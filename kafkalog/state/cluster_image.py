@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
 
@@ -93,6 +93,8 @@ class ClusterMetadata:
     next_producer_id: int = -1
     start_offset: int = 0
     """The offset of the snapshot that the state begins with; 0 if it has all records of the cluster."""
+    sound_snapshot: str | None = None
+    """The name of that snapshot, if it is whole, and gave no finding."""
     end_offset: int = 0
     """The offset after the last record."""
     timestamp: int = -1
@@ -106,7 +108,7 @@ class ClusterMetadata:
     contradictions: list[str] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
     _partitions: dict[str, dict[int, AssignedPartition]] = field(default_factory=dict)
-    _pending: list[tuple[str, Fields]] | None = None
+    _pending: list[tuple[Change, Fields]] | None = None
 
     def __post_init__(self, with_credentials: bool) -> None:
         self.credentials = {} if with_credentials else None
@@ -173,6 +175,7 @@ class ClusterMetadata:
         """Apply the value of a metadata record; raises ValueError if it cannot be decoded, or is not valid."""
         record = decode_record(kf.METADATA_TOPIC, None, value)
         fields = record.value or {}
+        change = _APPLY.get(record.type)
         if record.type == "BeginTransaction":
             # a metadata transaction counts only once it has ended: a failed controller leaves no part of it
             self._pending = []
@@ -180,12 +183,12 @@ class ClusterMetadata:
             self._pending = None
         elif record.type == "EndTransaction":
             pending, self._pending = self._pending or [], None
-            for kind, held in pending:
-                self._apply(kind, held)
-        elif self._pending is not None:
-            self._pending.append((record.type, fields))
-        else:
-            self._apply(record.type, fields)
+            for held_change, held in pending:
+                held_change(self, held)
+        elif change is not None and self._pending is not None:
+            self._pending.append((change, fields))
+        elif change is not None:
+            change(self, fields)
 
     def apply_control(self, kind: int, value: bytes) -> None:
         """Apply the value of a control record of type `kind`: some are about the quorum."""
@@ -195,23 +198,14 @@ class ClusterMetadata:
         elif kind == kf.ControlRecordType.KRAFT_VOTERS:
             self.voters = decode_message("VotersRecord", 0, value, whole=False)["voters"]
 
-    def _apply(self, kind: str, fields: Fields) -> None:
-        if kind in _REGISTERED:
-            name, key = _REGISTERED[kind]
-            getattr(self, name)[fields[key]] = dict(fields)
-        elif kind in _APPLY:
-            _APPLY[kind](self, fields)
-
-    def _is_known(self, what: str, number: Any, known: Container[Any]) -> bool:
-        """Whether an earlier record has an id; if not, a controller fails on this one, and one before it is missing."""
-        if number in known:
-            return True
+    def _note_unknown(self, what: str, number: object) -> None:
+        """Note an id that no earlier record has: a controller fails on this one, and one before it is missing."""
         self.contradictions.append(f"refers to {what} {number}, which no earlier record defines")
-        return False
 
     def _is_registered(self, broker: int, epoch: int) -> bool:
         """Whether a broker is registered with an epoch. Source: ClusterDelta.getBrokerOrThrow, Kafka 4.3."""
-        if not self._is_known("broker", broker, self.brokers):
+        if broker not in self.brokers:
+            self._note_unknown("broker", broker)
             return False
         registered = self.brokers[broker]["brokerEpoch"]
         if registered != epoch:
@@ -235,7 +229,8 @@ class ClusterMetadata:
         self.topic_ids[fields["name"]] = topic_id
 
     def _remove_topic(self, fields: Fields) -> None:
-        if not self._is_known("topic id", fields["topicId"], self._names):
+        if fields["topicId"] not in self._names:
+            self._note_unknown("topic id", fields["topicId"])
             return
         name = self._names.pop(fields["topicId"])
         self.removed_topic_ids.add(parse_topic_id(fields["topicId"]))
@@ -246,22 +241,26 @@ class ClusterMetadata:
             del self.topic_ids[name]
 
     def _partition(self, fields: Fields) -> None:
-        if not self._is_known("topic id", fields["topicId"], self._names):
+        if fields["topicId"] not in self._names:
+            self._note_unknown("topic id", fields["topicId"])
             return
-        lists = {ours: list(fields[theirs] or ()) for ours, theirs in _LISTS.items()}
-        self._partitions.setdefault(fields["topicId"], {})[fields["partitionId"]] = AssignedPartition(
+        made = self._partitions.setdefault(fields["topicId"], {})[fields["partitionId"]] = AssignedPartition(
+            fields["replicas"],
             leader=fields["leader"],
             leader_epoch=fields["leaderEpoch"],
             partition_epoch=fields["partitionEpoch"],
             leader_recovery_state=fields["leaderRecoveryState"],
-            **lists,
         )
+        for ours, theirs in _LISTS.items():
+            setattr(made, ours, list(fields[theirs] or ()))
 
     def _partition_change(self, fields: Fields) -> None:
-        if not self._is_known("topic id", fields["topicId"], self._names):
+        if fields["topicId"] not in self._names:
+            self._note_unknown("topic id", fields["topicId"])
             return
         partitions = self._partitions.get(fields["topicId"], {})
-        if not self._is_known(f"{self._names[fields['topicId']]!r}, partition", fields["partitionId"], partitions):
+        if fields["partitionId"] not in partitions:
+            self._note_unknown(f"{self._names[fields['topicId']]!r}, partition", fields["partitionId"])
             return
         known = partitions[fields["partitionId"]]
         for ours, theirs in _LISTS.items():
@@ -276,7 +275,8 @@ class ClusterMetadata:
         known.partition_epoch += 1
 
     def _clear_elr(self, fields: Fields) -> None:
-        if fields["topicName"] and not self._is_known("topic", fields["topicName"], self.topic_ids):
+        if fields["topicName"] and fields["topicName"] not in self.topic_ids:
+            self._note_unknown("topic", fields["topicName"])
             return
         names = [fields["topicName"]] if fields["topicName"] else list(self.topic_ids)
         for name in names:
@@ -317,8 +317,10 @@ class ClusterMetadata:
             self.features.pop(fields["name"], None)
 
     def _remove_acl(self, fields: Fields) -> None:
-        if self._is_known("ACL", fields["id"], self.acls):
-            del self.acls[fields["id"]]
+        if fields["id"] not in self.acls:
+            self._note_unknown("ACL", fields["id"])
+            return
+        del self.acls[fields["id"]]
 
     def _quota(self, fields: Fields) -> None:
         # pairs in any order are the same entity
@@ -348,7 +350,21 @@ class ClusterMetadata:
         self.next_producer_id = fields["nextProducerId"]
 
 
-_APPLY: Final = {
+def _register(name: str, key: str) -> Change:
+    """Keep a record as it is: where, and by which field."""
+
+    def register(metadata: ClusterMetadata, fields: Fields) -> None:
+        getattr(metadata, name)[fields[key]] = dict(fields)
+
+    return register
+
+
+Change = Callable[[ClusterMetadata, Fields], None]
+_APPLY: Final[dict[str, Change]] = {
+    "RegisterBroker": _register("brokers", "brokerId"),
+    "RegisterController": _register("controllers", "controllerId"),
+    "AccessControlEntry": _register("acls", "id"),
+    "DelegationToken": _register("tokens", "tokenId"),
     "Config": ClusterMetadata._config,
     "Topic": ClusterMetadata._topic,
     "RemoveTopic": ClusterMetadata._remove_topic,
@@ -368,10 +384,3 @@ _APPLY: Final = {
     "ProducerIds": ClusterMetadata._producer_ids,
 }
 """What each type of record changes."""
-_REGISTERED: Final = {
-    "RegisterBroker": ("brokers", "brokerId"),
-    "RegisterController": ("controllers", "controllerId"),
-    "AccessControlEntry": ("acls", "id"),
-    "DelegationToken": ("tokens", "tokenId"),
-}
-"""Types whose records are kept as they are: where, and by which field."""

@@ -230,10 +230,11 @@ def _snapshot(
         return None
     metadata = ClusterMetadata(with_credentials=with_credentials)
     metadata.findings = findings
-    control_type = None
+    n_findings, first, control_type = len(findings), None, None
     try:
-        for record in _records(path, limits):
+        for number, record in enumerate(_records(path, limits)):
             control_type = record.control_type
+            first = first if number else control_type
             _apply(metadata, record, path, limits)
             if record.control_type == kf.ControlRecordType.SNAPSHOT_HEADER:
                 metadata.timestamp = _last_timestamp(record.value or b"")
@@ -245,6 +246,8 @@ def _snapshot(
         findings.append(error.to_finding(damage=False))
         return None
     metadata.end_offset = offset
+    if first == kf.ControlRecordType.SNAPSHOT_HEADER and len(findings) == n_findings:
+        metadata.sound_snapshot = path.name
     return metadata
 
 

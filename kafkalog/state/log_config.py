@@ -200,11 +200,14 @@ class LogConfig:
                 warn(f"{name} is not a topic setting and is ignored; did you mean {near}?", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
-            known = _name_in(given, item)
-            if known is None:
+            names = _NAMES[item.name]
+            if names.keys().isdisjoint(given):
                 continue
-            name, value, factor = known, given[known], _NAMES[item.name][known]
-            if factor != 1:
+            setting = _winning(names, given)
+            if not setting:
+                continue
+            [(name, value)] = setting.items()
+            if (factor := names[name]) != 1:
                 value = _whole(name, value) * factor
             if name.startswith("log.retention.") and name != "log.retention.bytes":
                 value = _retention(name, value)
@@ -222,6 +225,7 @@ class LogConfig:
         return {topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
 
 
+@cache
 def topic_name(item: Field[Any]) -> str:
     """The topic's name of a setting, such as `retention.ms`."""
     return item.name.replace("_", ".")
@@ -229,6 +233,10 @@ def topic_name(item: Field[Any]) -> str:
 
 _NAMES: Final = {item.name: {topic_name(item): 1, **dict(item.metadata["synonyms"])} for item in fields(LogConfig)}
 """The names of a setting by its field, in order of precedence, with the factor of each to the field's unit."""
+_INTERNAL_NAMES: Final = {"segment_bytes": (_INTERNAL_SEGMENT_BYTES,)}
+_TOPIC_NAMES: Final = {field: (*_INTERNAL_NAMES.get(field, ()), next(iter(names))) for field, names in _NAMES.items()}
+_BROKER_NAMES: Final = {field: (*_INTERNAL_NAMES.get(field, ()), *[*names][1:]) for field, names in _NAMES.items()}
+"""The names that a topic's settings have for a field, and those that a broker's have."""
 _KNOWN: Final = {_INTERNAL_SEGMENT_BYTES}.union(*_NAMES.values())
 
 
@@ -263,7 +271,7 @@ def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
 
 def topic_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
     """The name and value that the settings of a topic have for a field; empty if they have none."""
-    return _winning((topic_name(item),), item, settings)
+    return _winning(_TOPIC_NAMES[item.name], settings)
 
 
 def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
@@ -271,22 +279,15 @@ def broker_setting(item: Field[Any], settings: Mapping[str, object]) -> dict[str
 
     A broker ignores the topic's names: `retention.ms` in a `server.properties` has no effect.
     """
-    return _winning([*_NAMES[item.name]][1:], item, settings)
+    return _winning(_BROKER_NAMES[item.name], settings)
 
 
-def _winning(names: Iterable[str], item: Field[Any], settings: Mapping[str, object]) -> dict[str, object]:
-    for name in (_INTERNAL_SEGMENT_BYTES, *names) if item.name == "segment_bytes" else names:
+def _winning(names: Iterable[str], settings: Mapping[str, object]) -> dict[str, object]:
+    """The first of some names that is given, and its value; empty if none is."""
+    for name in names:
         if settings.get(name) is not None:
             return {name: settings[name]}
     return {}
-
-
-def _name_in(given: Mapping[str, object], item: Field[Any]) -> str | None:
-    """The name under which a setting is given; None if it is not."""
-    names = _NAMES[item.name]
-    if names.keys().isdisjoint(given):
-        return None
-    return next((name for name in names if given.get(name) is not None), None)
 
 
 def _retention(name: str, value: object) -> int:

@@ -12,6 +12,7 @@ from kafkalog.storage.files import read_file, read_if_there
 MAX_PROPERTIES_BYTES: Final = 4 * 2**20
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_UNPRINTABLE: Final = re.compile("[^ -~]+")
 _PAIR: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
 
 
@@ -53,11 +54,15 @@ def encode_properties(properties: Mapping[str, object]) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Java's escapes are UTF-16 units
-    units = memoryview(text.replace("\\", "\\\\").encode("utf-16-le", "surrogatepass")).cast("H")
-    escaped = "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04X}" for unit in units)
+    escaped = _UNPRINTABLE.sub(_units, text.replace("\\", "\\\\"))
     # blanks before a value do not count
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def _units(match: re.Match[str]) -> str:
+    # Java's escapes are UTF-16 units
+    units = memoryview(match[0].encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(f"\\u{unit:04X}" for unit in units)
 
 
 def _continues(text: str) -> bool:

@@ -8,7 +8,7 @@ Mirrors `ReplicaManager.applyDelta` and `LogManager.getOrCreateLog`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -60,11 +60,12 @@ def absent_partitions(
         if root is None:
             continue
         row = PartitionPlan(str(root / name), key)
-        start, end = log_dirs.extent(root, key)
+        start, end, has_ends = log_dirs.extent(root, key)
         moved = _renamed(name, renamed)
-        if any(name in at_others.get(replica, (name,)) for replica in {*assigned.isr} - {node_id}):
+        elsewhere = {*assigned.isr} - {node_id}
+        if elsewhere and any(name in at_others.get(replica, (name,)) for replica in elsewhere):
             others.setdefault(_COPIED, []).append(row)
-        elif end is None and not moved and log_dirs.has_ends(root):
+        elif end is None and not moved and has_ends:
             others.setdefault(_NEW, []).append(row)
         elif end is not None and end <= start:
             others.setdefault(_EMPTY, []).append(row)
@@ -82,10 +83,15 @@ class _LogDirs:
     def __init__(self, roots: Sequence[Place]) -> None:
         self._roots = roots
         self._by_id = {_directory_id(root): root for root in roots}
-        ends = {root: [_checkpoint(root, name) for name in _ENDS] for root in roots}
-        self._ends = {root: [offsets for offsets in both if offsets is not None] for root, both in ends.items()}
-        first_last = reversed(self._ends.items())
-        self._named = {key: root for root, both in first_last for offsets in both for key in offsets}
+        self._ends: dict[Place, dict[kf.TopicPartition, int] | None] = {}
+        self._named: dict[kf.TopicPartition, Place] = {}
+        for root in roots:
+            both = [offsets for name in _ENDS if (offsets := _checkpoint(root, name)) is not None]
+            ends: dict[kf.TopicPartition, int] = {}
+            for key, end in [pair for offsets in both for pair in offsets.items()]:
+                ends[key] = max(end, ends.get(key, end))
+                self._named.setdefault(key, root)
+            self._ends[root] = ends if both else None
         self._starts = {root: _checkpoint(root, kf.LOG_START_OFFSET_CHECKPOINT) or {} for root in roots}
 
     def root_of(self, key: kf.TopicPartition, directory_id: str | None, *, are_all: bool) -> Place | None:
@@ -99,22 +105,23 @@ class _LogDirs:
             return None
         return root or named or self._roots[0]
 
-    def has_ends(self, root: Place) -> bool:
-        """Whether a log dir has a checkpoint that tells how far its partitions reached."""
-        return bool(self._ends[root])
+    def extent(self, root: Place, key: kf.TopicPartition) -> tuple[int, int | None, bool]:
+        """Log start offset and end of a partition in the checkpoints of a log dir, and whether one has ends at all.
 
-    def extent(self, root: Place, key: kf.TopicPartition) -> tuple[int, int | None]:
-        """Log start offset and end of a partition in the checkpoints of a log dir; the end is None if none names it."""
-        end = max((offsets[key] for offsets in self._ends[root] if key in offsets), default=None)
-        return self._starts[root].get(key, 0), end
+        The end is None if none names the partition.
+        """
+        ends = self._ends[root]
+        return self._starts[root].get(key, 0), None if ends is None else ends.get(key), ends is not None
 
 
-def _assigned(metadata: ClusterMetadata, node_id: int) -> Iterator[tuple[kf.TopicPartition, AssignedPartition]]:
+def _assigned(metadata: ClusterMetadata, node_id: int) -> list[tuple[kf.TopicPartition, AssignedPartition]]:
     """The partitions of a broker."""
-    for topic in sorted(metadata.topic_ids):
-        for number, assigned in metadata.partitions(topic).items():
-            if node_id in assigned.replicas:
-                yield kf.TopicPartition(topic, number), assigned
+    return [
+        (kf.TopicPartition(topic, number), assigned)
+        for topic in sorted(metadata.topic_ids)
+        for number, assigned in metadata.partitions(topic).items()
+        if node_id in assigned.replicas
+    ]
 
 
 def _renamed(name: str, others: Iterable[str]) -> list[str]:

@@ -42,8 +42,10 @@ def log_dirs_of(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     found: dict[str, None] = {}
     for path in map(os.path.abspath, paths):
         directory = os.path.dirname(path) if path.endswith(kf.LOG_SUFFIX) else path
-        # the name alone does not tell: a log dir may be called disk-1
-        found[str(log_dir_of(place_of(directory)))] = None
+        is_known = os.path.dirname(directory) in found
+        if not (is_known and kf.parse_partition_directory(os.path.basename(directory))):
+            # the name alone does not tell: a log dir may be called disk-1
+            found[str(log_dir_of(place_of(directory)))] = None
     return list(found)
 
 

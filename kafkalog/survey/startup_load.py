@@ -6,6 +6,7 @@ of transaction indexes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -250,11 +251,11 @@ def why_recovered(segment: Segment) -> str:
 
 def _transaction_entries(segment: Segment) -> npt.NDArray[np.void]:
     """All that a broker reads, even if they are more than a `.log` of this size can have."""
-    try:
-        path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
-        data = read_file(path, max_bytes=segment.limits.max_segment_bytes)
-    except ReadError:
-        data = b""
+    data = b""
+    if segment.has_sidecar(kf.TRANSACTION_INDEX_SUFFIX):
+        with contextlib.suppress(ReadError):
+            path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
+            data = read_file(path, max_bytes=segment.limits.max_segment_bytes)
     n = len(data) // kf.TRANSACTION_INDEX_DTYPE.itemsize
     return np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE, count=n)
 

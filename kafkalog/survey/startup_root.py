@@ -32,7 +32,7 @@ from kafkalog.state.checkpoints import (
     read_checkpoint,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import read_metadata_file
+from kafkalog.state.cluster_metadata import cluster_metadata, read_metadata_file
 from kafkalog.state.properties import MAX_PROPERTIES_BYTES, parse_properties, read_properties
 from kafkalog.storage.files import is_absent, read_file, read_if_there
 from kafkalog.storage.location import Place, kind_of
@@ -367,6 +367,11 @@ def _metadata_log_problems(directory: Place, limits: Limits) -> Iterator[StartPr
             detail = f"the metadata log begins at offset {start}, but {which}: the records before {start} are missing"
             yield StartProblem(Reason.SEGMENT_MISSING, str(directory), detail)
         return
+    with contextlib.suppress(KafkalogError, OSError):
+        # whoever asks for the problems asks for the settings, too: they are read once
+        metadata = cluster_metadata(directory.parent, limits=limits)
+        if metadata is not None and metadata.sound_snapshot == newest[1]:
+            return
     # the first one has what `kafka-storage.sh format` wrote; the log has it again, and a broker takes less for it
     is_first = newest[1] == _FIRST_SNAPSHOT
     for problem in _snapshot_problems(directory / newest[1], limits):

@@ -81,8 +81,8 @@ class _Level:
         return (topic_setting if self.origin == OF_TOPIC else broker_setting)(item, self.settings)
 
     def may_set(self, item: Field[Any]) -> bool:
-        """Whether a file that is not at hand may set this here."""
-        if not self.doubt or (self.origin != OF_TOPIC and not item.metadata["synonyms"]):
+        """Whether a file that is not at hand may set this here, where there is a doubt."""
+        if self.origin != OF_TOPIC and not item.metadata["synonyms"]:
             return False
         return self.doubted is None or bool(broker_setting(item, dict.fromkeys(self.doubted, "")))
 
@@ -222,9 +222,9 @@ def _setting_of(
     for level in levels:
         # brokers with another log.cleanup.policy than Kafka's are rare, and the cleaner's checkpoint shows them
         is_rare = level.origin == SERVER_PROPERTIES and name == "cleanup.policy"
-        if level.may_set(item) and not is_rare:
+        if level.doubt and level.may_set(item) and not is_rare:
             unknown.setdefault(name, level.doubt)
-        setting = level.setting(item)
+        setting = level.setting(item) if level.settings else {}
         if setting and _is_valid(setting):
             return level.origin, setting
         if setting:

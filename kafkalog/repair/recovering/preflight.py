@@ -195,6 +195,8 @@ def _selection(
     patterns.check([key.topic for key in keys])
     numbers = {partitions} if isinstance(partitions, int) else None if partitions is None else {*partitions}
     check_partitions(numbers, [key.partition for key in keys])
+    if topics is None and numbers is None:
+        return lambda key: True
     return lambda key: key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
 
 
