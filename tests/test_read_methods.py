@@ -51,3 +51,24 @@ def test_a_notebook_shows_a_row_for_each_segment(log_dir):
     shown = partition._repr_html_()
     assert len(partition.segments) > 1
     assert all(segment.path.name in shown for segment in partition.segments)
+
+
+def test_completion_lists_public_names(log_dir):
+    partition = kafkalog.open_partition(log_dir / "p-multi-0")
+    segment = partition.segments[0]
+    records = segment.to_numpy()
+    for value in (
+        kafkalog.open_log_dir(log_dir),
+        partition,
+        segment,
+        kafkalog.scan(log_dir),
+        segment.batches,
+        segment.offset_index,
+        records,
+        records.key,
+        records.headers,
+        kafkalog.verify(partition),
+    ):
+        names = dir(value)
+        assert names
+        assert not [name for name in names if name.startswith("_")], type(value)

@@ -17,6 +17,8 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
 FIRST_DAY = """
 from datetime import UTC, datetime
 
+from kafkalog import codec
+
 log_dir = kafkalog.open_log_dir("/backup/kafka")
 partition = kafkalog.open_partition("/backup/kafka/orders-0")
 segment = kafkalog.open_segment("/backup/kafka/orders-0/00000000000000000000.log")
@@ -36,6 +38,11 @@ report: kafkalog.Verification = kafkalog.verify(log_dir, topics="orders*")
 print(report.ok, kafkalog.epochs(partition)[0].epochs, kafkalog.index_stats(partition)[0].n_segments)
 print(kafkalog.export(scan.target, "orders.parquet", limit=5).n_records)
 print(kafkalog.reindex(partition, dry_run=True), kafkalog.convert(log_dir, "copy", drop="key == user-42", dry_run=True))
+records = kafkalog.read_numpy(log_dir, topics="orders")
+late = records[records.timestamp > 1_700_000_000_000]
+codes, keys = late.key.factorize()
+print(len(late), late.value.lengths.sum(), codes.max(), keys[0], late.headers[0], late.datetimes().min())
+print([part.value.as_dtype(">i8").mean() for part in scan.iter_numpy()], codec.decode(codec.encode(late)).offset[-1])
 print(kafkalog.load("orders.parquet", "log", dry_run=True).n_records, kafkalog.batches(partition).schema)
 """
 
@@ -62,6 +69,8 @@ kafkalog.load("orders.parquet", "log", naive_timezones="UTC")
 kafkalog.dump("/backup/kafka/orders-0/00000000000000000000.log", print_data="yes")
 codec.encode(records, producer_ids=4)
 codec.encode(records, leader_epoch="4")
+print(records.value.lenghts)
+print(records[records.offset > 5].key.as_dtypes(">i8"))
 """
 """Each call after the second blank line has an option that does not exist, or a value of a wrong type."""
 

@@ -146,6 +146,9 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
             raise ValueError(f"the values of a {type(self).__name__} become an array by a copy")
         values = self.to_pylist()
         if dtype is not None and np.dtype(dtype) != np.object_:
+            if None in values:  # of which NumPy would make the text None
+                row = cast(list[Any], values).index(None)
+                raise ValueError(f"row {row} is null, and {np.dtype(dtype)} has no nulls: select rows first")
             return np.array(values, dtype)
         objects = np.empty(len(values), object)  # NumPy's own bytes drop zeros at the end
         objects[:] = values
@@ -210,9 +213,11 @@ class _Strings(_RowsOf[bytes | None]):
         raise NotImplementedError
 
     def __eq__(self, other: object) -> Any:
-        """bool[n]: which values are these bytes, or those of the other column in the same rows; null equals null."""
+        """bool[n]: which values are these bytes, or those of a column or list in the same rows; null equals null."""
         if isinstance(other, bytes):
             return self._equal_to(other)
+        if isinstance(other, (list, tuple)):
+            other = BinaryColumn.of(other)
         if isinstance(other, _Strings):
             if len(self) != len(other):
                 raise ValueError(f"{len(self)} values are compared with {len(other)}")
@@ -559,6 +564,25 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     """
 
     __slots__ = ("_columns", "n_records")
+
+    # for editors and type checkers; views (`binary_type=pa.binary_view()`) have the methods of `BinaryColumn`, too
+    topic: npt.NDArray[np.str_]
+    partition: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    timestamp: npt.NDArray[np.int64]
+    timestamp_type: npt.NDArray[np.int8]
+    leader_epoch: npt.NDArray[np.int32]
+    producer_id: npt.NDArray[np.int64]
+    producer_epoch: npt.NDArray[np.int16]
+    sequence: npt.NDArray[np.int32]
+    is_transactional: npt.NDArray[np.bool_]
+    is_control: npt.NDArray[np.bool_]
+    compression: npt.NDArray[np.int8]
+    batch_base_offset: npt.NDArray[np.int64]
+    batch_position: npt.NDArray[np.int64]
+    key: BinaryColumn
+    value: BinaryColumn
+    headers: HeadersColumn
 
     def __init__(self, n_records: int, columns: Mapping[str, Column], *, is_known: bool = False) -> None:
         self.n_records = n_records

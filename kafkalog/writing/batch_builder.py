@@ -114,7 +114,7 @@ class BatchBuilder:
             raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         if self.config.is_compacted and (piece.get("key") is None or piece.key.null_count):
             # a leader refuses such records, too: the cleaner compares keys
-            bad = row + (0 if piece.get("key") is None else int(np.argmin(piece.key.validity)))
+            bad = row + (0 if piece.get("key") is None else int(np.argmax(piece.key.is_null())))
             detail = f"row {bad} has no key, and compacted topics (cleanup.policy=compact) need one"
             raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         if "headers" in piece:

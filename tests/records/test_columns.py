@@ -95,7 +95,7 @@ def test_rows_are_those_of_a_list(drawn):
         by_value = sorted(range(len(values)), key=lambda row: (values[row] is None, values[row] or b""))
         assert np.argsort(column).tolist() == by_value
         others = [*reversed(values)]
-        for other in (joined["value"][::-1], joined["views"][::-1]):
+        for other in (joined["value"][::-1], joined["views"][::-1], others, tuple(others), np.array(others, object)):
             assert (column == other).tolist() == [one == two for one, two in zip(values, others, strict=True)]
             assert (column != other).tolist() == [one != two for one, two in zip(values, others, strict=True)]
         assert (column == None).tolist() == column.is_null().tolist()  # noqa: E711
@@ -154,6 +154,9 @@ def test_values_of_one_size_are_numbers_without_a_copy():
 def test_zeros_at_the_end_of_values_stay(log_dir):
     assert np.asarray(BinaryColumn.of([b"a\0\0", b"\0", None])).tolist() == [b"a\0\0", b"\0", None]
     assert np.array(BinaryColumn.of([b"ab", b"c"]), "S2").tolist() == [b"ab", b"c"]
+    for dtype in ("S4", "U4"):
+        with pytest.raises(ValueError, match=f"row 1 is null, and .*{dtype} has no nulls: select rows first"):
+            np.array(BinaryColumn.of([b"a", None]), dtype)
     records = kafkalog.read_numpy(log_dir, topics="p-multi", partitions=0)
     assert np.asarray(records.key).tolist() == records.key.to_pylist()
     assert records[-3:].key.to_pylist() == records.key.to_pylist()[-3:]
@@ -230,6 +233,13 @@ def test_one_record_is_asked_for_by_a_slice():
         columns[-1]
     with pytest.raises(TypeError, match=r"records\[0:1\] is one record"):
         columns[0]
+
+
+def test_type_checkers_know_the_columns():
+    known = {name: text.removesuffix("_]") for name, text in RecordColumns.__annotations__.items()}
+    assert {*known} == {*kafkalog.records.columns.ALL_COLUMNS, "topic", "partition"}
+    for name, dtype in kafkalog.records.columns.FIXED_COLUMNS.items():
+        assert known[name].removesuffix("]") == f"npt.NDArray[np.{np.dtype(dtype).name}"
 
 
 def test_some_columns_are_records_too():

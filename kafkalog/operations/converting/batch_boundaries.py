@@ -81,7 +81,7 @@ def cut(
     begins = new_row[first] & is_v2[head]
     ends = np.append(new_row[1:], True)[last]
     # a v2 batch keeps its offset range although records at its edges are dropped: sequence numbers count from its base
-    base = np.where(begins, np.minimum(batches.base_offset[head], offset[first]), offset[first])
+    base: npt.NDArray[np.int64] = np.where(begins, np.minimum(batches.base_offset[head], offset[first]), offset[first])
     if start_offset is not None:
         base = np.maximum(base, start_offset)
     stop = np.where(ends, np.maximum(batches.last_offset[tail], offset[last]), offset[last])

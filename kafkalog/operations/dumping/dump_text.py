@@ -199,7 +199,7 @@ def _too_short(
         short = np.flatnonzero((size >= 0) & (size < number_size(decoder)) & ~is_control)
         if short.size:
             row = int(short[0])
-            found.append((row, too_short(column[row], decoder, int(records.offset[row]))))
+            found.append((row, too_short(column[row] or b"", decoder, int(records.offset[row]))))
     return found
 
 
