@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, TruncatedTailError
 from kafkalog.protocol.decoder import MessageError, UnknownVersionError, decode_message
 from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import walk
+from kafkalog.records.header_walk import INSIDE, LINKED, search_batches, walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.storage.files import open_source
@@ -41,9 +41,9 @@ def read_cluster_metadata(
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
     If a snapshot is damaged, the previous one is used. If a `.log` is damaged, the error is added to the findings, and
-    the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a finding
-    too. Records that are missing are `gaps` of the result: this is the one place that finds them. The state is that
-    right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far.
+    reading continues at the next intact batch. A record that cannot be decoded, as one of a newer Kafka's version, is a
+    finding too. Records that are missing are `gaps` of the result: this is the one place that finds them. The state is
+    that right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far.
     """
     directory = place_of(log_dir) / kf.METADATA_DIRECTORY
     try:
@@ -100,36 +100,70 @@ def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _
     Segments are only deleted from the front, once a snapshot covers them, and the log is not compacted: so any offset
     that is missing was a record.
     """
-    start = metadata.start_offset = metadata.end_offset
-    following: int | None = None  # the offset that the next record has
-    is_past_end = False
+    replay = _Replay(metadata, end, limits)
     for path in (directory / name for name in logs):
-        base = kf.parse_base_offset(path.name) or 0
-        if following is None:
-            following = base
-            if base > start:
-                detail = f"the log starts at offset {base}, and no snapshot covers offsets {start} to {base - 1}"
-                _missing(metadata, path, detail, start, base - 1)
-        try:
-            for record in _records(path, limits):
-                is_counted = end.is_behind(record)
-                is_missing = record.offset > following and not is_past_end
-                if is_missing and (end.offset is None or following < end.offset):
-                    _hole(metadata, path, following, record.offset, start)
-                following = max(following, record.offset + 1)
-                is_past_end |= not is_counted
-                # the snapshot covers the offsets before its own, and segments may begin earlier
-                if record.offset >= start and is_counted:
-                    _apply(metadata, record, path, limits)
-        except KafkalogError as error:
-            if is_gone(path):
-                continue  # a running broker deleted it, after it wrote a snapshot
-            metadata.findings.append(error.to_finding(damage=False))
-            # a later segment shows which offsets are missing; of the last one nothing does
-            is_torn = isinstance(error, TruncatedTailError)
-            if path.name == logs[-1] and not is_torn and not is_past_end:
-                detail = f"the records from offset {following} on cannot be read ({error.reason.value})"
-                _missing(metadata, path, detail, following, None)
+        replay.read(path, is_last=path.name == logs[-1])
+
+
+class _Replay:
+    """Applies the records of one file after the other to a state that begins with a snapshot."""
+
+    def __init__(self, metadata: ClusterMetadata, end: _End, limits: Limits) -> None:
+        self._metadata, self._end, self._limits = metadata, end, limits
+        self._start = metadata.start_offset = metadata.end_offset
+        self._following: int | None = None  # the offset that the next record has
+        self._is_past_end = False
+
+    def read(self, path: Place, *, is_last: bool) -> None:
+        """Apply the records of a file. Reading continues at the next intact batch after damage."""
+        if self._following is None:
+            base = self._following = kf.parse_base_offset(path.name) or 0
+            if base > self._start:
+                detail = f"the log starts at offset {base}, and no snapshot covers offsets {self._start} to {base - 1}"
+                _missing(self._metadata, path, detail, self._start, base - 1)
+        position: int | None = 0
+        while position is not None:
+            try:
+                for record in _records(path, self._limits, position):
+                    self._add(record, path)
+                return
+            except KafkalogError as error:
+                if is_gone(path):
+                    return  # a running broker deleted it, after it wrote a snapshot
+                self._metadata.findings.append(error.to_finding(damage=False))
+                is_torn = isinstance(error, TruncatedTailError)
+                position = None if is_torn else _next_batch(path, error.position, self._following, self._limits)
+                # a later batch or segment shows which offsets are missing; of the last one nothing does
+                if position is None and is_last and not is_torn and not self._is_past_end:
+                    detail = f"the records from offset {self._following} on cannot be read ({error.reason.value})"
+                    _missing(self._metadata, path, detail, self._following, None)
+
+    def _add(self, record: _MetadataRecord, path: Place) -> None:
+        following = self._following or 0
+        is_counted = self._end.is_behind(record)
+        is_missing = record.offset > following and not self._is_past_end
+        if is_missing and (self._end.offset is None or following < self._end.offset):
+            _hole(self._metadata, path, following, record.offset, self._start)
+        self._following = max(following, record.offset + 1)
+        self._is_past_end |= not is_counted
+        # the snapshot covers the offsets before its own, and segments may begin earlier
+        if record.offset >= self._start and is_counted:
+            _apply(self._metadata, record, path, self._limits)
+
+
+def _next_batch(path: Place, position: int | None, following: int, limits: Limits) -> int | None:
+    """The position of the next intact batch after a damaged one whose offsets are not below `following`."""
+    if position is None:
+        return None
+    with open_source(path, memory_map=False) as source:
+        for start, _, first, _, _, kind in search_batches(
+            source, position, source.size, is_damaged=True, limits=limits
+        ):
+            is_intact = (kind != LINKED) & (kind != INSIDE) & (start > position)
+            found = start[is_intact & (first >= following)]
+            if found.size:
+                return int(found[0])
+    return None
 
 
 def _hole(metadata: ClusterMetadata, path: Place, first: int, following: int, start: int) -> None:
@@ -282,9 +316,9 @@ def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limi
     metadata.contradictions.clear()
 
 
-def _records(path: Place, limits: Limits) -> Iterator[_MetadataRecord]:
+def _records(path: Place, limits: Limits, position: int = 0) -> Iterator[_MetadataRecord]:
     with open_source(path, memory_map=False) as source:
-        for window in walk(source, limits=limits):
+        for window in walk(source, start=position, limits=limits):
             done = 0
             while done < len(window.batches):  # `decode` stops early once it has decompressed enough bytes
                 decoded = decode(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -142,3 +143,114 @@ def test_commands_make_the_topics_of_a_golden_log_dir_again(tmp_path):
         for row in metadata.configs
     }
     assert found["configs"] == wanted
+
+
+def ordinary_metadata():
+    """What a cluster has: the admin client writes a batch of the metadata log for each."""
+    for number in range(12):
+        name = f"orders-{number}"
+        yield {"make": "topic", "name": name, "partitions": 1 + number % 3, "configs": {"retention.ms": "86400000"}}
+        yield {
+            "make": "configs",
+            "type": "TOPIC",
+            "name": name,
+            "configs": {"max.message.bytes": f"{100_000 + number}"},
+        }
+        yield acl("TOPIC", name, f"User:app-{number}", "READ")
+        yield {
+            "make": "quota",
+            "entity": {"user": f"app-{number}"},
+            "key": "producer_byte_rate",
+            "value": 1024 + number,
+        }
+
+
+def flipped(directory, log, batches):
+    middle = batches.position[len(batches) // 2]
+    data = bytearray(log.read_bytes())
+    data[middle + 70] ^= 4
+    log.write_bytes(data)
+
+
+def with_a_wrong_size(directory, log, batches):
+    data = bytearray(log.read_bytes())
+    data[batches.position[len(batches) // 2] + 8] = 0x3F
+    log.write_bytes(data)
+
+
+def torn(directory, log, batches):
+    os.truncate(log, int(batches.position[-1]) + 40)
+
+
+def without_batches(directory, log, batches):
+    first, end = batches.position[len(batches) // 3], batches.position[len(batches) // 3 + 4]
+    data = log.read_bytes()
+    log.write_bytes(data[:first] + data[end:])
+
+
+def zeroed(directory, log, batches):
+    start = int(batches.position[len(batches) // 2]) // 512 * 512
+    data = log.read_bytes()
+    log.write_bytes(data[:start] + bytes(1024) + data[start + 1024 :])
+
+
+def without_a_log(directory, log, batches):
+    for path in directory.glob("*.log"):
+        path.unlink()
+
+
+def without_a_snapshot(directory, log, batches):
+    for path in directory.glob("*.checkpoint"):
+        path.write_bytes(path.read_bytes()[:-20])
+
+
+DAMAGES = (flipped, with_a_wrong_size, torn, without_batches, zeroed, without_a_log, without_a_snapshot)
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory):
+    """The log dir of a cluster, with a snapshot, and what its admin client says of it."""
+    folder = tmp_path_factory.mktemp("ordinary")
+    with Broker(folder, **SECURED, **{"metadata.log.max.record.bytes.between.snapshots": 3000}) as broker:
+        broker.start()
+        asked(broker, "make", ordinary_metadata())
+        wanted = json.loads(asked(broker, "show"))
+        broker.stop()
+    assert [*(broker.log_dir / "__cluster_metadata-0").glob("*.checkpoint")]
+    return broker.log_dir, wanted
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_commands_of_a_damaged_metadata_log_make_what_is_left_of_it(damage, ordinary, tmp_path):
+    source, wanted = ordinary
+    shutil.copytree(source, tmp_path / "source")
+    directory = tmp_path / "source" / "__cluster_metadata-0"
+    log = sorted(directory.glob("*.log"))[-1]
+    if damage not in (without_a_log, without_a_snapshot):
+        # a snapshot would stand for the damaged records
+        for path in directory.glob("*.checkpoint"):
+            path.unlink()
+    damage(directory, log, kafkalog.Segment(log).batches)
+    metadata = kafkalog.metadata(tmp_path / "source")
+    script = metadata.to_commands()
+    found, _ = applied(script, tmp_path)
+    # all that is known is made, and nothing else
+    assert found["topics"] == {row["topic"]: row["partitions"] for row in metadata.topics if row["partitions"]}
+    assert (len(found["acls"]), len(found["quotas"])) == (len(metadata.acls), len(metadata.quotas))
+    missing = 0
+    for part, value in wanted.items():
+        if isinstance(value, list):
+            assert {*found[part]} <= {*value}, part
+            missing += len({*value} - {*found[part]})
+            continue
+        for name, text in found[part].items():
+            # an older value where the record of a newer one is lost
+            assert value[name] == text or "INCOMPLETE" in script or damage in (torn, without_a_log), name
+        missing += len(value.keys() - found[part].keys())
+    if damage is without_a_snapshot:
+        assert (missing, metadata.is_complete) == (0, True)
+    elif damage not in (torn, without_a_log):
+        # what lies behind the damage is there as well
+        assert 0 < missing < 15
+        assert "# INCOMPLETE" in script
+    assert any("orders-11" in line for line in script.splitlines()) or damage is without_a_log
