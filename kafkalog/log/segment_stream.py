@@ -154,6 +154,7 @@ class SegmentStream:
         self._start = 0
         self._follows, self._goes_on = follows, goes_on
         self._gone_back_at = self._after_copy = -1
+        self._returned_to = -1  # the last offset that was returned before offsets went back
 
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
@@ -168,7 +169,8 @@ class SegmentStream:
             is_known = not position or (self._follows is not None and position == start) or position == self._after_copy
             self._before = self.previous if is_known else None
             try:
-                for window in self._walk(
+                walk_on = walk if self.previous < self._returned_to else self._walk
+                for window in walk_on(
                     source,
                     start=position,
                     previous_offset=self.previous,
@@ -215,6 +217,10 @@ class SegmentStream:
         segment, before = self.segment, self._before
         reason = odd_end(window, self.source, before, segment.limits.max_batch_bytes, self._witnesses)
         odd = None if reason is None else odd_end_error(window, reason, segment.path)
+        copy = self._first_copy(window)
+        if copy is not None:
+            window = self._first(window, copy + 1)
+            odd = odd_end_error(window, Reason.OFFSET_ORDER, segment.path)
         is_sound = window.valid is not None and (window.records is not None or window.valid.all())
         # a resynchroniser lists the directory: avoid that for thousands of sound segments
         if odd is None and not is_sound and self._on_corruption == "skip":
@@ -230,6 +236,18 @@ class SegmentStream:
             segment.part.check_start(window, segment.path)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
+
+    def _first_copy(self, window: Window) -> int | None:
+        """The number of the first batch that was returned before offsets went back; None for none."""
+        batches = window.batches
+        if self._on_corruption != "skip" or self.previous >= self._returned_to:
+            return None
+        for row in np.flatnonzero(batches.last_offset <= self._returned_to).tolist():
+            position = int(batches.position[row])
+            batch = None if position == self._gone_back_at else self._batch_at(position)
+            if batch is not None and self._originals.of(batch) is not None:
+                return int(row)
+        return None
 
     def _after(self, error: KafkalogError) -> int | None:
         """Position at which to continue after damage, None if nothing follows; raises unless damage is skipped."""
@@ -347,17 +365,21 @@ class SegmentStream:
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = batch.first_offset, int(batch.last_offset[0])
         # if exactly its number of offsets is missing here, it is not a copy, but its offset may be damaged
-        if original is not None and (not following or following[0] - self.previous - 1 != last - first + 1):
+        is_repeated = original is not None and self.previous < first <= self._returned_to
+        is_missing = bool(following) and following[0] - self.previous - 1 == last - first + 1
+        if original is not None and (is_repeated or not is_missing):
             segment = self._originals.segments[original.number]
             place = "" if segment.path == self.segment.path else f" of {segment.path.name}"
             detail = f"a copy of the batch at position {original.position}{place}; it is returned once"
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             self._after_copy = behind
+            if is_repeated:  # the first batches of a copied range alone were new
+                self.previous = self._returned_to
             return behind
         # report a batch once, although each later batch that goes back would report it again
         is_back = first <= self.previous and where != self._gone_back_at
         if is_back and 2 * sum(offset > self.previous for offset in following) < len(following):
-            self._gone_back_at = where
+            self._gone_back_at, self._returned_to = where, max(self._returned_to, self.previous)
             self.report(
                 replace(finding, detail=f"{error.detail}; later batches continue from its offset, so it is read")
             )
@@ -371,6 +393,10 @@ class SegmentStream:
     ) -> Finding:
         """The finding about an intact batch that is not read, since its offset is wrong."""
         first, last, behind = batch.first_offset, int(batch.last_offset[0]), int(batch.next_position[0])
+        if last < self.previous and following[:1] == [last + 1]:
+            # the batch after it says that its offset is right: damage to its original is reported already
+            detail = f"{error.detail}; a copy of a damaged batch, {finding.length} bytes skipped"
+            return replace(finding, detail=detail, base_offset=first, last_offset=last)
         end = min(
             self._end_of_gap(behind, following, self.previous + 2 + last - first),
             max(self.segment.next_base_offset or 2**63 - 1, self.previous + 1),

@@ -64,6 +64,32 @@ def test_damage_whose_size_leads_into_copies_returns_nothing_twice(tmp_path):
     assert of_scan(path).kept == [*range(9)]
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize(
+    ("bases", "kept"),
+    [
+        # x: a damaged batch
+        ("x0 3 6 9 12 15 0 3 6", "3 6 9 12 15 0"),
+        ("0 x3 6 9 12 15 18 3 6 9", "0 6 9 12 15 18 3"),
+        ("0 3 x6 9 12 6 9", "0 3 9 12 6"),
+        ("x0 3 6 9 12 0 3 6 9 12 15", "0 3 6 9 12 15"),
+        ("0 x3 6 9 12 15 18 3 6 9 21 24", "0 6 9 12 15 18 21 24"),
+        ("0 x3 6 9 12 15 3 6 18 21", "0 6 9 12 15 18 21"),
+        ("0 x3 6 9 12 15 18 3 21 24", "0 6 9 12 15 18 21 24"),
+    ],
+)
+def test_a_copied_range_whose_first_batch_is_damaged_before_returns_nothing_twice_and_loses_it_once(
+    tmp_path, bases, kept
+):
+    path = tmp_path / segment_file_name(0)
+    batches = [damaged(v2(int(base[1:]))) if base.startswith("x") else v2(int(base)) for base in bases.split()]
+    path.write_bytes(b"".join(batches))
+    found = of_scan(path)
+    assert found.kept == [offset for base in map(int, kept.split()) for offset in range(base, base + 3)]
+    lost = int(bases[bases.index("x") + 1 :].split()[0])
+    assert counts(found.losses) in ([], [(lost, lost + 3, 3)])
+
+
 def damaged(data):
     return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
 
