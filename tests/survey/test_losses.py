@@ -446,6 +446,21 @@ def test_damage_after_the_cut_is_lost_too(log_dir_copy):
     assert sum(one.n_records or 0 for one in all_after) == batches.records_count[3:].sum()
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("n_bytes", [30, 65, None])
+def test_a_torn_copy_after_a_clean_shutdown_loses_nothing_where_checkpoints_say_that_the_log_ended(
+    root, partition, n_bytes
+):
+    log = max(partition.glob("*.log"))
+    data = log.read_bytes()
+    start, stop = builder.batch_positions(data)[-1]
+    copy = bytearray(data[start:stop])
+    copy[8] ^= 1  # its size field leads far beyond the file
+    log.write_bytes(data + copy[:n_bytes])
+    for losses in (kafkalog.verify(root).losses, kafkalog.salvage(root, dry_run=True).losses):
+        assert losses == []
+
+
 def test_losses_that_touch_are_one():
     found = [
         Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=15, last_offset=16, n_records=2, certainty="exact"),

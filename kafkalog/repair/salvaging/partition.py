@@ -375,6 +375,8 @@ class PartitionSalvage:
         known_end = None if is_torn else self._state.known_end
         # what the header of an incomplete batch says was never all there
         heads = [] if is_cut else heads
+        if is_cut and not is_torn and known_end is not None:
+            end_offset = begin if known_end <= begin else end_offset  # see `tail_finding`
         if not reasons and end_offset is None:
             end_offset = max(known_end or begin, begin)
         elif not reasons and following is None:
