@@ -86,3 +86,13 @@ def is_stray(path: str | os.PathLike[str]) -> bool:
     """Whether a directory is a partition that a broker has set apart, because its metadata did not know it."""
     parsed = kf.parse_partition_directory(os.path.basename(os.path.abspath(path)))
     return parsed is not None and parsed.kind == "stray"
+
+
+def are_set_apart(paths: Iterable[str | os.PathLike[str]]) -> bool:
+    """Whether partitions are set apart, and none of a topic is served: a broker has the metadata of another cluster.
+
+    Next to topics that are served, such a directory is of a deleted topic, or of a replica that was moved.
+    """
+    names = (kf.parse_partition_directory(os.path.basename(os.path.abspath(path))) for path in paths)
+    parsed = [one for one in names if one is not None and one.topic_partition.topic not in kf.INTERNAL_TOPICS]
+    return bool(parsed) and all(one.kind == "stray" for one in parsed)

@@ -61,6 +61,8 @@ class StartProblem(JsonFields):
     """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
     cluster's metadata, as if topics had been deleted. "no coordinator": it starts, and does not load a partition of
     groups, transactions, share groups or remote storage. "unreadable": what a broker does is not known."""
+    is_configured: bool = False
+    """Whether the broker's configuration alone is at fault; the files are not."""
 
     def to_finding(self) -> Finding:
         """The failure as damage, for reports of files."""
@@ -217,7 +219,7 @@ def log_dirs_problems(config: BrokerConfig, release: str | None) -> Iterator[Sta
     """
     if config.has_empty_dir and (release is None or release >= _REFUSES_EMPTY_ENTRIES):
         detail = f"log.dirs has an empty entry. Kafka {_REFUSES_EMPTY_ENTRIES} and later do not start: remove the comma"
-        yield StartProblem(Reason.META_PROPERTIES, config.path, detail)
+        yield StartProblem(Reason.META_PROPERTIES, config.path, detail, is_configured=True)
 
 
 def _roots_with(roots: Sequence[Place], properties: Mapping[str, str]) -> Iterator[Place]:
@@ -287,9 +289,8 @@ def _identity_problems(roots: Sequence[Place], config: BrokerConfig) -> Iterator
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
         if node_id is not None and java_number(node_id, 31) != java_number(ids["node id"], 31):
             detail = f"node id is {ids['node id']!r}, and {node_id!r} in the broker's configuration"
-            yield StartProblem(
-                Reason.META_PROPERTIES, str(path), f"{detail}; correct node.id there, or mount its own disk"
-            )
+            detail += "; correct node.id there, or mount its own disk"
+            yield StartProblem(Reason.META_PROPERTIES, str(path), detail, is_configured=True)
         directory_id = properties.get("directory.id")
         if directory_id is not None:
             other = directory_ids.setdefault(directory_id, path)

@@ -281,3 +281,15 @@ def test_leaving_out_rows_leaves_producers_as_they_would_be():
 @pytest.fixture
 def partition(tmp_path):
     return copied_partition(tmp_path)
+
+
+def test_an_empty_disk_that_is_called_as_a_partition_is_none(tmp_path):
+    disks = [tmp_path / "disk-1", tmp_path / "disk-2"]
+    kafkalog.write_table({"value": [b"x"]}, disks[0], topic="t")
+    disks[1].mkdir()
+    log_dir = kafkalog.open_log_dir(disks)
+    assert [*map(str, log_dir)] == ["t-0"]
+    assert [(one.path, one.damage) for one in log_dir.findings] == [(str(disks[1]), False)]
+    # in a log dir, it is a partition whose files are gone
+    (disks[0] / "gone-0").mkdir()
+    assert [*map(str, kafkalog.open_log_dir(disks[0]))] == ["gone-0", "t-0"]

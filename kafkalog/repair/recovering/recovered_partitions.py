@@ -8,7 +8,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, boot_step, is_stray
+from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -112,15 +112,17 @@ class Preflight(PartitionsReport, JsonFields):
 
     @property
     def next(self) -> list[NextStep]:
-        """What to do instead of a start that loses something or fails, or with directories that were set apart.
+        """What to do instead of a start that loses something or fails, or on which all topics were set apart.
 
-        Empty if the broker may start, and there are no such directories and no empty disks.
+        Empty if the broker may start, or its configuration alone is at fault, and there are no empty disks.
         """
-        has_strays = any(is_stray(one.path) for one in self.partitions)
+        paths = [one.path for one in self.partitions]
+        is_harmless = replace(self, problems=[one for one in self.problems if not one.is_configured]).ok
         # what an empty disk had may be on the others
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
-        if not self.log_dirs or (self.ok and not (has_strays or has_blank)):
+        if not self.log_dirs or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
+        has_strays = any(map(is_stray, paths))
         return [boot_step(self.log_dirs, self.release, metadata=self.metadata, has_strays=has_strays)]
 
     @property

@@ -341,3 +341,33 @@ def test_a_partition_that_no_broker_has_is_lost_once_and_one_that_another_has_is
         # one broker alone does not know what the others have
         assert kafkalog.preflight(disk).losses == []
     assert kafkalog.report(disks).summary["n_records_lost"] == 2
+
+
+def test_a_directory_that_was_set_apart_next_to_topics_that_are_served_is_no_reason_for_a_step(tmp_path):
+    for name in ("old", "t"):
+        kafkalog.write_table({"value": [b"x", b"y"]}, tmp_path, topic=name)
+    (tmp_path / "old-0").rename(tmp_path / f"old-0.{'0123456789abcdef' * 2}-stray")
+    assert kafkalog.preflight(tmp_path).next == []
+    # with damage, nothing that may have records is left out
+    log = next((tmp_path / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    (step,) = kafkalog.preflight(tmp_path, clean=False).next
+    assert "--include-unknown" in step.command
+
+
+@pytest.mark.parametrize("fault", ["node.id=7", "log.dirs={disk},"])
+def test_a_fault_of_the_configuration_alone_is_corrected_there(tmp_path, fault, capsys):
+    disk, config = tmp_path / "disk", tmp_path / "server.properties"
+    kafkalog.write_table({"value": [b"x", b"y"]}, disk, topic="t")
+    (disk / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    lines = {"node.id": "node.id=1", "log.dirs": f"log.dirs={disk}"}
+    lines[fault.partition("=")[0]] = fault.format(disk=disk)
+    config.write_text("\n".join(lines.values()))
+    result = kafkalog.preflight(disk, config=config)
+    assert (result.verdict, result.next) == ("does not start", [])
+    main(["preflight", str(disk), "--config", str(config)])
+    assert "next:" not in "".join(capsys.readouterr())
+    # the step is for the files
+    log = next((disk / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    assert kafkalog.preflight(disk, config=config, clean=False).next
