@@ -88,6 +88,7 @@ class Reason(StrEnum):
     LOG_START_BEHIND_END = "log_start_behind_end"
     LOG_END_MISSING = "log_end_missing"
     SEGMENT_MISSING = "segment_missing"
+    LOG_PART_MISSING = "log_part_missing"
     OTHER_SEGMENT = "other_segment"
     OFFSET_GAP = "offset_gap"
     CONTENT_DIFFERS = "content_differs"
@@ -120,6 +121,9 @@ class Reason(StrEnum):
     COLUMN_UNKNOWN = "column_unknown"
     COLUMN_VALUE = "column_value"
 
+
+MISSING: Final = (Reason.SEGMENT_MISSING, Reason.LOG_PART_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
+"""Reasons of findings about offsets that no file has."""
 
 Certainty = Literal["exact", "header", "at_most"]
 """How reliable a number of lost records is; see `Finding`."""
@@ -339,8 +343,12 @@ class Finding(JsonFields):
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether a whole file or directory cannot be read, as without permission or key: it need not be damaged."""
-        return self.damage and self.reason is Reason.FILE_UNREADABLE and self.position is None
+        """Whether a whole file or directory cannot be read, as without permission or key: it need not be damaged.
+
+        Nor is a `.log` that somebody compressed as a whole.
+        """
+        is_whole = self.reason is Reason.FILE_UNREADABLE and self.position is None
+        return self.damage and (is_whole or self.reason is Reason.COMPRESSED_FILE)
 
 
 @dataclass(frozen=True, slots=True)

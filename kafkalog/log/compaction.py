@@ -87,6 +87,19 @@ def is_compacted(
     return _told_by_segments([*segments()], end, cleaned or 0, is_lost, is_known=is_known)
 
 
+def was_cleaned(path: Place, key: kf.TopicPartition | None, kind: str | None, base_offset: int) -> bool | None:
+    """Whether the log cleaner may have rewritten a segment; None if the files next to the partition do not tell."""
+    if key is not None and key.topic == kf.METADATA_TOPIC:
+        return False
+    cleaned, is_known = _cleaned_to(path, key) if kind is None else (None, False)
+    if is_known:
+        return cleaned is not None and base_offset < cleaned
+    if key is not None and key.topic in COMPACTED:
+        return True
+    policy = _policy(path, key)
+    return None if policy is None else "compact" in policy
+
+
 def _told_by_segments(
     rows: Sequence[Density], end: int, cleaned: int, is_lost: bool | None, *, is_known: bool
 ) -> bool | None:

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, Reason, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
-from kafkalog.log.compaction import Density, GapMeter, is_compacted
+from kafkalog.log import live
+from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
+from kafkalog.log.cuts import Cuts, proved_cuts
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, usable_start
 from kafkalog.log.segment import Segment
@@ -32,6 +34,7 @@ from kafkalog.state.checkpoints import claimed_topic_id, read_checkpointed_offse
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.location import findings_of, parent_of, place_of
+from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
 
 
@@ -347,7 +350,12 @@ class Partition(ReadMethods):
         # a plan has only some of the segments
         whole = self if self._planned is None else Partition(self.path, limits=self.limits)
         reader = SegmentReader(
-            whole.segments, planned=None, gap_between=lambda *gap: None, behind_end=lambda end: None, limits=self.limits
+            whole.segments,
+            planned=None,
+            gap_between=lambda *gap: None,
+            behind_end=lambda end: None,
+            cuts_in=lambda *segment: None,
+            limits=self.limits,
         )
         meters = [GapMeter(segment.base_offset) for segment in whole.segments]
         lasts = [segment.base_offset - 1 for segment in whole.segments]
@@ -357,7 +365,21 @@ class Partition(ReadMethods):
             lasts[window.number] = int(intact.last_offset[-1]) if len(intact) else lasts[window.number]
             window.release()
         rows = zip(whole.segments, lasts, meters, strict=True)
-        return [Density(one.base_offset, last, meter.has_gaps) for one, last, meter in rows]
+        return [Density(one.base_offset, last, self._has_gaps(one, meter)) for one, last, meter in rows]
+
+    def _has_gaps(self, segment: Segment, meter: GapMeter) -> bool:
+        """Whether a segment lacks offsets, other than those that were cut out of it."""
+        cuts = self.cuts_in(segment) if meter.has_gaps else None
+        return meter.has_gaps if cuts is None else cuts.has_gaps
+
+    def cuts_in(self, segment: Segment, source: ByteSource | None = None) -> Cuts | None:
+        """The places of a segment from which batches are gone, by its offset index; None for none.
+
+        None while a broker runs: its cleaner replaces a `.log` and its indexes one after the other.
+        """
+        was_rewritten = partial(was_cleaned, self.path, self.topic_partition, self.kind, segment.base_offset)
+        found = proved_cuts(segment, source, was_rewritten)
+        return None if found is not None and live.is_live(self.path.absolute().parent) else found
 
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The finding about offsets missing between two segments; None if they were compacted."""
@@ -443,8 +465,14 @@ class Partition(ReadMethods):
     def reader(self) -> SegmentReader:
         """A reader over the segments."""
         behind = partial(missing_end, self.path, self.topic_partition if self.is_whole and self.kind is None else None)
-        between, planned, limits = self.gap_between, self._planned, self.limits
-        return SegmentReader(self.segments, planned=planned, gap_between=between, behind_end=behind, limits=limits)
+        return SegmentReader(
+            self.segments,
+            planned=self._planned,
+            gap_between=self.gap_between,
+            behind_end=behind,
+            cuts_in=self.cuts_in,
+            limits=self.limits,
+        )
 
     def iter_batches(
         self,

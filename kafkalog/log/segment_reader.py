@@ -28,8 +28,10 @@ from kafkalog.errors import (
 )
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
+from kafkalog.log.cuts import Cuts
 from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.searching.lost_records import lost_in
+from kafkalog.log.searching.missing import cut_finding
 from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream, with_bytes
@@ -146,8 +148,9 @@ class PlannedPart:
 class SegmentReader:
     """Reads the segments of a partition, in order.
 
-    ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments, and
-    ``behind_end(end)`` the finding about offsets past the log end.
+    ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments,
+    ``behind_end(end)`` the finding about offsets past the log end, and ``cuts_in(segment, source)`` the places of a
+    segment from which batches are gone.
     """
 
     def __init__(
@@ -157,9 +160,11 @@ class SegmentReader:
         planned: PlannedPart | None,
         gap_between: Callable[[int, int], Finding | None],
         behind_end: Callable[[int], Finding | None],
+        cuts_in: Callable[[Segment, ByteSource], Cuts | None],
         limits: Limits,
     ) -> None:
         self.segments, self.planned, self._gap_between = list(segments), planned, gap_between
+        self.cuts_in = cuts_in
         self._opened = set[int]()  # numbers of segments
         self.missing_end = behind_end
         """Returns the note about offsets past the log end that other files know of."""
@@ -419,16 +424,19 @@ class _SegmentPass:
             with source:
                 counts.n_bytes += source.size
                 stream = self._begin(segment, listed, source, previous)
+                n_offsets = 0  # of the batches, unless some are missing
                 for window in stream.windows(self._position):
                     run, whole = window.run, window.batches
                     if run is not None:
                         yield SegmentWindow(number, segment, source, window, 0, whole)
+                        n_offsets += run.n_records_read
                         counts.n_bytes_read += max(run.end_position - self._position, 0)
                         counts.n_batches += run.n_batches
                         self._position, self._last_offset = run.end_position, run.end_offset - 1
                         del window, run, whole
                         continue
                     n_bytes = self._count(window)
+                    n_offsets += int(whole.records_count.sum(dtype=np.int64))
                     self._last_offset = stream.previous
                     n = None if stop is None else rows_up_to(window, source, stop, self._reader.limits.max_batch_bytes)
                     if n is not None and n < len(whole):
@@ -437,6 +445,8 @@ class _SegmentPass:
                     del window, whole  # its memory can be reused for the next one
                     if n is not None:
                         break  # a later segment that begins below the end is still read
+                if n_offsets != self._last_offset + 1 - segment.base_offset:
+                    self._report_cuts(segment, source)
         except (ReadError, LimitExceededError) as error:
             counts.n_bytes += segment.size_in_bytes if stream is None else 0
             if self._pass_over(error, segment):
@@ -465,6 +475,13 @@ class _SegmentPass:
             window_bytes=options.window_bytes,
             reader=options.reader_for(listed),
         )
+
+    def _report_cuts(self, segment: Segment, source: ByteSource) -> None:
+        """Report batches that are gone from the middle of a segment, and would have been read."""
+        cuts = self._reader.cuts_in(segment, source)
+        for cut in () if cuts is None else cuts.cuts:
+            if cut.end > (self._start or 0) and (self._stop is None or cut.start < self._stop):
+                self._options.report(cut_finding(str(segment.path), cut))
 
     def _note(self, finding: Finding) -> None:
         """Report a finding, and note how far the records that are lost reach."""

@@ -269,7 +269,7 @@ class RecordRun:
 
     def __init__(self, start: int, first: RecordWindow, read_next: Callable[[RecordRun], RecordWindow | None]) -> None:
         self.start, self.first_offset = start, first.first_offset
-        self.n_batches = 0
+        self.n_batches = self.n_records_read = 0
         self._next: RecordWindow | None = first
         self._read_next = read_next
         self._reach(first)
@@ -286,6 +286,7 @@ class RecordRun:
         window, self._next = self._next, None
         while window is not None:
             self.n_batches += window.n_batches
+            self.n_records_read += window.n_records
             batch = window.batch
             del window  # its memory can be reused for the next one
             if batch is not None:

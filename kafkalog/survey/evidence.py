@@ -16,9 +16,11 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
+from kafkalog.log.cuts import Cut
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
+from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import cluster_metadata
@@ -199,8 +201,23 @@ def is_tiered(partition: Partition) -> bool:
 
 def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: int = 2**63 - 1) -> list[ProvedEnd]:
     """The ends that the indexes of a segment prove past its last batch; see `proved_ends`."""
-    segment = next((one for one in partition.segments if str(one.path) == contents.path), None)
+    segment = _segment_of(partition, contents)
     return [] if segment is None else proved_ends(segment, contents.end_offset, next_base_offset)
+
+
+def take_cuts(partition: Partition, contents: SegmentContents) -> list[Cut]:
+    """The places of a segment from which batches are gone, by its offset index. Its other gaps are `has_gaps`."""
+    segment = None if contents.is_unreadable else _segment_of(partition, contents)
+    found = None if segment is None else partition.cuts_in(segment)
+    if found is None:
+        return []
+    if contents.has_gaps:
+        contents.has_gaps = found.has_gaps
+    return found.cuts
+
+
+def _segment_of(partition: Partition, contents: SegmentContents) -> Segment | None:
+    return next((one for one in partition.segments if str(one.path) == contents.path), None)
 
 
 def _last_indexed(path: Place, base_offset: int) -> int:

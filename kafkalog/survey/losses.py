@@ -25,6 +25,7 @@ from kafkalog.log.ends import ProvedEnd
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
+    cut_finding,
     end_finding,
     gap_finding,
     lost_end_finding,
@@ -36,7 +37,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.storage.removals import is_gone
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, ends_of, is_tiered, tail_finding, take_cuts
 from kafkalog.text import first_names
 
 _SHOWN: Final = 4
@@ -229,6 +230,8 @@ def survey(
     found = Survey(evidence)
     found.findings += [_leftover(partition, name) for name in evidence.leftovers]
     found.findings += _overlaps(segments, state)
+    for segment in () if state.is_live or not names else segments:
+        found._take(_about_middle(partition, segment))
     found.gaps += _gaps(partition, segments)
     # a gap after a segment whose end is damaged is that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if one.hides_end}
@@ -241,7 +244,8 @@ def survey(
     if not (state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments)):
         if segments:
             found._take(_about_start(partition, segments[0].base_offset, evidence))
-            found._take(_about_end(partition, segments[-1], evidence))
+            if not segments[-1].is_unreadable:
+                found._take(_about_end(partition, segments[-1], evidence))
         else:
             found._take([_about_nothing(partition, evidence)])
     found.findings = [_with_copies(one, names) for one in found.findings]
@@ -256,6 +260,13 @@ def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterat
         detail = f"reaches offset {before.last_offset}, but the next segment begins at {after.base_offset}"
         detail += f" ({os.path.basename(after.path)})"
         yield Finding(Reason.OFFSET_ORDER, detail, path=before.path, base_offset=before.base_offset, n_records=0)
+
+
+def _about_middle(partition: Partition, segment: SegmentContents) -> Iterator[tuple[Finding, Sequence[str]]]:
+    """Report batches that are gone from the middle of a segment. Then the gaps there do not show compaction."""
+    index = kf.sidecar_name(os.path.basename(segment.path), kf.INDEX_SUFFIX)
+    for cut in take_cuts(partition, segment):
+        yield cut_finding(segment.path, cut), [index]
 
 
 def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator[OffsetGap]:

@@ -17,14 +17,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.errors import MISSING, Certainty, Finding, KafkalogError, Reason
 from kafkalog.storage.files import read_file, stamp_of
 from kafkalog.storage.location import Place, is_url, parent_of
 from kafkalog.survey.losses import Lost
 
 ORIGIN_NAME: Final = "origin.json"
 _REPORTS: Final = ("salvage.json", "merge.json", ORIGIN_NAME)
-_GAPS: Final = (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)
 _KNOWN: Final = "This loss is known: the command that made this output has reported it"
 _MAX_BYTES: Final = 2**28
 
@@ -99,11 +98,11 @@ def as_known(partition: Place, findings: Iterable[Finding]) -> list[Finding]:
     found: list[Finding] = []
     losses = known_losses(partition)
     for finding in findings:
-        is_gap = finding.damage and finding.length is None and finding.reason in _GAPS
+        is_gap = finding.damage and finding.length is None and finding.reason in MISSING
         if is_gap and any(_covers(lost, finding) for lost in losses):
             finding = replace(finding, detail=f"{finding.detail}. {_KNOWN}", damage=False)
         found.append(finding)
-    said = [(one.base_offset, one.last_offset) for one in found if one.reason in _GAPS]
+    said = [(one.base_offset, one.last_offset) for one in found if one.reason in MISSING]
     for lost in losses:
         note = lost.to_finding("the source of this output lacks offsets")
         if (note.base_offset, note.last_offset) not in said:

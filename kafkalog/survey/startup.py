@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Loss, Reason
+from kafkalog.errors import MISSING, Finding, Loss
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import Lost, losses_of, total
 from kafkalog.text import counted
@@ -201,8 +201,7 @@ class PartitionPlan(JsonFields):
         n_files = sum(file.change != "same" for file in self.files)
         lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files and not n_recovered else []
         lines += [f"  {name} deleted: {why}" for name, why in self.removed.items()]
-        missing = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
-        lines += [f"  {one.detail}" for one in self.lost if one.reason in missing]
+        lines += [f"  {one.detail}" for one in self.lost if one.reason in MISSING]
         lines += [f"  {name} cannot be read: what a broker does with it is not known" for name in self.unreadable]
         lines += [f"  {name} becomes {new}" for name, new in self.renamed.items()]
         return lines + [f"  {remark}" for remark in self.remarks]

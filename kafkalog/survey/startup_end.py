@@ -98,6 +98,17 @@ def end_before_start(segment: Segment) -> int | None:
         return None if error.position is None else last_intact_end(segment)
 
 
+def unreadable(segment: Segment) -> KafkalogError | None:
+    """Why nothing of a segment can be read: without permission, or if somebody compressed it; None if it can be."""
+    if segment.error is not None:
+        return segment.error
+    try:
+        segment.next_offset  # noqa: B018 - reads the first batches
+    except KafkalogError as error:
+        return error if error.to_finding().is_unreadable else None
+    return None
+
+
 def last_intact_end(segment: Segment) -> int:
     """The offset after the last batch of a segment whose header is intact, damage before it or not."""
     end = segment.base_offset

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, MISSING, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
@@ -23,8 +23,6 @@ from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_root import is_kraft
 from kafkalog.survey.topics import TopicSettings
-
-_KEPT_REASONS = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def _is_of(directory: Place | Finding, topic: str) -> bool:
 def add_stray_loss(row: PartitionPlan, segments: Iterable[Segment], state: LogDirState, why: str) -> Finding:
     """Count all records of a partition as lost, because a broker sets its directory aside; returns the finding."""
     row.stray = why
-    row.lost = [one for one in row.lost if one.reason in _KEPT_REASONS]
+    row.lost = [one for one in row.lost if one.reason in MISSING]
     previous, intact = -1, list[Finding]()
     for segment in segments:
         contents, lost = remains(segment, 0, state, previous=previous)

@@ -1,5 +1,6 @@
 """Lost records: reported by `verify` where files prove the loss, as a note where only offsets show it."""
 
+import gzip
 import json
 import os
 import random
@@ -514,6 +515,20 @@ def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
     scan = kafkalog.scan(tmp_path / "logs")
     assert scan.count_rows() == 0
     assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_log_that_somebody_compressed_as_a_whole_is_no_loss(root, partition, is_last):
+    (root / "meta.properties").unlink()  # without it, nobody asks for topic ids
+    log = sorted(partition.glob("*.log"))[-1 if is_last else 1]
+    log.write_bytes(gzip.compress(log.read_bytes(), mtime=0))
+    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
+    scan.count_rows()
+    assert kafkalog.verify(root).losses == losses_of(scan.findings) == []
+    assert kafkalog.salvage(root, dry_run=True).losses == []
+    for clean in (True, False):
+        assert kafkalog.preflight(root, clean=clean).losses == []
 
 
 # ---------------------------------------------------------------------------------------------- what indexes prove

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log import live
+from kafkalog.log.cuts import Cut
 from kafkalog.log.directory import Directory
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
@@ -62,6 +65,16 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -
         why = "normal in a compacted topic; otherwise a segment is missing"
     detail = f"no segment holds offsets {start}..{end}: {why}"
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
+
+
+def cut_finding(path: str, cut: Cut) -> Finding:
+    """The finding about offsets between two batches of a `.log`, whose index proves that it had some of them."""
+    index = kf.sidecar_name(os.path.basename(path), kf.INDEX_SUFFIX)
+    why = f"the batches between are cut out of the .log at {cut.position}, as {index} proves"
+    found = offsets_finding(
+        Reason.LOG_PART_MISSING, f"offsets {cut.start}..{cut.end} are gone: {why}", path, cut.start, cut.end
+    )
+    return replace(found, position=cut.position, n_records=cut.n_offsets)
 
 
 def lost_end(segment: Segment, start: int, end: int) -> Finding | None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, WriteError
+from kafkalog.errors import MISSING, Finding, KafkalogError, OutputExistsError, Reason, WriteError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.searching.missing import offsets_finding
@@ -33,7 +33,7 @@ from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import remains, survey
 from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
-from kafkalog.survey.startup_end import end_as_loaded, end_before_start
+from kafkalog.survey.startup_end import end_as_loaded, end_before_start, unreadable
 from kafkalog.survey.startup_files import known_epochs, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
 from kafkalog.survey.topic_ids import TopicIds, add_stray_loss
@@ -545,7 +545,8 @@ def contents_before(segment: Segment) -> SegmentContents:
     """Where a segment ends, which is all that is known of one that is not read."""
     end = end_before_start(segment) or segment.base_offset
     # of one that cannot be read, its indexes prove nothing to be missing
-    findings = [] if segment.error is None else [segment.error.to_finding()]
+    error = unreadable(segment) if end == segment.base_offset else None
+    findings = [] if error is None else [error.to_finding()]
     size = segment.size_in_bytes
     return SegmentContents(str(segment.path), segment.base_offset, end - 1, size, findings=findings, has_gaps=None)
 
@@ -562,8 +563,7 @@ def missing(plan: LoadPlan, contents: list[SegmentContents], state: LogDirState)
         return []
     # files next to a `.swap` may belong to the segments that it replaces: they prove nothing
     names = [] if plan.files.renamed else plan.files.names
-    reasons = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
-    found = [one for one in survey(plan.partition, contents, state, names).findings if one.reason in reasons]
+    found = [one for one in survey(plan.partition, contents, state, names).findings if one.reason in MISSING]
     return [one for one in as_known(plan.path, found) if one.damage or one.reason is Reason.OFFSET_GAP]
 
 
