@@ -12,6 +12,7 @@ another jump must agree, so that the index is of this file.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -36,8 +37,8 @@ _MOST_DISTANCES: Final = 256
 """Batches before that of an entry which may have begun the append that the entry is for."""
 
 
-class Cut(NamedTuple):
-    """A place in a `.log` from which whole batches are gone."""
+class MissingPart(NamedTuple):
+    """Whole batches that are gone from a place in a `.log`."""
 
     start: int
     end: int
@@ -48,15 +49,17 @@ class Cut(NamedTuple):
     """Offsets that no batch has there: fewer than `end - start` if it is one of several jumps, which is not known."""
 
 
-class Cuts(NamedTuple):
-    """The cuts of a segment, and what is left of it."""
+class MissingParts(NamedTuple):
+    """What is gone from the middle of a segment, and what is left of it."""
 
-    cuts: list[Cut]
+    parts: list[MissingPart]
     has_gaps: bool
     """Whether offsets are missing inside of batches, or elsewhere between two of them."""
 
 
-def proved_cuts(segment: Segment, opened: ByteSource | None, was_cleaned: Callable[[], bool | None]) -> Cuts | None:
+def missing_parts(
+    segment: Segment, opened: ByteSource | None, was_cleaned: Callable[[], bool | None]
+) -> MissingParts | None:
     """The cuts that the offset index of a segment proves; None for none. It is read from `opened`, if given.
 
     `was_cleaned` returns whether the log cleaner may have rewritten the segment, None if that is not known; it is
@@ -78,10 +81,10 @@ def proved_cuts(segment: Segment, opened: ByteSource | None, was_cleaned: Callab
                 return None
             times = segment.index_or_none(TimeIndex)
             timed = np.empty(0, np.int64) if times is None or np.any(np.diff(times.offset) <= 0) else times.offset
-            proof = _Proof(_Rows.of(segment, source), offset, position, timed)
+            proof = _Proof(_IntactBatches.of(segment, source), offset, position, timed)
     except KafkalogError:
         return None  # its check reports what cannot be read
-    return proof.cuts(was_cleaned)
+    return proof.parts(was_cleaned)
 
 
 def _is_fitting(segment: Segment, source: ByteSource, index: OffsetIndex) -> bool:
@@ -94,7 +97,7 @@ def _is_fitting(segment: Segment, source: ByteSource, index: OffsetIndex) -> boo
     return (batch.first_offset if batch.first_offset >= 0 else int(batch.last_offset[0])) <= offset
 
 
-class _Rows(NamedTuple):
+class _IntactBatches(NamedTuple):
     """The intact batches of a segment."""
 
     position: Numbers
@@ -108,7 +111,7 @@ class _Rows(NamedTuple):
     """Whether it lacks offsets."""
 
     @classmethod
-    def of(cls, segment: Segment, source: ByteSource) -> _Rows:
+    def of(cls, segment: Segment, source: ByteSource) -> _IntactBatches:
         parts = [np.empty((4, 0), np.int64)]
         for window in segment.iter_windows(source, on_corruption="skip"):
             batches = window.batches[np.flatnonzero(valid_crcs(window))]
@@ -160,7 +163,7 @@ class _Best(NamedTuple):
 class _Proof:
     """Compares the entries of an offset index with the batches, and finds what moved them."""
 
-    def __init__(self, rows: _Rows, offset: Numbers, position: Numbers, timed: Numbers) -> None:
+    def __init__(self, rows: _IntactBatches, offset: Numbers, position: Numbers, timed: Numbers) -> None:
         self._rows, self._timed = rows, timed
         row = np.searchsorted(rows.last, offset)
         is_there = row < rows.last.size
@@ -170,8 +173,8 @@ class _Proof:
         is_gone = ~is_there & np.append(rows.jumps, False)[row]
         self._gone, self._gone_at = offset[is_gone], position[is_gone]
 
-    def cuts(self, was_cleaned: Callable[[], bool | None]) -> Cuts | None:
-        """The cuts that the entries prove; None for none."""
+    def parts(self, was_cleaned: Callable[[], bool | None]) -> MissingParts | None:
+        """The parts that the entries prove; None for none."""
         rows = self._rows
         regions = self._regions() if rows.last.size else None
         places = None if regions is None else self._places(regions)
@@ -181,14 +184,19 @@ class _Proof:
         for place in places:
             is_cut[place] = place.size == 1
         has_gaps = bool((rows.is_sparse | (rows.jumps & ~is_cut)).any())
-        is_cleaned = was_cleaned()
-        if is_cleaned is not False and len(places) > 1:
+        if not self._is_of_this_log(regions, len(places), was_cleaned(), has_gaps=has_gaps):
             return None
-        if is_cleaned or (is_cleaned is None and has_gaps):
-            is_strict = all(one.is_sure or self._is_strict(one) for one in regions)
-            if not (is_strict and self._spans_gap(regions)):
-                return None
-        return Cuts([self._cut(place) for place in places], has_gaps)
+        return MissingParts([self._part(place) for place in places], has_gaps)
+
+    def _is_of_this_log(self, regions: list[_Region], n_parts: int, is_cleaned: bool | None, *, has_gaps: bool) -> bool:
+        """Whether the index is as old as the file, and not of the log before the cleaner came."""
+        if is_cleaned is False:
+            return True
+        if n_parts > 1:
+            return False
+        if is_cleaned is None and not has_gaps:
+            return True
+        return all(one.is_sure or self._is_strict(one) for one in regions) and self._spans_gap(regions)
 
     def _regions(self) -> list[_Region] | None:
         """All entries whose batches are there, by their distances; None if no few distances explain them."""
@@ -236,34 +244,30 @@ class _Proof:
 
     def _places(self, regions: list[_Region]) -> list[Numbers] | None:
         """The jumps that may be each of the cuts, as numbers of batches; None if the entries contradict each other."""
-        rows, found = self._rows, []
-        jumps = np.flatnonzero(rows.jumps)
-        gone = np.searchsorted(rows.last, self._gone)  # the batches after the entries whose batches are gone
-        before: _Region | None = None
-        explained = 0
-        for after in [*regions, None]:
-            low, high = self._bounds(before, after)
-            here = jumps[(jumps > low) & (jumps <= high)]
-            moved = after is not None and after.distance != (0 if before is None else before.distance)
-            if moved and not here.size:  # the append of the entry before may have lost its first batches
-                here = jumps[jumps == low]
-            named = np.intersect1d(here, gone)
-            n_gone = int(np.isin(gone, named).sum())
-            explained += n_gone
-            if moved and not rows.follows[low + 1 : high + 1].all():
-                before = after
-                continue  # damage, which has findings, moved the entries
-            if moved or (after is None and named.size):
-                if after is not None and after.distance < (0 if before is None else before.distance):
-                    return None
-                place = named if named.size else here
-                if not place.size or not self._is_told(place, after):
-                    return None
-                found.append(place)
-            elif n_gone:
+        jumps = np.flatnonzero(self._rows.jumps)
+        gone = np.searchsorted(self._rows.last, self._gone)  # the batches after the entries whose batches are gone
+        found = []
+        for before, after in itertools.pairwise([None, *regions, None]):
+            place = self._place(before, after, jumps, gone)
+            if place is None:
                 return None
-            before = after
-        return found if explained == gone.size else None
+            found.append(place)
+        return [place for place in found if place.size] if np.isin(gone, np.concatenate(found)).all() else None
+
+    def _place(self, before: _Region | None, after: _Region | None, jumps: Numbers, gone: Numbers) -> Numbers | None:
+        """The jumps between two regions that may be a cut; none if nothing is cut there, None for a contradiction."""
+        low, high = self._bounds(before, after)
+        moved = 0 if after is None else after.distance - (0 if before is None else before.distance)
+        if moved and not self._rows.follows[low + 1 : high + 1].all():
+            return jumps[:0]  # damage, which has findings, moved the entries
+        here = jumps[(jumps > low) & (jumps <= high)]
+        if moved and not here.size:  # the append of the entry before may have lost its first batches
+            here = jumps[jumps == low]
+        named = np.intersect1d(here, gone)
+        if not moved and (after is not None or not named.size):
+            return jumps[:0]
+        place = named if named.size else here
+        return place if moved >= 0 and place.size and self._is_told(place, after) else None
 
     def _bounds(self, before: _Region | None, after: _Region | None) -> tuple[int, int]:
         """The batches that a cut is after, and before: the first of the append of one entry, the last of the next."""
@@ -298,7 +302,8 @@ class _Proof:
         is_gap = rows.jumps | np.concatenate([[False], rows.is_sparse[:-1]])
         return any(is_gap[self._row[one.begin] + 1 : self._row[one.end - 1] + 1].any() for one in regions)
 
-    def _cut(self, place: Numbers) -> Cut:
+    def _part(self, place: Numbers) -> MissingPart:
         rows = self._rows
         n_offsets = int((rows.first[place] - rows.before[place] - 1).sum())
-        return Cut(int(rows.before[place[0]]) + 1, int(rows.first[place[-1]]), int(rows.position[place[0]]), n_offsets)
+        start, end, position = rows.before[place[0]] + 1, rows.first[place[-1]], rows.position[place[0]]
+        return MissingPart(int(start), int(end), int(position), n_offsets)

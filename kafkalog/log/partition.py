@@ -20,7 +20,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadE
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
-from kafkalog.log.cuts import Cuts, proved_cuts
+from kafkalog.log.cuts import MissingParts, missing_parts
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, usable_start
 from kafkalog.log.segment import Segment
@@ -372,13 +372,13 @@ class Partition(ReadMethods):
         cuts = self.cuts_in(segment) if meter.has_gaps else None
         return meter.has_gaps if cuts is None else cuts.has_gaps
 
-    def cuts_in(self, segment: Segment, source: ByteSource | None = None) -> Cuts | None:
+    def cuts_in(self, segment: Segment, source: ByteSource | None = None) -> MissingParts | None:
         """The places of a segment from which batches are gone, by its offset index; None for none.
 
         None while a broker runs: its cleaner replaces a `.log` and its indexes one after the other.
         """
         was_rewritten = partial(was_cleaned, self.path, self.topic_partition, self.kind, segment.base_offset)
-        found = proved_cuts(segment, source, was_rewritten)
+        found = missing_parts(segment, source, was_rewritten)
         return None if found is not None and live.is_live(self.path.absolute().parent) else found
 
     def gap_between(self, start: int, end: int) -> Finding | None:

@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
-from kafkalog.log.cuts import Cuts
+from kafkalog.log.cuts import MissingParts
 from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import cut_finding
@@ -160,7 +160,7 @@ class SegmentReader:
         planned: PlannedPart | None,
         gap_between: Callable[[int, int], Finding | None],
         behind_end: Callable[[int], Finding | None],
-        cuts_in: Callable[[Segment, ByteSource], Cuts | None],
+        cuts_in: Callable[[Segment, ByteSource], MissingParts | None],
         limits: Limits,
     ) -> None:
         self.segments, self.planned, self._gap_between = list(segments), planned, gap_between
@@ -479,7 +479,7 @@ class _SegmentPass:
     def _report_cuts(self, segment: Segment, source: ByteSource) -> None:
         """Report batches that are gone from the middle of a segment, and would have been read."""
         cuts = self._reader.cuts_in(segment, source)
-        for cut in () if cuts is None else cuts.cuts:
+        for cut in () if cuts is None else cuts.parts:
             if cut.end > (self._start or 0) and (self._stop is None or cut.start < self._stop):
                 self._options.report(cut_finding(str(segment.path), cut))
 

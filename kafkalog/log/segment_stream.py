@@ -169,8 +169,7 @@ class SegmentStream:
             is_known = not position or (self._follows is not None and position == start) or position == self._after_copy
             self._before = self.previous if is_known else None
             try:
-                walk_on = walk if self.previous < self._returned_to else self._walk
-                for window in walk_on(
+                for window in self._walk_on(
                     source,
                     start=position,
                     previous_offset=self.previous,
@@ -236,6 +235,11 @@ class SegmentStream:
             segment.part.check_start(window, segment.path)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
+
+    @property
+    def _walk_on(self) -> Callable[..., Iterator[Window]]:
+        """The walk that reads on: where batches may be copies of those that were returned, one that shows each."""
+        return walk if self.previous < self._returned_to else self._walk
 
     def _first_copy(self, window: Window) -> int | None:
         """The number of the first batch that was returned before offsets went back; None for none."""

@@ -16,7 +16,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
-from kafkalog.log.cuts import Cut
+from kafkalog.log.cuts import MissingPart
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
@@ -205,7 +205,7 @@ def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: i
     return [] if segment is None else proved_ends(segment, contents.end_offset, next_base_offset)
 
 
-def take_cuts(partition: Partition, contents: SegmentContents) -> list[Cut]:
+def take_cuts(partition: Partition, contents: SegmentContents) -> list[MissingPart]:
     """The places of a segment from which batches are gone, by its offset index. Its other gaps are `has_gaps`."""
     segment = None if contents.is_unreadable else _segment_of(partition, contents)
     found = None if segment is None else partition.cuts_in(segment)
@@ -213,7 +213,7 @@ def take_cuts(partition: Partition, contents: SegmentContents) -> list[Cut]:
         return []
     if contents.has_gaps:
         contents.has_gaps = found.has_gaps
-    return found.cuts
+    return found.parts
 
 
 def _segment_of(partition: Partition, contents: SegmentContents) -> Segment | None:

@@ -230,8 +230,7 @@ def survey(
     found = Survey(evidence)
     found.findings += [_leftover(partition, name) for name in evidence.leftovers]
     found.findings += _overlaps(segments, state)
-    for segment in () if state.is_live or not names else segments:
-        found._take(_about_middle(partition, segment))
+    found._take(_about_middles(partition, segments, evidence))
     found.gaps += _gaps(partition, segments)
     # a gap after a segment whose end is damaged is that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if one.hides_end}
@@ -244,8 +243,7 @@ def survey(
     if not (state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments)):
         if segments:
             found._take(_about_start(partition, segments[0].base_offset, evidence))
-            if not segments[-1].is_unreadable:
-                found._take(_about_end(partition, segments[-1], evidence))
+            found._take(_about_end(partition, segments[-1], evidence))
         else:
             found._take([_about_nothing(partition, evidence)])
     found.findings = [_with_copies(one, names) for one in found.findings]
@@ -262,11 +260,14 @@ def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterat
         yield Finding(Reason.OFFSET_ORDER, detail, path=before.path, base_offset=before.base_offset, n_records=0)
 
 
-def _about_middle(partition: Partition, segment: SegmentContents) -> Iterator[tuple[Finding, Sequence[str]]]:
+def _about_middles(
+    partition: Partition, segments: Sequence[SegmentContents], evidence: Evidence
+) -> Iterator[tuple[Finding, Sequence[str]]]:
     """Report batches that are gone from the middle of a segment. Then the gaps there do not show compaction."""
-    index = kf.sidecar_name(os.path.basename(segment.path), kf.INDEX_SUFFIX)
-    for cut in take_cuts(partition, segment):
-        yield cut_finding(segment.path, cut), [index]
+    for segment in () if evidence.state.is_live or not evidence.names else segments:
+        index = kf.sidecar_name(os.path.basename(segment.path), kf.INDEX_SUFFIX)
+        for part in take_cuts(partition, segment):
+            yield cut_finding(segment.path, part), [index]
 
 
 def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator[OffsetGap]:
@@ -347,7 +348,7 @@ def _about_end(
 ) -> Iterator[tuple[Finding, Sequence[str]]]:
     """Report offsets after the last segment that other files know of, and no finding about it counts."""
     end = last.end_offset
-    known = {name: offset for name, offset in evidence.ends.items() if offset > end}
+    known = {name: offset for name, offset in evidence.ends.items() if offset > end and not last.is_unreadable}
     missing = end_finding(str(partition.path), end, known, damage=True)
     if missing is not None:
         yield missing, [*known]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log import live
-from kafkalog.log.cuts import Cut
+from kafkalog.log.cuts import MissingPart
 from kafkalog.log.directory import Directory
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
@@ -67,7 +67,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
 
 
-def cut_finding(path: str, cut: Cut) -> Finding:
+def cut_finding(path: str, cut: MissingPart) -> Finding:
     """The finding about offsets between two batches of a `.log`, whose index proves that it had some of them."""
     index = kf.sidecar_name(os.path.basename(path), kf.INDEX_SUFFIX)
     why = f"the batches between are cut out of the .log at {cut.position}, as {index} proves"
