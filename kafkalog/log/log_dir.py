@@ -304,9 +304,6 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def _add_directory(self, root: Place) -> None:
         entries = list_directory(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if is_directory(entry)]
-        if len(self.paths) > 1 and not entries and is_empty_disk(root):
-            self.findings.append(Finding(Reason.NOT_KAFKA, EMPTY_DISK, path=str(root), damage=False))
-            return
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
@@ -392,7 +389,6 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._found[key] = found
 
 
-EMPTY_DISK: Final = "no Kafka files here: a disk that is empty, or not mounted. What it had is missing"
 _SHOWN_NAMES: Final = 5
 _LOST_AND_FOUND: Final = "lost+found"
 _MOST_BELOW: Final = 100  # directories that an error looks into
