@@ -216,3 +216,20 @@ def test_a_cut_does_not_make_a_missing_segment_look_compacted(tmp_path):
         report = command(root)
         found = [*report.losses, *report.noted]
         assert {(one.first_offset, one.end_offset) for one in found} == {*expected}, command
+
+
+@pytest.mark.parametrize("moved", [-1, 1, 64, 4096])
+def test_one_entry_next_to_the_only_gap_of_a_log_proves_nothing(tmp_path, moved):
+    """It may be damaged: two have to agree."""
+    plan = drafts(random.Random(3))
+    _, batches = index_twin.make_log(plan)
+    last, _ = index_twin.write_indexes(batches, INTERVAL).offset[-1]
+    row = next(number for number, batch in enumerate(batches) if batch.last_offset == last)
+    plan[row] = (7, *plan[row][1:])
+    data, batches = index_twin.make_log(plan)
+    indexes = index_twin.write_indexes(batches, INTERVAL)
+    offset, position = indexes.offset[-1]
+    assert offset == batches[row].last_offset
+    indexes.offset[-1] = offset, position + moved
+    write(tmp_path / "logs", data, batches, indexes)
+    assert of_verify(tmp_path / "logs").losses == losses_of_scan(tmp_path / "logs") == []
