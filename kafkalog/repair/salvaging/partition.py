@@ -374,9 +374,7 @@ class PartitionSalvage:
         is_torn = is_cut and not self._state.was_closed
         known_end = None if is_torn else self._state.known_end
         # what the header of an incomplete batch says was never all there
-        heads = [] if is_cut else heads
-        if is_cut and not is_torn and known_end is not None:
-            end_offset = begin if known_end <= begin else end_offset  # see `tail_finding`
+        heads, end_offset = ([], self._end_of_cut(begin)) if is_cut else (heads, end_offset)
         if not reasons and end_offset is None:
             end_offset = max(known_end or begin, begin)
         elif not reasons and following is None:
@@ -411,6 +409,11 @@ class PartitionSalvage:
             n_markers=counted_as.n_markers,
         )
         self._report_hole(plan.segment, found)
+
+    def _end_of_cut(self, begin: int) -> int | None:
+        """Where a log ended before torn bytes, if a clean shutdown and checkpoints say so; see `tail_finding`."""
+        known_end = self._state.known_end
+        return begin if self._state.was_closed and known_end is not None and known_end <= begin else None
 
     def _report_hole(self, segment: Segment, hole: LostRange) -> None:
         """Add a hole to the report, and the finding about it; one for each loss if readers see several."""
