@@ -121,10 +121,11 @@ class Segment(ReadMethods):
     def _opened(self) -> tuple[KafkalogError | None, int, bool]:
         """The error, the size, and whether the file was preallocated; learned when one of these is first needed."""
         try:
-            with self.open() as source:
-                return None, source.size, source.is_preallocated
+            source = self.open()
         except KafkalogError as error:
             return error, size_of(self.path), False
+        source.close()
+        return None, source.size, source.is_preallocated
 
     @property
     def error(self) -> KafkalogError | None:

@@ -102,7 +102,8 @@ def heads_of(spec: BatchSpec, offset: Int64s, timestamp: Int64s, boundaries: Int
     """
     heads = Heads(boundaries.size - 1)
     for name in _BEFORE_RECORDS:
-        _fill(heads, name, getattr(spec, name))
+        if (value := getattr(spec, name)) is not _DEFAULTS[name]:
+            _fill(heads, name, value)
     has_base, has_last = spec.base_offset is not None, spec.last_offset is not None
     contradiction, batch = heads.begin(boundaries, offset, timestamp, has_base, has_last)
     if contradiction:

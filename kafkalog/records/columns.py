@@ -342,9 +342,10 @@ class BinaryColumn(_Strings):
     def of(cls, values: Sequence[bytes | None]) -> BinaryColumn:
         """Make a column of values."""
         offsets = np.zeros(len(values) + 1, np.int64)
-        np.cumsum([len(value or b"") for value in values], out=offsets[1:])
+        content = [value or b"" for value in values]
+        np.cumsum([*map(len, content)], out=offsets[1:])
         validity = np.array([value is not None for value in values], np.bool_)
-        data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
+        data = np.frombuffer(b"".join(content), np.uint8)
         return cls(offsets, data, None if validity.all() else validity)
 
     @classmethod

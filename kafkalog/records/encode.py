@@ -8,6 +8,7 @@ those of Kafka's writers. This module does not know segments or files. It does n
 from __future__ import annotations
 
 import struct
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -93,7 +94,7 @@ def encode_bytes(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec | N
         return np.empty(0, np.uint8)
     plan = _plan(bound, boundaries, spec)
     n_bytes = int(plan.payload_size.sum()) + n_batches * kf.RECORD_BATCH_OVERHEAD
-    if any(one.codec for one in plan.compressions):
+    if any(map(attrgetter("codec"), plan.compressions)):
         return _write_compressed(bound, boundaries, plan, n_bytes)
     out = empty(n_bytes + kernels.SLACK, np.uint8)
     status, written = kernels.write_batches(
@@ -153,7 +154,7 @@ class _KernelColumns(NamedTuple):
 def _bind(columns: RecordColumns, any_header_keys: bool) -> _KernelColumns:
     if "offset" not in columns:
         raise ValueError("there is no column 'offset'")
-    offset, timestamp = (_numbers(columns, name) for name in ("offset", "timestamp"))
+    offset, timestamp = _numbers(columns, "offset"), _numbers(columns, "timestamp")
     headers: Any = columns.get("headers")
     parts: list[Any] = [None] * 7
     if headers is not None:

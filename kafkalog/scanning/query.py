@@ -178,7 +178,7 @@ class Query:
             return None
         selection = Selection(
             offset_of(self.start_offset, key),
-            smaller(offset_of(self.end_offset, key), end),
+            end if self.end_offset is None else smaller(offset_of(self.end_offset, key), end),
             self.start_timestamp,
             self.end_timestamp,
             self.include_control,

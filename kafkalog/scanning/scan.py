@@ -249,14 +249,16 @@ class Scan(ArrowStream):
                 del columns  # its memory can be reused for the next one
                 continue
             if writer is None or task.window.segment is not segment:
-                _report_header_keys(one, writer, segment)
+                if writer is not None:
+                    _report_header_keys(one, writer, segment)
                 segment = task.window.segment
                 writer = ArrowWriter(schema, task.partition.topic_partition, segment.path.name)
             del task
             assert isinstance(columns, RecordColumns)
             for part in self._cut(columns):
                 yield writer.batch(part)
-        _report_header_keys(one, writer, segment)
+        if writer is not None:
+            _report_header_keys(one, writer, segment)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All records as a `pandas.DataFrame`.
@@ -696,8 +698,8 @@ class Scan(ArrowStream):
             start = stop
 
 
-def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment | None) -> None:
-    if writer is not None and segment is not None and writer.n_bad_header_keys:
+def _report_header_keys(one: Pass, writer: ArrowWriter, segment: Segment | None) -> None:
+    if segment is not None and writer.n_bad_header_keys:
         detail = f"{writer.n_bad_header_keys} header keys are not UTF-8 and show U+FFFD; to_numpy() keeps the bytes"
         one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
 

@@ -107,13 +107,15 @@ def walk_with(
     """Walk the batches of a segment like `walk`, with the same parameters; `reader` reads the valid ones."""
     position, n_windows = start, 1
     try:
-        while True:
+        while position < source.size:
             # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
             run_start = position
             while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
                 yield window  # of a run, the end is known after it
                 position, previous_offset = window.batches.end_position, window.batches.end_offset - 1
                 del window  # so that the next window can reuse its memory
+                if position >= source.size:
+                    return
             # after failed attempts, try the reader less often: each attempt may read ahead without use
             n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
             left = n_windows

@@ -102,9 +102,10 @@ class RecordReader(BatchReader):
     def _follow(self, source: ByteSource, run: RecordRun) -> RecordWindow | None:
         """The next window of a run; None for one that `read` must handle."""
         position, found = run.end_position, None
-        with contextlib.suppress(KafkalogError):  # `read` raises it
-            source.check_unchanged()
-            found = self._next(source, position, run.end_offset - 1)
+        if position < source.size:
+            with contextlib.suppress(KafkalogError):  # `read` raises it
+                source.check_unchanged()
+                found = self._next(source, position, run.end_offset - 1)
         if found is not None and found.rows is None:
             return found
         self._unread = position, found
