@@ -32,6 +32,11 @@ MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
+def is_staged(path: Path) -> bool:
+    """Whether a path is that of output before it appears, or is in it."""
+    return f"{STAGED_SUFFIX}{os.sep}" in f"{os.fspath(path)}{os.sep}"
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an `OSError` of the block into a `WriteError`, or an `OutputExistsError` if the file exists."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.format import LOCK_FILE, META_PROPERTIES
-from kafkalog.storage.atomic import STAGED_SUFFIX, is_same, writing
+from kafkalog.storage.atomic import is_same, is_staged, writing
 from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 from kafkalog.storage.staging import staged_file
@@ -57,7 +57,7 @@ def hold_partitions(partitions: Iterable[str | os.PathLike[str]]) -> Iterator[No
     """
     process = os.getpid()
     paths = [Path(path) for path in dict.fromkeys(map(os.path.realpath, partitions)) if os.path.exists(path)]
-    paths = [path for path in paths if not any(part.endswith(STAGED_SUFFIX) for part in path.parts)]
+    paths = [path for path in paths if not is_staged(path)]
     if len(paths) > 1:
         allow_open_files(count_open_files() + len(paths), path=paths[0].parent)
     with contextlib.ExitStack() as stack:

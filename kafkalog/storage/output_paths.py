@@ -15,7 +15,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
-from kafkalog.storage.atomic import STAGED_SUFFIX, StrPath, resolve, writing
+from kafkalog.storage.atomic import StrPath, is_staged, resolve, writing
 from kafkalog.storage.listing import nearest
 from kafkalog.storage.location import Location, exists
 
@@ -63,7 +63,7 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
         check_stage_in(stage_in)
         return Path(stage_in)
     log_dir = resolve(target).parent
-    if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
+    if is_staged(log_dir):
         return log_dir  # the log dir itself is being staged, so no broker sees it yet
     outside = log_dir.parent
     if not exists(log_dir):
@@ -71,9 +71,9 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
         raise WriteError(Reason.WRITE_FAILED, detail, path=log_dir)
     with writing(log_dir):
         is_near = os.stat(outside).st_dev == os.stat(log_dir).st_dev
-    if is_near and os.access(outside, os.W_OK | os.X_OK) and not _kafka_directory(outside):
+    if is_near and os.access(outside, os.W_OK | os.X_OK) and not _kafka_directories([outside]):
         return outside
-    if _kafka_directory(log_dir):
+    if _kafka_directories([log_dir]):
         detail = (
             f"{outside} is on another file system or not writable: name a directory for temporary files outside of the"
             " log dir and on its file system (stage_in, --stage-in)"
@@ -99,10 +99,9 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
     for source in (resolve(path) for path in sources if not isinstance(path, Location)):
         if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
             raise _is_an_input(source, os.fspath(target))
-    for directory in resolved.parents if is_new else (resolved, *resolved.parents):
-        if what := _kafka_directory(directory):
-            detail = f"{directory} is a {what}, where a foreign file may stop a broker; choose another output"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
+    for directory, what in _kafka_directories(resolved.parents if is_new else (resolved, *resolved.parents)).items():
+        detail = f"{directory} is a {what}, where a foreign file may stop a broker; choose another output"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
 
 
 def refuse_existing(path: StrPath, detail: str = "") -> None:
@@ -138,7 +137,7 @@ def check_stage_in(stage_in: StrPath) -> None:
     """
     check_outside(stage_in, [])
     resolved = resolve(stage_in)
-    if any(part.endswith(STAGED_SUFFIX) for part in resolved.parts):
+    if is_staged(resolved):
         return  # a directory that is being staged is not yet part of a log dir
     below = None
     for directory in (resolved, *resolved.parents):
@@ -155,9 +154,10 @@ def check_stage_in(stage_in: StrPath) -> None:
 def check_log_dir(log_dir: StrPath) -> None:
     """Raise if a log dir for new partitions would be a partition directory, or inside one or inside another log dir."""
     resolved = resolve(log_dir)
-    for directory in (resolved, *resolved.parents):
-        what = _kafka_directory(directory)
-        if what == "partition directory" or (what and directory != resolved):
+    # where output is staged was checked before
+    above = () if is_staged(resolved) else (resolved, *resolved.parents)
+    for directory, what in _kafka_directories(above).items():
+        if what == "partition directory" or directory != resolved:
             raise UnsafePathError(Reason.UNSAFE_PATH, f"{directory} is a {what}", path=os.fspath(log_dir))
 
 
@@ -194,16 +194,17 @@ def _give(path: StrPath, user: int, group: int) -> None:
         os.close(descriptor)
 
 
-def _kafka_directory(path: Path) -> str:
-    """Return "log dir" or "partition directory" if a directory looks like one, else ""."""
-    for name in _LOG_DIR_FILES:
-        if (path / name).exists():
-            return "log dir"
-    if kf.parse_partition_directory(path.name) is not None:
-        with contextlib.suppress(OSError):
-            if kf.offsets_of(os.listdir(path), kf.LOG_SUFFIX):
-                return "partition directory"
-    return ""
+def _kafka_directories(paths: Iterable[Path]) -> dict[Path, str]:
+    """Those of some directories that look like a "log dir" or a "partition directory"."""
+    found = {}
+    for path in paths:
+        if any(map(os.path.exists, map(path.joinpath, _LOG_DIR_FILES))):
+            found[path] = "log dir"
+        elif kf.parse_partition_directory(path.name) is not None:
+            with contextlib.suppress(OSError):
+                if kf.offsets_of(os.listdir(path), kf.LOG_SUFFIX):
+                    found[path] = "partition directory"
+    return found
 
 
 def _partition_in(directory: Path, below: str | None) -> str:
@@ -217,6 +218,6 @@ def _partition_in(directory: Path, below: str | None) -> str:
             if kf.parse_partition_directory(name) is None:
                 if below not in (None, name):
                     return ""
-            elif not partition and _kafka_directory(directory / name) == "partition directory":
+            elif not partition and "partition directory" in _kafka_directories([directory / name]).values():
                 partition = name
     return partition

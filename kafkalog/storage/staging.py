@@ -169,7 +169,8 @@ class StagedFile(io.RawIOBase):
             os.close(descriptor)
 
     def __del__(self) -> None:  # a file that was never closed is not durable, but must not leak its descriptor
-        self.discard()
+        if self._descriptor >= 0:
+            self.discard()
 
 
 class StagedDirectory:
@@ -238,18 +239,22 @@ class StagedDirectory:
             # fsync of a file does not make its name durable: that is in the directory
             _each(fsync_directory, [root for root, _, _ in os.walk(self.path)])
         for relative, file in self._files.items():
-            self._check_there(relative, file)
+            if (problem := self._problem(relative, file)) is not None:
+                with writing(self.target / relative):
+                    raise problem
 
-    def _check_there(self, relative: Path, file: StagedFile) -> None:
-        with writing(self.target / relative):
-            try:
-                found = os.lstat(self.path / relative)
-            except FileNotFoundError:
-                raise OSError(errno.ENOENT, f"another process removed it from {self.path}") from None
-            # A different inode is accepted: the caller replaced the file, as indexes rebuilt in the staged directory
-            if found.st_ino == file.inode and found.st_size != file.n_bytes:
-                detail = f"it has {found.st_size} of {file.n_bytes} written bytes in {self.path}"
-                raise OSError(errno.EIO, detail)
+    def _problem(self, relative: Path, file: StagedFile) -> OSError | None:
+        """Why a file is not there as it was written; None if it is."""
+        try:
+            found = os.lstat(self.path / relative)
+        except FileNotFoundError:
+            return OSError(errno.ENOENT, f"another process removed it from {self.path}")
+        except OSError as error:
+            return error
+        # A different inode is accepted: the caller replaced the file, as indexes rebuilt in the staged directory
+        if found.st_ino == file.inode and found.st_size != file.n_bytes:
+            return OSError(errno.EIO, f"it has {found.st_size} of {file.n_bytes} written bytes in {self.path}")
+        return None
 
     def discard(self) -> None:
         """Close the open files without an fsync."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -236,7 +237,7 @@ class RecordAccumulator:
             merged, size = RecordColumns.concatenate(self._parts[-_TOGETHER:]), sum(self._sizes[-_TOGETHER:])
             del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]
             self._keep(merged, size)
-        n_waiting, size = sum(part.n_records for part in self._parts), sum(self._sizes)
+        n_waiting, size = sum(map(attrgetter("n_records"), self._parts)), sum(self._sizes)
         # `size` is a lower bound, so that this comes too late at worst; `cut_batches` measures exactly
         if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):
             return None
@@ -286,7 +287,8 @@ def _least_bytes(columns: RecordColumns) -> int:
             size += int(column.offsets[-1] - column.offsets[0])
         elif isinstance(column, HeadersColumn):
             first, last = column.offsets[0], column.offsets[-1]
-            size += sum(int(part.offsets[last] - part.offsets[first]) for part in (column.key, column.value))
+            for part in (column.key, column.value):
+                size += int(part.offsets[last] - part.offsets[first])
     return size
 
 

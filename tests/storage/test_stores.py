@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from conftest import GOLDEN
 from effort import THOROUGH, thinned
 from mutants import repaired
 from obstore.store import MemoryStore
+from peaks import NEEDS_PROC, printed_by
 from refusals import fails_with
 
 import kafkalog
@@ -645,30 +645,26 @@ def serving(root):
 
 _PEAK = """
 import sys, kafkalog, kafkalog.storage.stores, obstore.store, kafkalog.scanning.read
-
-def peak():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+from peaks import peak
 
 before = peak()
 n = sum(batch.num_rows for batch in kafkalog.scan(sys.argv[1], threads=int(sys.argv[2])).to_batches())
-print(n, peak() - before)
+print(n, (peak() - before) // 2**20)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@NEEDS_PROC
 @pytest.mark.parametrize("threads", [1, 2])
 def test_memory_has_a_bound_whatever_the_size_of_an_object(threads, tmp_path):
     values = np.random.default_rng(1).integers(0, 256, (2048, 2**16), np.uint8)
     table = pa.table({"value": pa.array([value.tobytes() for value in values], pa.binary())})
     kafkalog.write_table(table, tmp_path / "log", topic="t", stage_in=tmp_path)
     with serving(tmp_path / "log") as (url, _):
-        command = [sys.executable, "-c", _PEAK, f"{url}/t-0/{0:020d}.log", str(threads)]
         # freed pieces go back to the system at once; by default glibc keeps some of them for each thread
-        environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "262144", "AWS_EC2_METADATA_DISABLED": "true"}
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    n, mib = map(int, found.stdout.split())
+        environment = {"MALLOC_MMAP_THRESHOLD_": "262144", "AWS_EC2_METADATA_DISABLED": "true"}
+        printed = printed_by(_PEAK, f"{url}/t-0/{0:020d}.log", threads, **environment)
+    n, mib = map(int, printed.split())
     assert n == 2048
     assert mib <= 32 + 32 + 2 * threads
 

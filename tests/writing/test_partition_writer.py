@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from effort import thinned
 from files import broker_on
+from peaks import NEEDS_PROC, printed_by
 from refusals import fails_with
 from writing import (
     SMALL,
@@ -65,29 +66,26 @@ def test_what_is_written_comes_out_again(path, codec):
     assert nothing_left(path)
 
 
+@NEEDS_PROC
 def test_memory_does_not_grow_with_what_is_written(tmp_path):
     program = """
-import resource, sys
+import sys
 import pyarrow as pa
 from kafkalog import PartitionWriter
+from peaks import peak
 def batches(n):
     for _ in range(n):
         yield pa.record_batch({"value": [bytes(1000)] * 4000})
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 schema = pa.schema({"value": pa.binary()})
 peaks = []
 for n in (10, 80):
     with PartitionWriter(f"{sys.argv[1]}/orders-{n}", compression="snappy") as writer:
         writer.append(pa.RecordBatchReader.from_batches(schema, batches(n)))
-    peaks.append(peak())
+    peaks.append(peak() // 2**20)
 print(*peaks)
 """
     (tmp_path / "logs").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "logs")], capture_output=True, text=True, check=True
-    )
-    first, second = map(int, done.stdout.split())
+    first, second = map(int, printed_by(program, tmp_path / "logs").split())
     assert second - first < 48, "MiB, for 320 MB of records"
 
 

@@ -493,6 +493,7 @@ class _LoadState:
         self._writers: dict[kf.TopicPartition, PartitionWriter] = {}
         self._configs: dict[str, LogConfig | None] = {}
         self._n_tombstones = 0
+        self._latest_reader: tuple[pa.Schema, ColumnReader] | None = None
         self._router = Router(
             self._n_partitions,
             topic=options.topic,
@@ -519,16 +520,12 @@ class _LoadState:
         if self._options.topic is not None:
             self._router.register(self._options.topic)
         for source in sources:
-            reader: ColumnReader | None = None
-            schema: pa.Schema | None = None
             row = 0
             try:
                 if source.schema is not None:
                     self._reader(source.schema)
                 for batch in source.batches(self._wanted):
-                    if schema is None or batch.schema != schema:
-                        schema, reader = batch.schema, self._reader(batch.schema)
-                    assert reader is not None
+                    reader = self._reader(batch.schema)
                     for part in slices(batch):
                         self._take(part, reader, row)
                         row += part.num_rows
@@ -544,6 +541,9 @@ class _LoadState:
         return [name for name in schema.names if name in names or name == "is_control" or name.startswith(HEADER_FIELD)]
 
     def _reader(self, schema: pa.Schema) -> ColumnReader:
+        """The reader of a schema; made once for batches that follow each other."""
+        if self._latest_reader is not None and self._latest_reader[0] == schema:
+            return self._latest_reader[1]
         options = self._options
         reader = ColumnReader(
             schema,
@@ -556,6 +556,7 @@ class _LoadState:
             raise UnwritableError(
                 Reason.COLUMN_MISSING, "the input has no column 'topic': name the topic (topic, --topic)"
             )
+        self._latest_reader = schema, reader
         return reader
 
     def _take(self, batch: pa.RecordBatch, reader: ColumnReader, row: int) -> None:
