@@ -1,6 +1,6 @@
 """The public names of kafkalog, and where each one comes from: for type checkers. `__init__.py` has the same table."""
 
-from kafkalog import types as types
+import kafkalog.types as _types
 from kafkalog.booting.boot import boot as boot
 from kafkalog.booting.quorum import QuorumRescue as QuorumRescue
 from kafkalog.booting.quorum import rescue_quorum as rescue_quorum
@@ -128,3 +128,5 @@ from kafkalog.writing.partition_writer import PartitionWriter as PartitionWriter
 from kafkalog.writing.partition_writer import Producer as Producer
 
 __version__: str
+
+types = _types

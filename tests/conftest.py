@@ -53,9 +53,9 @@ if "TMPDIR" not in os.environ and not THOROUGH and _has_room_in_memory():
     tempfile.tempdir = None
 if sys.dont_write_bytecode:
     # where nothing may be written beside the sources, each of the hundred processes of a run would compile all of them,
-    # and those of the libraries, which take longer
+    # and those of the libraries, which take longer. Runs share none: a process that a test stops may leave a part
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path.home() / ".cache" / "kafkalog" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(session_root() / "bytecode")
     sys.dont_write_bytecode = False
 GOLDEN = Path(__file__).parent / "golden"
 _SHARING = {
