@@ -1,6 +1,7 @@
 """Objects that were exchanged in the store are intact, and never returned as records of what they are named after."""
 
 import itertools
+import json
 import shutil
 import uuid
 import warnings
@@ -94,6 +95,26 @@ def test_exchanged_objects_are_never_returned_as_records(base, has_metadata, tmp
         if suffixes is None or base.aiven is None:
             assert {fault.kind for fault in report.faults} >= {"other_segment"}, [*map(str, report.faults)]
         shutil.rmtree(tmp_path / str(trial))
+
+
+@pytest.mark.parametrize("change", [1, 1000])
+def test_a_manifest_of_another_offset_than_its_name_is_of_another_segment(base, change, tmp_path):
+    if base.aiven is None:
+        pytest.skip("no manifests")
+    stored = base.clone(tmp_path)
+    stored.finish()
+    partition, number = MOVED[1], 0
+    manifest = _objects(stored, partition, number, (".rsm-manifest",))[".rsm-manifest"]
+    content = json.loads(manifest.read_bytes())
+    content["remoteLogSegmentMetadata"]["startOffset"] += change
+    manifest.write_text(json.dumps(content))
+    report = check(stored, stored.log_dir, {stored.copies[partition][number][0]})
+    assert "other_segment" in {fault.kind for fault in report.faults}
+    opened = kafkalog.open(stored.log_dir, tiered=stored.remote, tiered_keys=KEYS)
+    offset = content["remoteLogSegmentMetadata"]["startOffset"]
+    with pytest.raises(ReadError, match=f"object of another segment: .* at offset {offset} ") as error:
+        opened[partition].to_table()
+    assert error.value.path == manifest.as_uri()
 
 
 def test_an_exchanged_manifest_is_named(base, tmp_path):
