@@ -17,9 +17,11 @@ from conftest import GOLDEN
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, UnsupportedError
+from kafkalog.survey.losses import losses_of
 
 LOG_DIR = GOLDEN / "log_dir"
 NAME = "p-headers-0"
+END = kafkalog.open(LOG_DIR / NAME).log_end_offset
 
 
 def zipped(data):
@@ -100,3 +102,22 @@ def test_commands_name_what_the_file_is(kind, base_offset, tmp_path, capsys):
         assert "bad_magic" not in printed.err + printed.out, argv
         shutil.rmtree(out, ignore_errors=True)
     assert main(["cat", str(root)]) == 4
+
+
+@pytest.mark.filterwarnings(f"ignore::{CorruptionWarning.__module__}.{CorruptionWarning.__qualname__}")
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_in_a_file_that_can_be_unpacked(kind, has_checkpoint, base_offset, tmp_path, capsys):
+    packed(tmp_path / "data", kind, base_offset)
+    root = tmp_path / "data"
+    if has_checkpoint:
+        (root / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{NAME[:-2]} 0 {END}\n")
+    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
+    scan.count_rows()
+    assert kafkalog.verify(root).losses == losses_of(scan.findings) == []
+    assert kafkalog.salvage(root, dry_run=True).losses == []
+    for clean in (True, False):
+        assert kafkalog.preflight(root, clean=clean).losses == []
+    for argv in (["verify"], ["cat", "--on-corruption", "skip"], ["ls"], ["preflight", "--unclean"], ["report"]):
+        main([*argv, str(root)])
+        assert "lost:" not in capsys.readouterr().err, argv
