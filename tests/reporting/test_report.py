@@ -328,3 +328,22 @@ def test_damage_in_a_compacted_topic_leaves_a_report_of_all_partitions(tmp_path,
     assert [row["partition"] for row in rows(report, "partitions")] == ["orders-0", "users-0"]
     assert sorted(row["partition"] for row in rows(report, "outlook")) == ["orders-0", "users-0"]
     assert report.summary["n_records_lost"] == sum(one.loss.n_records for one in kafkalog.verify(root).partitions)
+
+
+def test_a_stray_next_to_topics_that_are_served_is_no_reason_for_a_step(tmp_path):
+    for name in ("old", "t"):
+        kafkalog.write_table({"value": [b"x", b"y"]}, tmp_path, topic=name)
+    (tmp_path / "old-0").rename(tmp_path / f"old-0.{'0123456789abcdef' * 2}-stray")
+    assert kafkalog.report(tmp_path).as_dict()["next"] == []
+    # with damage, nothing that may have records is left out
+    log = next((tmp_path / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    (row,) = kafkalog.report(tmp_path).as_dict()["next"]
+    assert "--include-unknown" in row["command"]
+
+
+def test_an_empty_disk_that_is_called_as_a_partition_counts_as_none(tmp_path):
+    kafkalog.write_table({"value": [b"x"]}, tmp_path / "disk-1", topic="t")
+    (tmp_path / "disk-2").mkdir()
+    found = kafkalog.report([tmp_path / "disk-1", tmp_path / "disk-2"]).as_dict()
+    assert [row["partition"] for row in found["partitions"]] == ["t-0"]
