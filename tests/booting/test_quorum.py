@@ -6,31 +6,15 @@ from pathlib import Path
 
 import pytest
 from golden_sets import unpacked
+from metadata_logs import survivor
 from refusals import fails_with
 
 import kafkalog
-from kafkalog.booting.metadata_log import control, control_batch
 from kafkalog.booting.quorum import rescue_quorum
 from kafkalog.cli.app import main
 from kafkalog.errors import OutputExistsError, UnsafePathError
-from kafkalog.format import ControlRecordType
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks
-
-
-def survivor(root, tail=b""):
-    """The log dir of node 2 of a quorum of three, whose leader has written a batch after the snapshot."""
-    kafkalog.write_table({"value": [b"x"]}, root / "log", topic="orders")
-    kafkalog.boot(root / "log", root / "out", nodes=3)
-    data = root / "out" / "node-2" / "data"
-    directory = data / "__cluster_metadata-0"
-    (snapshot,) = directory.glob("*.checkpoint")
-    offset = int(snapshot.name[:20])
-    record = control(ControlRecordType.LEADER_CHANGE, "LeaderChangeMessage", version=0, leaderId=1)
-    batch = control_batch(offset, [record], 5000, 4)
-    (directory / f"{offset:020d}.log").write_bytes(batch + tail)
-    (directory / "leader-epoch-checkpoint").write_text(f"0\n2\n1 0\n4 {offset}\n")
-    return data
 
 
 def sums(root):

@@ -6,7 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import kafkalog
 from kafkalog import PartitionWriter
+from kafkalog.booting.metadata_log import control, control_batch
+from kafkalog.format import ControlRecordType
 from kafkalog.protocol.encoder import encode_metadata_record
 from kafkalog.state.checkpoints import parse_topic_id
 
@@ -70,3 +73,18 @@ def write_server_properties(path: Path, disks: list[Path], *, node_id: int = 1, 
     known |= {name.replace("_", "."): value for name, value in settings.items()}
     path.write_text("".join(f"{name}={value}\n" for name, value in known.items()))
     return path
+
+
+def survivor(root, tail=b""):
+    """The log dir of node 2 of a quorum of three, whose leader has written a batch after the snapshot."""
+    kafkalog.write_table({"value": [b"x"]}, root / "log", topic="orders")
+    kafkalog.boot(root / "log", root / "out", nodes=3)
+    data = root / "out" / "node-2" / "data"
+    directory = data / "__cluster_metadata-0"
+    (snapshot,) = directory.glob("*.checkpoint")
+    offset = int(snapshot.name[:20])
+    record = control(ControlRecordType.LEADER_CHANGE, "LeaderChangeMessage", version=0, leaderId=1)
+    batch = control_batch(offset, [record], 5000, 4)
+    (directory / f"{offset:020d}.log").write_bytes(batch + tail)
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n2\n1 0\n4 {offset}\n")
+    return data
