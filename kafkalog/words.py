@@ -21,35 +21,41 @@ from kafkalog.text import DURATION, near
 _COMMANDS: Final = """
 head            = cat -n 10                                         | read_table(path, limit=10)
 tail            = cat --tail 10                                     | scan(path).tail(10)
-ll list dir     = ls                                                | ls(path)
+ll list dir liste auflisten = ls                                    | ls(path)
 du disk-usage   = space                                             | space(path)
-fsck check validate sanity-check verify-index verify-indexes check-index check-indexes = verify | verify(path)
-query           = sql                                               | sql(query, path)
-lag consumer-lag consumer-groups = groups                                        | groups(path)
+fsck check validate sanity-check verify-index verify-indexes check-index check-indexes prüfen pruefen überprüfen \
+    = verify | verify(path)
+query abfrage   = sql                                               | sql(query, path)
+lag consumer-lag consumer-groups gruppen = groups                                | groups(path)
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
 version         = --version                                         | __version__
-help man manual = --help                                            | __doc__
+help man manual hilfe = --help                                            | __doc__
 topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
-info describe summary status stats stat show-topics inspect file > kafkalog ls PATH, or kafkalog report PATH \
+info describe summary summarize status stats stat show-topics inspect file meta footer overview bericht zeigen \
+    > kafkalog ls PATH, or kafkalog report PATH \
     | ls(path), or report(path)
 partitions list-partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
 offsets get-offsets offset-shell getoffsetshell endoffsets > kafkalog groups PATH for committed offsets, kafkalog ls \
     PATH for the ends of logs | groups(path) for committed offsets, ls(path) for the ends of logs
-grep get search where filter rg egrep fgrep zgrep ag ack match > kafkalog cat PATH --filter 'key == WORD' (or \
+grep get search where filter rg egrep fgrep zgrep ag ack match suchen finden \
+    > kafkalog cat PATH --filter 'key == WORD' (or \
     'value contains WORD') | read_table(path, filters="key == abc")
 find seek locate > kafkalog lookup PATH --offset N, or kafkalog cat PATH --filter 'key == WORD' \
     | lookup(path, offset=42), or read_table(path, filters="key == abc")
-read consume consumer console-consumer show print view less more messages records fetch poll scan \
+read consume consumer console-consumer show print view less more messages records fetch poll scan lesen anzeigen \
     > kafkalog cat PATH | cat(path), or read_table(path)
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb connect execute > kafkalog sql 'select ...' PATH | sql(query, path)
-count wc count-rows num-rows num-records n-records n-rows \
+count wc count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
     > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
     | scan(path).count_rows()
-schema registry subjects > kafkalog schemas PATH | schemas(path), or scan(path).schema for the columns
+schema describe-table dtypes \
+    > kafkalog sql 'describe TOPIC' PATH for the columns, kafkalog schemas PATH for those of a \
+    registry | schemas(path), or scan(path).schema for the columns
+registry subjects > kafkalog schemas PATH | schemas(path)
 df > kafkalog space PATH | read_pandas(path)
 to-pandas pandas dataframe to-df > kafkalog export PATH -o out.parquet | read_pandas(path)
 to-polars lazyframe lazy scan-pandas > kafkalog export PATH -o out.parquet | read_polars(path)
@@ -67,7 +73,7 @@ produce producer-perf-test console-producer append write import ingest insert pu
     > kafkalog load FILE -o DIR --topic TOPIC | load(file, output, topic=name), or write_table(table, path, topic=name)
 anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
     'key == WORD' | convert(path, output, redact={"value": "null"})
-erase delete del rm forget remove gdpr drop purge \
+erase delete del rm forget remove gdpr drop purge löschen \
     > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log) \
     | convert(path, output, drop="key == abc")
 upgrade migrate > kafkalog convert PATH -o DIR, to format v2 | convert(path, output)
@@ -75,13 +81,15 @@ decompress uncompress gunzip unzip zcat > kafkalog convert PATH -o DIR --compres
     | convert(path, output, compression="none")
 recompress rewrite transform compress > kafkalog convert PATH -o DIR --compression zstd \
     | convert(path, output, compression="zstd")
-cp copy clone backup snapshot save-snapshot dd > kafkalog salvage PATH -o DIR (verified), or cp -a \
+cp copy clone backup snapshot save-snapshot dd sync rsync scp kopieren sichern \
+    > kafkalog salvage PATH -o DIR (verified), or cp -a \
     | salvage(path, output)
-repair fix heal fsck-repair > kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR, or kafkalog \
+repair fix heal fsck-repair reparieren \
+    > kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR, or kafkalog \
     salvage PATH -o DIR | preflight(path), then recover(path, ...) or salvage(path, output)
 rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
 carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
-restore restore-tiered > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
+restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \
     | restore_tiered(remote, output), or boot(path, output)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
     kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
@@ -92,9 +100,11 @@ rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex 
     | reindex(path, ...); index_stats(path) measures
 index-sanity-check > kafkalog verify PATH | verify(path)
 log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
-retention expire prune delete-records > kafkalog trim PATH --retention-ms MS -o DIR | trim(path, ...)
+delete-records > kafkalog trim PATH --before-offset N -o DIR | trim(path, output, before_offset=42)
+retention expire prune > kafkalog trim PATH --retention-ms MS -o DIR | trim(path, ...)
 chop rollback > kafkalog truncate PATH --to-offset N -o DIR | truncate(path, ...)
-compare cmp comm replica-verification > kafkalog diff REPLICA REPLICA, or kafkalog diff --content A B | diff(a, b)
+compare cmp comm replica-verification vergleichen \
+    > kafkalog diff REPLICA REPLICA, or kafkalog diff --content A B | diff(a, b)
 translate translate-offsets offset-translation remote-cluster-utils > kafkalog groups A --translate-to B | groups(path)
 join combine > kafkalog merge REPLICA REPLICA -o DIR | merge(replicas, output)
 concat concatenate > kafkalog merge REPLICA REPLICA -o DIR \
@@ -130,7 +140,7 @@ dedupe dedup distinct compacted materialize ktable > kafkalog cat PATH --latest 
 stream tailf > kafkalog cat PATH --follow --tail 0 | scan(path)
 history changelog audit > kafkalog groups PATH --history | history(path)
 explain plan > kafkalog cat PATH --explain | scan(path).explain()
-analyze profile histogram distribution > kafkalog batches PATH --summary, or kafkalog space PATH --records \
+analyze profile histogram distribution analysieren > kafkalog batches PATH --summary, or kafkalog space PATH --records \
     | batches(path), or space(path, records=True)
 plot graph chart > kafkalog index-stats PATH --plot FILE, or kafkalog report PATH -o report.html \
     | index_stats(path), or report(path)
@@ -138,7 +148,7 @@ web shell repl open endpoint endpoint-health alarm monitor > kafkalog report PAT
     | report(path), or open_log_dir(path)
 avro protobuf decode deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
     | read_table(path, value_format="avro"), or codec.decode(data) for bytes
-replay mirror sync replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
+replay mirror replicate install deploy inject > kafkalog load FILE -o LOG_DIR --install, into a stopped broker \
     | load(file, output, install=True)
 split rotate roll segment resize > kafkalog convert PATH -o DIR --segment-bytes 100M | convert(path, output, config=...)
 tar zip archive > kafkalog export PATH -o DIR, or tar -c PATH: files are read as they are | export(path, output)
@@ -147,7 +157,8 @@ mv rename rename-topic > kafkalog cat PATH --json, and kafkalog load FILE -o DIR
 kafka client kafka-client admin-client admin > kafkalog ls PATH | open(path)
 reassign-partitions reassign preferred-replica-election alter-partitions create alter > kafkalog metadata PATH; a \
     running cluster is changed by Kafka's own scripts | metadata(path)
-log logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader > kafkalog ls PATH \
+log logdir logdirectory log-dir log-directory directory topic dataset reader log-reader file-reader log-file logfile \
+    segment-file kafka-log-file > kafkalog ls PATH \
     | open(path)
 iterate iter iter-records read-records iter-messages rows message record-batch consumer-record parse \
     > kafkalog cat PATH | cat(path)
@@ -161,10 +172,15 @@ PATH and WORD stand for what was typed.
 """
 
 _OPTIONS: Final = r"""
--b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P -X --command-config
+-X-isolation | --isolation-level | --isolation-level read_committed
+-X --consumer-property --consumer-config --command-property | | leave it out: settings of clients do not count here
+-b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P --command-config
     | | kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
 --file --files | kafkalog | kafkalog dump VALUE, or kafkalog cat VALUE
 --file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
+-o-from-time | --start-timestamp | --start-timestamp VALUE
+-o-to-time | --end-timestamp | --end-timestamp VALUE
+-o-from-end | --tail | --tail VALUE
 -o --offset | --start-offset | --start-offset N from an offset, --tail N for the last N records; all by default
 --offset | --to-offset | --to-offset N
 --before | --before-offset | --before-offset N, or --before-timestamp TIME
@@ -173,7 +189,10 @@ _OPTIONS: Final = r"""
 --to --end --stop | --end-offset | --end-offset N, or --end-timestamp TIME
 --from-beginning --beginning --earliest -e --exit | --start-offset | leave it out: all records are read, to the end
 --to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
--C --consume --from-beginning -u -Q | --start-offset | leave it out
+-C --consume --from-beginning -u | --start-offset | leave it out
+--to-table | convert | kafkalog export PATH -o FILE.VALUE
+--from --from-format --input-format --source-format | convert
+    | leave it out: PATH is a log dir; kafkalog load reads tables, and kafkalog export writes them
 --to --format --target-version | convert | leave it out: v2 is written
 --output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
@@ -190,7 +209,7 @@ _OPTIONS: Final = r"""
 --tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
 --level | --compression-level | --compression-level VALUE
 --rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
---no-crc --skip-crcs --no-crcs | verify | --indexes-only
+--no-crc --skip-crcs --no-crcs --index-sanity-check --verify-index-only --indexes | verify | --indexes-only
 --only-errors --errors-only --failures --quiet-ok --brief | verify | -q
 --names-only --name-only --names | --json | --json, and a pipe into jq
 --crc --crcs --check-crcs --check-crc | verify | leave it out: checksums are checked
@@ -201,7 +220,7 @@ _OPTIONS: Final = r"""
 --sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
 --reverse --desc --tac --order | --tail | --tail N
 --pretty --indent --jq | --json | --json, and a pipe into jq
---color --colour --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
+--color --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
 --retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
     retention is off by default
 --missing | boot | leave it out: missing partitions begin at their highest known offset; --strict refuses them
@@ -253,7 +272,10 @@ _OPTIONS: Final = r"""
 -s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
     | --value-format avro (or json, protobuf, utf8)
 --key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
+-r-raw --raw-output --raw-values --slurp | --columns | --columns value for values alone, or --json, and a pipe into jq
 -r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
+-s -sh -hs -h -a -c -d --total --max-depth --summarize
+    | space | leave it out: it has totals, and human sizes on a terminal
 -l -lh -la -h -a -1 --long --all --human --human-readable -S -r -R | ls
     | leave it out: ls has sizes, times and all topics; -s lists segments
 -h --human-readable | | leave it out
@@ -268,7 +290,7 @@ _OPTIONS: Final = r"""
 --to --out --dest --destination --target --outfile --out-file --outdir --save --write --export --parquet | --output
     | -o VALUE
 --port --ports --advertised-listeners --listener --bind --address | --listeners | --listeners 127.0.0.1:VALUE
---release --version --kafka-version | --for | --for VALUE
+--version --kafka-version --target-release --to-release | --release | --release VALUE
 --replicas --brokers --replication-factor | --nodes | --nodes VALUE
 -G --group-id --consumer-group | --groups | --groups VALUE
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
@@ -281,8 +303,9 @@ _OPTIONS: Final = r"""
 --no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
 --deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
 --deep-iteration | | leave it out
---fix --repair --auto | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
---dry --simulate --plan --preview --check --noop --what-if -N --dryrun | --dry-run | --dry-run
+--fix --repair --auto -y -f -p --yes
+    | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
+--dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
 --force --replace -y --yes --clobber | --overwrite | --overwrite
 --force --inplace -y --yes --overwrite --execute | --in-place | --in-place
 --mode --append --incremental --continue | --resume | --resume
@@ -301,7 +324,8 @@ _OPTIONS: Final = r"""
     | --json > FILE
 --bytes --exact --raw | --json | --json, which has exact numbers
 --command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
--C --consume -P -Q -M | kafkalog | kafkalog cat PATH -t TOPIC -p N
+-Q | kafkalog | kafkalog lookup PATH/TOPIC-N --timestamp TIME
+-C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC -p N
 -t --topic | kafkalog | kafkalog cat PATH -t TOPIC
 -V | kafkalog | kafkalog --version
 -v --verbose -q --quiet | kafkalog | put it after the command: kafkalog ls PATH -v
@@ -380,6 +404,7 @@ _LOG_ENDS: Final = {
 _ATTRIBUTES: Final = (
     "\n".join(f"{end} {end}_offset {words} = log_{end}_offset" for end, words in _LOG_ENDS.items())
     + """
+end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
 collect lazy compute fetch load execute run read = to_table(), to_pandas() or to_polars()
@@ -495,7 +520,7 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
         return [f"{name}-{rest[0]}", *rest[1:]]
     if name in known:
         return [name, *rest]
-    lead = commands().get(name)
+    lead = _command_lead(name)
     if lead is None or not lead.is_same:
         return [*argv]
     if name == "help":
@@ -509,9 +534,13 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
     """The end of the message about an unknown command: what to type, or the most similar command, or all of them."""
     name = plain(argv[0])
-    lead = commands().get(name)
+    lead = _command_lead(name)
+    if _QUERY.match(argv[0]):
+        return _filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", argv[1:])
     if lead is None and ("/" in argv[0] or _is_path(argv[0])):
         path = shlex.quote(argv[0])
+        if later := [word for word in argv[1:] if plain(word) in known or _command_lead(plain(word))]:
+            return f"a command comes first: kafkalog {shlex.join(translated([later[0], argv[0]], known))}"
         return f"a command comes first: kafkalog ls {path}, kafkalog cat {path}, kafkalog report {path}"
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
@@ -520,7 +549,52 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
         if meant is None:
             return f"there are {', '.join(known)}"
         lead = commands()[meant]
-    return f"use {_filled(f'kafkalog {lead.line} PATH' if lead.is_same else lead.line, argv[1:])}"
+    line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
+    return f"use {_filled(_searched(line, argv[1:]), argv[1:])}"
+
+
+def _searched(line: str, typed: Sequence[str]) -> str:
+    """The line for a search, as the flags of grep change it."""
+    if "(or 'value contains WORD')" not in line:
+        return line
+    flags = "".join(flag for flag in typed if re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", flag))
+    words = [word for word in _arguments(typed)[0] if re.fullmatch(r"[\w.:-]+", word) and not _is_path(word)]
+    negated = "not " if re.search(r"-\w*v", flags) else ""
+    folded = "(?i)" if re.search(r"-\w*i(?!nv)", flags) else ""
+    if folded or len(words) > 1:
+        return f"kafkalog cat PATH --filter \"{negated}value matches '{folded}{'|'.join(words) or 'WORD'}'\""
+    return "kafkalog cat PATH --filter 'key != WORD' (or 'not value contains WORD')" if negated else line
+
+
+_QUERY: Final = re.compile(r"(?i)\s*(?:select|with|from|describe|show|summarize)\s+\S")
+_BRITISH: Final = ((r"yse(?=\b|-)", "yze"), (r"is(e|ed|ing|ation)(?=\b|-)", r"iz\1"), (r"our(?=\b|-|ed)", "or"))
+
+
+def american(word: str) -> str:
+    """A word in the spelling of the tables.
+
+    >>> american("summarise"), american("--no-colour"), american("analyse")
+    ('summarize', '--no-color', 'analyze')
+    """
+    for british, spelt in _BRITISH:
+        word = re.sub(british, spelt, word)
+    return word
+
+
+def _command_lead(name: str) -> Lead | None:
+    return commands().get(name) or commands().get(american(name))
+
+
+def unexpected(argument: str, command: str, before: Sequence[str]) -> str:
+    """The end of the message about an argument too many; "" if nothing is known."""
+    paths = shlex.join([word for word in before if _is_path(word)][:1]) or "PATH"
+    if _QUERY.match(argument):
+        return f"; kafkalog sql {shlex.quote(argument)} {paths}"
+    if command == "cat" and argument.startswith("."):
+        return f"; kafkalog cat {paths} --json | jq {shlex.quote(argument)}"
+    if command == "cat" and _CONDITION.search(argument):
+        return f"; --filter {shlex.quote(argument)}"
+    return ""
 
 
 def _filled(line: str, typed: Sequence[str]) -> str:
@@ -568,16 +642,16 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     own : collection of str
         The options of the command.
     """
-    name = name if not name.startswith("--") else name.replace("_", "-")
+    name = american(name.replace("_", "-")) if name.startswith("--") else name
     if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
         value = name[2:]  # as in -c5
     spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
-    typed, where = {spelt, name}, {"", command, *own}
-    typed = _BY_VALUE.get((spelt, _kind(value)), typed)
-    for row in _rows(_OPTIONS):
-        words, needs, text = (part.strip() for part in row.split("|", 2))
-        if needs in where and not typed.isdisjoint(words.split()):
-            return _with_value(text, value)
+    where, kind = {"", command, *own}, _kind(value)
+    for typed in (_BY_VALUE.get((spelt, kind), set()), {name}, {spelt}):
+        for row in _rows(_OPTIONS):
+            words, needs, text = (part.strip() for part in row.split("|", 2))
+            if needs in where and not typed.isdisjoint(words.split()):
+                return _with_value(text, re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     return None
 
 
@@ -585,6 +659,10 @@ _SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
 _BY_VALUE: Final = {
     **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out")},
     **{(name, "time"): {"--since-time"} for name in _SINCE},
+    **{(name, kind): {f"-o-{kind}"} for name in ("-o", "--offset") for kind in ("from-end", "from-time", "to-time")},
+    **{(name, "table"): {"--to-table"} for name in ("--to", "--format", "--to-format", "--target-format")},
+    **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
+    ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},
 }
 """By option and the kind of its value: the word of another row, where the value says that this is meant."""
@@ -594,11 +672,20 @@ def _kind(value: str) -> str:
     """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
     if value.isdecimal():
         return "number"
+    if re.fullmatch(r"-\d+", value):
+        return "from-end"
+    if re.match(r"[se]@", value):  # kcat's times
+        return "from-time" if value[0] == "s" else "to-time"
+    if value.lower() in _TABLE_FORMATS:
+        return "table"
+    if value.startswith("isolation.level"):
+        return "isolation"
     if DURATION.fullmatch(value):
         return "duration"
     return "file" if re.search(r"/|\.(?!\d)", value) else "time"
 
 
+_TABLE_FORMATS: Final = ("parquet", "csv", "json", "jsonl", "ndjson", "arrow", "feather", "delta", "iceberg")
 _CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
 
 
@@ -632,7 +719,7 @@ def unknown_keyword(name: str, known: Collection[str]) -> str:
 
 
 def _meant_keywords(name: str, known: Collection[str]) -> list[str]:
-    leads = _pairs(_KEYWORDS).get(name, ())
+    leads = _pairs(_KEYWORDS).get(name) or _pairs(_KEYWORDS).get(american(name), ())
     return [f"{one}=" for one in leads if one in known] or [one[2:] for one in leads if one.startswith("> ")]
 
 
@@ -656,7 +743,7 @@ _SHOWN_KEYWORDS: Final = 6
 def unknown_function(name: str, known: Iterable[str]) -> str | None:
     """The end of the message about an unknown name of the package; None if nothing is meant."""
     alike = _alike(name, known)
-    lead = commands().get(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name))) or commands().get(plain(name))
+    lead = _command_lead(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name))) or _command_lead(plain(name))
     if lead is not None and name.lower() not in map(str.lower, alike):
         return f"use kafkalog.{lead.python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
     reads = re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)

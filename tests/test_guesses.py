@@ -184,6 +184,10 @@ kafkalog.describe -> kafkalog.report
 kafkalog.delete_records -> kafkalog.trim
 kafkalog.snapshot -> kafkalog.salvage
 kafkalog.fsck -> kafkalog.verify
+kafkalog.LogFile -> kafkalog.open
+kafkalog.analyse -> kafkalog.batches
+kafkalog.open(d).end_offsets() -> kafkalog.ls
+kafkalog.open(p).end_offsets -> log_end_offset
 """
 RESULTS = """
 kafkalog.ls(d)
@@ -340,7 +344,8 @@ kafkalog boot D -o OUT --topic-id orders=x -> --set TOPIC:topic.id=ID
 kafkalog boot D -o OUT --settings topics.json -> --metadata topics.json
 kafkalog boot D -o OUT --node-id 7 -> --nodes 7@HOST:PORT
 kafkalog boot D -o OUT --threads 2 -> all processors
-kafkalog boot D -o OUT --release 4.0 -> --for 4.0
+kafkalog boot D --dry-run --version 4.0 -> --release 4.0
+kafkalog boot D --dry-run --kafka-version 4.0 -> --release 4.0
 kafkalog groups D --group g1 -> no group 'g1'
 kafkalog export D --out x.parquet -> -o x.parquet
 kafkalog export D -o x.parquet --force -> --overwrite
@@ -496,6 +501,58 @@ kafkalog cat D --schema-registry http://h -> --value-format
 kafkalog sql 'show tables' D
 kafkalog sql 'select keys from orders' D -> there are topic
 """
+HUNDRED_FIRST_TRIES = """
+# kcat
+kafkalog -C -t orders D -> kafkalog cat PATH -t TOPIC
+kafkalog cat D -t orders -o -10 -e -> --tail 10
+kafkalog cat P -o s@1700000000000 -> --start-timestamp 1700000000000
+kafkalog cat P -o e@1700000000000 -> --end-timestamp 1700000000000
+kafkalog -Q -t orders:0:1700000000000 D -> kafkalog lookup
+kafkalog cat D -X isolation.level=read_committed -> --isolation-level read_committed
+kafkalog cat D -X fetch.min.bytes=5 -> leave it out
+# Kafka's scripts
+kafkalog verify D --index-sanity-check -> --indexes-only
+kafkalog delete-records D --offset-json-file x.json -> --before-offset N
+kafkalog cat D --consumer-property isolation.level=read_committed -> leave it out
+# tables
+kafkalog schema P -> describe TOPIC
+kafkalog rowcount P -> count(*)
+kafkalog meta S -> kafkalog ls
+kafkalog convert D -o c --from kafka -> kafkalog export
+kafkalog convert D -o c --to parquet -> kafkalog export PATH -o FILE.parquet
+kafkalog convert D -o c --format csv -> kafkalog export PATH -o FILE.csv
+kafkalog 'select count(*) from orders' -> kafkalog sql 'select count(*) from orders' PATH
+kafkalog 'with a as (select 1) select * from a' D -> kafkalog sql 'with
+kafkalog sql -csv D 'select 1'
+kafkalog sql -json D 'select 1'
+kafkalog cat P -limit 2
+kafkalog cat P -output x.csv -> kafkalog export
+kafkalog ls -help
+# the shell
+kafkalog cat D -t orders .value -> --json | jq .value
+kafkalog cat D -t orders -r --slurp -> --columns value
+kafkalog cat D -t orders 'offset > 3' -> --filter 'offset > 3'
+kafkalog cat D -t orders 'select 1' -> kafkalog sql 'select 1'
+kafkalog rg -i ERROR D -> --filter "value matches '(?i)ERROR'"
+kafkalog grep -v foo D -t orders -> -t orders --filter 'key != foo'
+kafkalog grep -vi foo D -> "not value matches '(?i)foo'"
+kafkalog grep -e foo -e bar D -> value matches 'foo|bar'
+kafkalog du -sh D -> leave it out
+kafkalog D verify -> kafkalog verify
+kafkalog D prüfen -> kafkalog verify
+kafkalog fsck -y D -> kafkalog recover
+kafkalog rsync -avz D X -> kafkalog salvage
+kafkalog sync D X -> kafkalog salvage
+# British and German
+kafkalog summarise D -> kafkalog report
+kafkalog anonymise D -> --redact
+kafkalog optimise D -> kafkalog compact
+kafkalog ls D --no-colour -> leave it out
+kafkalog prüfen D
+kafkalog hilfe
+kafkalog reparieren D -> kafkalog recover
+kafkalog recover D --trockenlauf -> --dry-run
+"""
 SPARK_JOBS = ("scan", "verify", "reindex")
 
 
@@ -548,7 +605,7 @@ def test_every_result_is_a_table_a_dict_and_a_view(call, names):
         assert len(result.to_pandas()) == table.num_rows
 
 
-@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS + MORE_MISTAKES))
+@pytest.mark.parametrize(("guess", "word"), guesses(COMMANDS + OTHER_TOOLS + MORE_MISTAKES + HUNDRED_FIRST_TRIES))
 def test_a_command_is_right_or_named(guess, word, names, capsys, monkeypatch):
     monkeypatch.chdir(names["out"])
     for name in ("out.parquet", "disk.img", "notes.txt", "backup.tgz"):

@@ -29,7 +29,7 @@ from kafkalog.booting.coordinators import (
     share_groups,
     write_commits,
 )
-from kafkalog.booting.images import CLUSTER, IMAGES, MANIFESTS
+from kafkalog.booting.images import CLUSTER, IMAGES, LOOPBACK, MANIFESTS
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
@@ -127,8 +127,8 @@ def boot(
         3.9 or later, but not later than 4.3; else 4.3.
     image : {"strimzi", "apache", "bitnami", "confluent"}, optional
         The image of the containers that run it: the name of the log dir, `log.dirs`, the owner, and the next commands
-        are for it. The quorum is static then, as the entry points of these images need it. For Strimzi, the output also
-        has `strimzi.yaml`, the resources for its operator.
+        are for it. The quorum is static then, as the entry points of these images need it. Several nodes need a host
+        each, except for Strimzi, whose operator makes the addresses: its output also has `strimzi.yaml`, the resources.
     topics : str or sequence of str, optional
         Names or globs of topics; a leading ``!`` excludes.
     nodes : int, str or sequence of str
@@ -213,6 +213,8 @@ def boot(
     target = _target(output, paths, dry_run=dry_run)
     commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
     layout = _layout(nodes)
+    if image is not None:
+        IMAGES[image].check_hosts([node.host for node in layout])
     found = Sources.find(paths, limits, include_stray=include_unknown)
     keeps_id = cluster_id == KEEP_CLUSTER_ID
     new_cluster = found.cluster_id() if keeps_id else cluster_id or new_id()
@@ -294,7 +296,7 @@ def _node(text: str, node_id: int, port: int, *, has_folder: bool) -> Node:
     controller = int(match[4] or port + 1)
     if not (0 < port < 2**16 and 0 < controller < 2**16):
         raise ValueError(f"a port is a number below 65536, not as in {text!r}")
-    return Node(node_id, f"node-{node_id}/" if has_folder else "", match[2] or "127.0.0.1", port, controller, new_id())
+    return Node(node_id, f"node-{node_id}/" if has_folder else "", match[2] or LOOPBACK, port, controller, new_id())
 
 
 class _Boot:

@@ -3,14 +3,18 @@
 Their entry points format a log dir unless it is formatted, and take the voters from the configuration. So the quorum of
 a directory for an image is static: its metadata log has no voters.
 
-Source: kafka_run.sh and KafkaBrokerConfigurationBuilder, Strimzi 1.2; the Dockerfile and `launch` of apache/kafka; the
-Dockerfile and `ensure` of confluentinc/cp-kafka; libkafka.sh of bitnami/kafka.
+Source: kafka_run.sh and KafkaBrokerConfigurationBuilder, Strimzi 1.2.
+docker/jvm/Dockerfile, docker/resources/common-scripts/configure, apache/kafka: chown appuser:root /var/lib/kafka.
+bitnami/kafka/4.0/debian-12, bitnami/containers at b3477708: KAFKA_DATA_DIR in kafka-env.sh, USER 1001 in the
+Dockerfile, and kafka_kraft_storage_initialize in libkafka.sh, which takes the cluster id from meta.properties.
+kafka/Dockerfile.ubi9, configure and ensure, confluentinc/kafka-images at 04fffe06: KAFKA_LOG_DIRS, appuser:root.
+base/Dockerfile.ubi9, confluentinc/common-docker at 024b7a9c: appuser is the first user, so 1000.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +24,8 @@ MANIFESTS: Final = "strimzi.yaml"
 """The file with the resources for Strimzi's operator."""
 CLUSTER: Final = "my-cluster"
 """The name of the `Kafka` resource in it."""
+LOOPBACK: Final = "127.0.0.1"
+"""The host of nodes without one."""
 _PROPERTIES_AT: Final = "/etc/kafka-boot"
 """Where the guide mounts the directory with `server.properties`."""
 
@@ -37,6 +43,18 @@ class Image:
     """The program that starts a broker with a `server.properties`; "" if an operator does."""
     place_of_id: str = ""
     """Where it takes the cluster id from, other than from the log dir."""
+
+    def check_hosts(self, hosts: Sequence[str]) -> None:
+        """Raise ValueError if several containers would each look for all of them at their own address.
+
+        An operator makes the addresses itself.
+        """
+        if self.start and hosts.count(LOOPBACK) > 1:
+            example = ",".join(f"{number}@kafka-{number}.kafka:9092:9093" for number in range(len(hosts)))
+            raise ValueError(
+                f"{len(hosts)} containers do not find each other at {LOOPBACK}: name the hosts with --nodes (nodes=),"
+                f" such as {example} for a StatefulSet and a headless service that are both named kafka"
+            )
 
     def steps(self, path: str, cluster_id: str, *, is_owner: bool) -> Iterator[NextStep]:
         """The commands that start the nodes of a boot in this image; `is_owner` says whether its user owns them."""

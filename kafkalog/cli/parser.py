@@ -48,6 +48,8 @@ _MOST_USUAL: Final = 10
 _TABLE: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson)(\.gz|\.zst)?")
 """Names of tables, which only `kafkalog export` writes."""
 _MOST_EXAMPLES: Final = 3
+_UNTIL_0_3: Final = {"--for": "--release", "--for-image": "--image"}
+"""Old names of options, which are accepted until 0.3."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,7 +107,10 @@ class Parser(argparse.ArgumentParser):
             if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
                 self.error(f"add {', '.join(names)} or --dry-run")
         if rest and self.short_help[0] and self._subparsers is None:
-            self.error(f"unexpected argument {rest[0]!r}")
+            from kafkalog.words import unexpected
+
+            hint = unexpected(rest[0], self.prog.rpartition(" ")[2], self._given)
+            self.error(f"unexpected argument {rest[0]!r}{hint}")
         return found, rest
 
     def _with_whole_options(self, args: Sequence[str]) -> list[str]:
@@ -115,6 +120,9 @@ class Parser(argparse.ArgumentParser):
             if argument == "--" or (self._subparsers is not None and not argument.startswith("-")):
                 return [*whole, *args[number:]]
             name, sign, value = argument.partition("=")
+            if len(name) > 2 and f"-{name}" in self._option_string_actions:
+                name = f"-{name}"  # as DuckDB and Java programs have them; our -o would take the rest as its value
+                argument = f"{name}{sign}{value}"
             if not self._is_unknown(name, [*args[number + 1 : number + 2]]):
                 whole.append(argument)
                 continue
@@ -139,6 +147,7 @@ class Parser(argparse.ArgumentParser):
 
         known = [text for text in self._option_string_actions if text.startswith("--")]
         spelt = name.replace("_", "-")
+        spelt = _UNTIL_0_3.get(spelt, spelt)
         if spelt in known:
             return spelt
         # --limits are no limit on rows

@@ -62,7 +62,7 @@ def boot_step(
         "makes a directory on which a broker serves every intact batch, and names what is lost. Stop the brokers, and"
         " add the log dirs of the others: what one lost comes from them"
     )
-    options = [*(() if release is None else ("--for", release))]
+    options = [*(() if release is None else ("--release", release))]
     options += [] if metadata is None else ["--metadata", metadata]
     if has_strays:
         options.append("--include-unknown")

@@ -87,7 +87,7 @@ _PASSES_OVER_VERSIONS: Final = "4.3"
 """The first release whose transaction coordinator passes over a value of an unknown version; others do not load it."""
 _WAY_BACK: Final = "a newer release that still runs takes features back with kafka-features.sh downgrade"
 _GROUPS_FILE: Final = "kafkalog groups -o FILE keeps the offsets, and kafkalog boot --groups FILE serves them"
-_BOOT: Final = "kafkalog boot --for {} makes a directory for it"
+_BOOT: Final = "kafkalog boot --release {} makes a directory for it"
 
 
 def release_of(cluster: ClusterMetadata | None) -> str:

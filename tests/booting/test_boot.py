@@ -625,7 +625,7 @@ def test_the_command_prints_the_report(tmp_path, capsys):
         "--dry-run",
         "-q",
         "--json",
-        "--for",
+        "--release",
         "4.0",
         "--set",
         "*:retention.ms=60000",

@@ -94,7 +94,7 @@ def test_the_resources_for_strimzi_are_valid_and_have_the_ids_of_the_nodes(tmp_p
 def test_who_may_not_change_owners_gets_the_command(image, is_root, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 4242)
     # each container has the same command
-    report = kafkalog.boot(LOG_DIR, tmp_path / "out", topics="p-multi", image=image, nodes=2, dry_run=True)
+    report = kafkalog.boot(LOG_DIR, tmp_path / "out", topics="p-multi", image=image, nodes=HOSTS, dry_run=True)
     owner = ("chown", "-R", f"{CONTAINERS[image][1]}:0", str((tmp_path / "out").resolve()))
     assert [step.command == owner for step in report.next[:2]] == [not is_root, False]
     starts = [step.command[0] for step in report.next if step.command[0].endswith(("kafka-server-start.sh", "-start"))]
@@ -109,7 +109,7 @@ def test_the_old_cluster_id_is_kept_where_it_is_known(image, tmp_path, capsys):
     source = tmp_path / "source"
     kafkalog.sample(source)
     old = read_settings(source / "meta.properties")["cluster.id"]
-    options = ["--for-image", image] if image else []
+    options = ["--image", image] if image else []
     main(["boot", str(source), "-o", str(tmp_path / "kept"), "--keep-cluster-id", *options])
     assert f"Cluster {old} " in capsys.readouterr().out
     (log_dir,) = log_dirs_at(tmp_path / "kept")
@@ -140,3 +140,23 @@ def test_disks_of_two_clusters_have_no_id_to_keep(tmp_path):
 def test_another_image_is_refused():
     with pytest.raises(ValueError, match="image must be 'strimzi', 'apache', 'bitnami' or 'confluent', not 'redpanda'"):
         kafkalog.boot(LOG_DIR, dry_run=True, image="redpanda")
+
+
+@pytest.mark.parametrize("image", CONTAINERS)
+def test_several_containers_need_a_host_each_unless_an_operator_makes_it(image):
+    options = {"image": image, "topics": "p-multi", "dry_run": True}
+    assert len(kafkalog.boot(LOG_DIR, **options, nodes=HOSTS).nodes) == 2
+    for nodes in (2, ["4@", "6@"], ["127.0.0.1:9092", "127.0.0.1:9094"]):
+        if image == "strimzi":
+            assert len(kafkalog.boot(LOG_DIR, **options, nodes=nodes).nodes) == 2
+            continue
+        with pytest.raises(ValueError, match=r"0@kafka-0\.kafka:9092:9093,1@kafka-1\.kafka:9092:9093"):
+            kafkalog.boot(LOG_DIR, **options, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    "options", [["--for", "4.1", "--for-image", "bitnami"], ["--release", "4.1", "--image", "bitnami"]]
+)
+def test_options_have_the_names_of_parameters_and_their_old_ones(options, capsys):
+    assert main(["boot", str(LOG_DIR), "-t", "p-multi", "--dry-run", "--json", *options]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["image"] == "bitnami"

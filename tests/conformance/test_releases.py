@@ -1,4 +1,4 @@
-"""Brokers of several releases start on a directory, or not, as `preflight --for` says."""
+"""Brokers of several releases start on a directory, or not, as `preflight --release` says."""
 
 import pytest
 from conformance.jars import class_path, java

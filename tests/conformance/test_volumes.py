@@ -137,7 +137,7 @@ def test_a_volume_of_a_real_broker_is_booted_for_an_image(name, tmp_path, capsys
         assert main(["report", str(mount), "-o", str(tmp_path / "report.md")]) == 0, capsys.readouterr().err
         counted = kafkalog.report(mount).tables["partitions"].rows
         assert len([row for row in counted if "orders-of" in str(row)]) == 3 * N_TOPICS
-        assert main(["preflight", str(mount), "--for", layout.release]) in (0, 1)
+        assert main(["preflight", str(mount), "--release", layout.release]) in (0, 1)
         capsys.readouterr()
         node = f"5@127.0.0.1:{':'.join(map(str, free_ports(2)))}"
         how = {"release": layout.release, "image": layout.image, "cluster_id": "keep", "nodes": [node]}

@@ -28,7 +28,7 @@ def test_the_disks_of_4_4_load_in_4_4_alone(release):
         assert not found.problems
         return
     assert any("metadata.version is finalized at level 33 (4.4-IV2)" in text for text in texts)
-    assert all("kafka-features.sh downgrade" in text and f"boot --for {release}" in text for text in texts)
+    assert all("kafka-features.sh downgrade" in text and f"boot --release {release}" in text for text in texts)
     records = [text for text in texts if "__cluster_metadata-0: offset" in text]
     assert bool(records) == (release < "4.3")
 
@@ -45,7 +45,7 @@ def test_a_log_dir_with_zookeeper_has_a_way_out(tmp_path):
     shutil.copytree(LOG_DIR / "p-multi-0", tmp_path / "p-multi-0")
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
     (problem,) = [one for one in kafkalog.preflight(tmp_path, release="4.0").problems if "ZooKeeper" in one.detail]
-    assert "migrate with 3.9 first, or kafkalog boot --for 4.0" in problem.detail
+    assert "migrate with 3.9 first, or kafkalog boot --release 4.0" in problem.detail
     assert not [one for one in kafkalog.preflight(tmp_path, release="3.9").problems if "ZooKeeper" in one.detail]
     (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\nbroker.id=1\nzookeeper.connect=a:1\n")
     found = kafkalog.preflight(tmp_path, release="4.3", config=tmp_path / "server.properties")
@@ -66,9 +66,9 @@ def test_records_of_coordinators_are_named_with_their_offsets(tmp_path, capsys):
     )
     assert "offset 2: Kafka 4.3 knows no record type 99" in texts["loses metadata"]
     assert found.verdict == "loses" or found.verdict == "does not start"
-    assert main(["preflight", str(tmp_path), "--for", "4.3"]) == 1
+    assert main(["preflight", str(tmp_path), "--release", "4.3"]) == 1
     assert "record type 99" in capsys.readouterr().err
-    assert main(["preflight", str(tmp_path), "--for", "5.0"]) == 2
+    assert main(["preflight", str(tmp_path), "--release", "5.0"]) == 2
 
 
 def test_types_and_versions_are_those_of_the_decoder():
@@ -109,7 +109,7 @@ def test_features_have_their_next_level_and_the_nodes_that_lack_it(tmp_path):
 
 def test_the_next_step_is_for_the_same_release():
     [step] = kafkalog.preflight(unpacked("k44"), release="3.9").next
-    assert step.command[-4:-2] == ("--for", "3.9")
+    assert step.command[-4:-2] == ("--release", "3.9")
 
 
 def test_partitions_without_meta_properties_may_be_of_any_broker(tmp_path):

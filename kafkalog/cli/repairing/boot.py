@@ -52,11 +52,11 @@ only voter, after a backup.
 A crash leaves the output absent or complete. --rescue-quorum replaces one file in one step.""",
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
-  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --for 4.0
+  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --release 4.0
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
   kafkalog boot /mnt/disk -o /new --tiered s3://tiered/kafka
-  kafkalog boot /volumes -o /new/kafka --for-image strimzi --keep-cluster-id
+  kafkalog boot /volumes -o /new/kafka --image strimzi --keep-cluster-id
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
@@ -69,10 +69,10 @@ output (one of these, or --rescue-quorum):
 what:
   @topics
 the new cluster:
-  --for:release RELEASE    the release of Kafka that starts on it, 3.9 to 4.4 (default: that of the old cluster if it
+  --release RELEASE        the release of Kafka that starts on it, 3.9 to 4.4 (default: that of the old cluster if it
                            is 3.9 or later, but not later than 4.3; else 4.3)
-  --for-image:image IMAGE    strimzi, apache, bitnami or confluent: paths, owner, static quorum and next commands for
-                             this image of a container; for Strimzi also the resources, in strimzi.yaml
+  --image IMAGE            strimzi, apache, bitnami or confluent: paths, owner, static quorum and next commands for this
+                           image of a container; for Strimzi also the resources, in strimzi.yaml
   --nodes N|NODE,...       number of nodes, each a broker and a controller (default: 1), or ID@HOST:PORT:CONTROLLER_PORT
                            of each; the id and the controller's port may be left out
   --listeners NODE,...     the same as --nodes NODE,... (default: 127.0.0.1, from 9092 on)

@@ -45,7 +45,7 @@ The exit code is 1 if anything is lost or the broker does not start.""",
   kafkalog preflight /var/lib/kafka
   kafkalog preflight /var/lib/kafka --unclean -t orders
   kafkalog preflight /disk1/kafka /disk2/kafka --config /etc/kafka/server.properties
-  kafkalog preflight /var/lib/kafka --for 4.4
+  kafkalog preflight /var/lib/kafka --release 4.4
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
     options="""
   --json    one object with the whole result
@@ -58,9 +58,9 @@ how:
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
   --config FILE    the broker's server.properties: all of its log.dirs are judged, with its retention and index settings
                    (topic settings override it)
-  --for:release RELEASE    also: would this release of Kafka, 3.9 or 4.0 to 4.4, load these disks? It compares each
-                           record of the cluster's metadata, groups, transactions, share groups and remote storage,
-                           features and settings with what the release knows; a lower release answers a downgrade
+  --release RELEASE    also: would this release of Kafka, 3.9 or 4.0 to 4.4, load these disks? It compares each record
+                       of the cluster's metadata, groups, transactions, share groups and remote storage, features and
+                       settings with what the release knows; a lower release answers a downgrade
   --metadata DIR   a log dir with the cluster's metadata log, if it is on none of these disks
   @threads partitions to read at a time (default: up to 4)
 """,
