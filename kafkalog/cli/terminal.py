@@ -81,6 +81,8 @@ def size_text(n_bytes: int, *, exact: object = False) -> str:
 def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Iterable[str], width: int | None) -> list[str]:
     """Format rows as `table` does; columns are dropped in turn while lines are wider than a terminal.
 
+    Where lines are still wider, the cells of the first column and of those without a title are cut, and the others go.
+
     >>> fitting([["NAME", "SIZE", "CODEC"], ["orders", "5", "zstd"]], [False, True, False], ["CODEC"], 16)
     ['NAME    SIZE', 'orders     5']
     """
@@ -94,7 +96,30 @@ def fitting(rows: Sequence[Sequence[str]], right: Sequence[bool], drop: Iterable
         rows = [[*row[:at], *row[at + 1 :]] for row in rows]
         right = [*right[:at], *right[at + 1 :]]
         lines = table(rows, right)
+    if width is not None and max(map(text_width, lines)) > width:
+        left = [at for at, title in enumerate(rows[0]) if not at or not title]
+        most = max(width // len(left) - 2, _NARROWEST)
+        lines = table([[_shortened(row[at], most) for at in left] for row in rows], [right[at] for at in left])
     return lines
+
+
+def shown_table(
+    rows: Sequence[Sequence[str]], right: Sequence[bool], least: Sequence[str] = (), indent: int = 0
+) -> list[str]:
+    """Rows, the titles first, as lines for stdout; `right` says which columns are right-aligned.
+
+    A file or a pipe gets all of them. On a terminal, columns without values are left out. Then columns are dropped
+    while lines are too wide: those in `least`, then from the right, but neither the first one nor one without a title.
+    """
+    width = terminal_width()
+    if width is None:
+        lines = table(rows, right)
+    else:
+        full = [at for at in range(len(right)) if not at or any(row[at] not in ("", "-") for row in rows[1:])]
+        rows, right = [[row[at] for at in full] for row in rows], [right[at] for at in full]
+        droppable = [title for title in (*least, *reversed(rows[0])) if title and title != rows[0][0]]
+        lines = fitting(rows, right, droppable, width - indent)
+    return [" " * indent + line for line in lines]
 
 
 def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str]:
@@ -127,15 +152,9 @@ def result_table(result: Table, drop: Sequence[str] = (), *, exact: bool) -> Ite
     """Yield a table of a result as lines; a terminal gets human sizes, and no columns that are empty or do not fit."""
     from kafkalog.reporting.tables import NUMERIC, column_title
 
-    width = terminal_width()
     rows = [[*map(escape_line, _cells(result, row, exact=exact))] for row in result.rows]
     titles, right = [*map(column_title, result.shown)], [kind in NUMERIC for kind in result.shown.values()]
-    if width is not None:
-        full = [at for at in range(len(titles)) if any(cells[at] for cells in rows)]
-        titles, right = [titles[at] for at in full], [right[at] for at in full]
-        rows = [[cells[at] for at in full] for cells in rows]
-    least = [*map(column_title, drop), *reversed(titles[1:])]
-    yield from fitting([titles, *rows], right, least, width)
+    yield from shown_table([titles, *rows], right, [*map(column_title, drop)])
     if result.n_more:
         yield f"and {result.n_more:,} more"
 

@@ -285,6 +285,41 @@ def test_lines_fit_a_terminal_and_only_a_terminal_has_colour(command, width, dam
     assert {*names.findall(plain)} <= {*names.findall(piped)}
 
 
+TABLES = (
+    *("batches", "batches --summary", "producers", "epochs", "index-stats", "index-stats --segments --what-if 1024"),
+    *("metadata", "metadata --show topics,partitions,configs,brokers", "groups", "groups --members", "transactions"),
+)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("command", TABLES)
+def test_a_row_of_a_table_is_a_line(command, width, damaged, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    name, *options = command.split()
+    root = golden_sets.unpacked("k44") if name in ("metadata", "transactions") else damaged
+    shown, piped = (
+        [
+            line
+            for line in screens([name, root, *options], monkeypatch, is_terminal=is_terminal)[0].splitlines()
+            if not TO_COPY.search(line)
+        ]
+        for is_terminal in (True, False)
+    )
+    assert max(map(len, shown)) <= width
+    # sentences may be wrapped
+    tables = [[line for line in lines if "  " in line.strip()] for lines in (shown, piped)]
+    assert len(tables[0]) == len(tables[1])
+
+
+def test_a_name_of_any_length_leaves_a_table_in_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    kafkalog.write_table({"value": [b"a"]}, tmp_path, topic="x" * 200)
+    for command in ("batches", "ls", "index-stats"):
+        lines = screens([command, tmp_path], monkeypatch)[0].splitlines()
+        assert max(map(len, lines)) <= 80, command
+
+
 def test_a_terminal_folds_what_is_healthy_and_v_lists_it(damaged, monkeypatch):
     for command, healthy in (("verify", "customers-0"), ("preflight", "customers-0")):
         out, _ = screens([command, damaged], monkeypatch)

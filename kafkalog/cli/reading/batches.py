@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -18,7 +18,8 @@ from kafkalog.cli.scan_options import (
     reported,
     usage_errors,
 )
-from kafkalog.cli.text import escape_line, table
+from kafkalog.cli.terminal import shown_table, terminal_width
+from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows
@@ -80,6 +81,12 @@ TEXT_COLUMNS: Final = (
     "is_transactional",
     "is_control",
 )
+_LEAST: Final = (
+    *("segment", "is_transactional", "is_control", "magic", "position", "producer_id", "max_timestamp", "compression"),
+    *("last_offset", "size_in_bytes", "topic", "partition"),
+)
+"""What a terminal goes without, the first one first."""
+_LEAST_OF_SUMMARY: Final = ("P99", "P90", "P50", "MIN", "MAX", "CONTROL", "IDEMPOTENT", "TRANSACTIONAL", "BYTES/BATCH")
 _CONTEXT: Final = ("topic", "partition", "segment")
 _TIMESTAMPS: Final = ("base_timestamp", "max_timestamp", "delete_horizon_ms")
 _LEFT: Final = ("topic", "segment", "compression", "control_type", *_TIMESTAMPS)
@@ -127,8 +134,8 @@ def _print(
     console: Console,
     reporter: ScanReporter | None = None,
 ) -> None:
-    text = _TextTable(columns)
-    console.show((), text.header())
+    # who names columns gets them all
+    text = _TextTable(columns, terminal_width() if columns is TEXT_COLUMNS else None)
     for rows in found:
         if reporter is not None:
             reporter.look()
@@ -137,7 +144,8 @@ def _print(
             left -= len(rows.batches)
         console.show(_objects(rows, columns), text.lines(rows))
         if left == 0:
-            return
+            break
+    console.show((), text.header())
 
 
 def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -174,7 +182,9 @@ def _summary_lines(summary: BatchSummary, n: int | None) -> Iterator[str]:
         rest = summary.total(without=[key for key, _ in shown])
         rows.append(_summary_cells((f"{n_more:,} others", *blank), rest, total.n_bytes))
     rows.append(_summary_cells(("total", *blank), total, total.n_bytes))
-    yield from table(rows, [*[False] * len(summary.keys), *[True] * (len(header) - len(summary.keys))])
+    yield from shown_table(
+        rows, [*[False] * len(summary.keys), *[True] * (len(header) - len(summary.keys))], _LEAST_OF_SUMMARY
+    )
 
 
 def _summary_cells(key: tuple[Any, ...], group: BatchCounts, all_bytes: int) -> list[str]:
@@ -203,29 +213,45 @@ def _key_text(value: Any) -> str:
 
 
 class _TextTable:
-    """Formats lines with aligned columns; columns grow wider as longer values come."""
+    """Formats lines with aligned columns; columns grow wider as longer values come.
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
+    With the width of a terminal, the columns of `_LEAST` are left out in turn while lines are wider.
+    """
+
+    def __init__(self, columns: Sequence[str], terminal: int | None) -> None:
+        self._columns, self._terminal, self._headed = columns, terminal, ""
         # lines are printed as they come: the widest value of all is not known yet
-        self._widths = [max(len(name), _WIDTHS.get(name, 0)) for name in columns]
+        self._widths = {name: max(len(name), _WIDTHS.get(name, 0)) for name in columns}
 
     def header(self) -> Iterator[str]:
-        """Yield the line with the column names."""
-        yield self._line(self._columns)
+        """Yield the line with the column names, unless the last one had the same."""
+        if (line := self._line({name: name for name in self._shown()})).split() != self._headed.split():
+            self._headed = line
+            yield line
 
     def lines(self, rows: BatchRows) -> Iterator[str]:
-        """Yield a line for each row."""
-        cells = [_cells(name, rows) for name in self._columns]
-        self._widths = [
-            max(width, max(map(len, column), default=0)) for width, column in zip(self._widths, cells, strict=True)
-        ]
-        yield from map(self._line, zip(*cells, strict=True))
+        """Yield a line for each row, and the column names before the first one."""
+        cells = {name: _cells(name, rows) for name in self._columns}
+        for name, column in cells.items():
+            self._widths[name] = max(self._widths[name], max(map(len, column), default=0))
+        yield from self.header()
+        shown = self._shown()
+        for row in zip(*(cells[name] for name in shown), strict=True):
+            yield self._line(dict(zip(shown, row, strict=True)))
 
-    def _line(self, cells: Sequence[str]) -> str:
+    def _shown(self) -> list[str]:
+        """The columns that fit."""
+        shown = [*self._columns]
+        for name in _LEAST:
+            if self._terminal is None or sum(self._widths[one] + 2 for one in shown) - 2 <= self._terminal:
+                break
+            shown.remove(name)
+        return shown
+
+    def _line(self, cells: Mapping[str, str]) -> str:
         parts = [
-            cell.ljust(width) if name in _LEFT else cell.rjust(width)
-            for name, cell, width in zip(self._columns, cells, self._widths, strict=True)
+            cell.ljust(self._widths[name]) if name in _LEFT else cell.rjust(self._widths[name])
+            for name, cell in cells.items()
         ]
         return "  ".join(parts).rstrip()
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, epoch
 from kafkalog.cli.scan_options import open_selected, report_error
-from kafkalog.cli.text import counted, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import counted
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:
     yield f"{name}: {counted(n, 'leader epoch')}{source}"
     if n:
         rows = [[str(row[key]) for key in ("epoch", "start_offset", "end_offset")] for row in fields["epochs"]]
-        yield from (f"  {line}" for line in table([["EPOCH", "START", "END"], *rows], [True, True, True]))
+        yield from shown_table([["EPOCH", "START", "END"], *rows], [True, True, True], indent=2)
     for row in fields["end_offsets"]:
         yield f"  end of epoch {row['epoch']}: {_end(row)}"
     for row in fields["followers"]:

@@ -11,7 +11,8 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, n_bytes
 from kafkalog.cli.scan_options import hint_at_skip, note_if_nothing_matches, path_of, report_error, usage_errors
-from kafkalog.cli.text import counted, escape_line, human_bytes, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import counted, escape_line, human_bytes
 from kafkalog.errors import KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ reading:
 )
 
 _HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
+_LEAST: Final = ("/MIB", "P50", "MAX", "TIME", "SCAN", "P99", "MEAN")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -164,7 +166,7 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
     names = ["PARTITION", "SEGMENT"] if args.segments else ["PARTITION"]
     is_right = [False] * len(names) + [True] * (len(_HEADER) + 1)
     lines = [[*_names(row, args), *_cells(row, row.index)] for row in rows]
-    yield from table([[*names, *_HEADER], *lines], is_right[:-1])
+    yield from shown_table([[*names, *_HEADER], *lines], is_right[:-1], _LEAST)
     yield _sentence(total, len(shown))
     if args.what_if:
         yield ""
@@ -173,7 +175,7 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
             for row in rows
             for measures in filter(None, (row.index, *row.what_if))
         ]
-        yield from table([[*names, "INTERVAL", *_HEADER], *lines], is_right)
+        yield from shown_table([[*names, "INTERVAL", *_HEADER], *lines], is_right, _LEAST)
 
 
 def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command
 from kafkalog.cli.scan_options import open_selected, report_error
-from kafkalog.cli.text import counted, duration, iso_milliseconds, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import counted, duration, iso_milliseconds
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ output:
 )
 _HEADER: Final = ["PRODUCER", "EPOCH", "SEQUENCE", "OFFSET", "LAST WRITTEN", "TRANSACTION", "AGE", ""]
 _RIGHT: Final = [True, True, True, True, False, True, True, False]
+_LEAST: Final = ("SEQUENCE", "EPOCH", "OFFSET")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -106,7 +108,7 @@ def _text(found: PartitionProducers, rows: list[ListedProducer], now: int, *, on
     held = found.log_end_offset - found.last_stable_offset
     stable = f"; last stable offset {found.last_stable_offset}, {held} before the end" if held else ""
     yield f"{name}: {what}{stable}"
-    yield from (f"  {line}" for line in table([_HEADER, *(_row(row, now) for row in rows)], _RIGHT))
+    yield from shown_table([_HEADER, *(_row(row, now) for row in rows)], _RIGHT, _LEAST, indent=2)
 
 
 def _row(row: ListedProducer, now: int) -> list[str]:

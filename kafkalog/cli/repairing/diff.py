@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import COMPARING, Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import table
+from kafkalog.cli.terminal import shown_table
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _content(found: ContentDiff) -> Iterator[str]:
         name = one.topic_a if one.topic_a == one.topic_b else f"{one.topic_a} = {one.topic_b}"
         numbers = [*(getattr(one, number) for number in _NUMBERS), one.n_repeated_in_a + one.n_repeated_in_b]
         rows.append([name, *(f"{number:,}" for number in numbers)])
-    yield from table(rows, [False] + [True] * (len(header) - 1))
+    yield from shown_table(rows, [False] + [True] * (len(header) - 1), ["REPEATED", "MOVED", "SAME"])
     for one in found.topics:
         for part in one.ranges:
             offsets = f"offsets {part.first_offset}..{part.last_offset + 1}"

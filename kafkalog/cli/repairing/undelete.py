@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.cli.text import escape_line, table
+from kafkalog.cli.terminal import is_exact, result_table
 
 if TYPE_CHECKING:
     from kafkalog.undeleting.undelete import Undeleted
@@ -31,7 +31,8 @@ topic or a formatted disk. First stop all writing to the disk, and copy it: each
 
 Each of the three is a log dir for all commands, and a source for 'kafkalog boot'. Batches have no topic: --log-dir
 names what is left of the broker, which gives names and tells deleted batches from live ones. Other partitions are
-called unknown-0001-0 and so on; rename their directories when you know better.
+called unknown-0001-0 and so on; rename their directories when you know better. Topics that metadata records in the
+images name are listed, deleted ones included.
 
 The exit code is 1 unless everything is certain, or if no batches were found.""",
     examples="""\
@@ -72,11 +73,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _lines(report: Undeleted) -> Iterator[str]:
-    from kafkalog.reporting.tables import NUMERIC, column_title
+    from kafkalog.reporting.tables import column_title
 
     partitions = report.tables["partitions"]
     if partitions.rows:
-        rows = [[column_title(name) for name in partitions.columns]]
-        rows += [[*map(escape_line, partitions.texts(row))] for row in partitions.rows]
-        yield from table(rows, [kind in NUMERIC for kind in partitions.columns.values()])
+        least = ["output", "n_fragments", "n_batches", "start_offset", "n_bytes", "end_offset"]
+        yield from result_table(partitions, least, exact=is_exact(False))
+    if (topics := report.tables["topics"]).rows:
+        yield from ("", "Metadata records in the images name these topics:")
+        yield from result_table(topics, ["topic_id"], exact=True)
+        yield ""
     yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in report.summary.items())

@@ -10,7 +10,8 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import COMPARING, Command, chosen
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
-from kafkalog.cli.text import counted, iso_seconds, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import counted, iso_seconds
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _translated(found: TranslatedOffsets) -> Iterator[str]:
         between = "" if one.certainty != "bounded" else f"{one.earliest}..{one.latest}"
         place = [one.group, one.topic, str(one.partition), str(one.from_offset), _number(one.offset)]
         rows.append([*place, one.certainty, between, *(str(n or "") for n in (one.n_again, one.n_absent))])
-    yield from table(rows, [False, False, True, True, True, False, False, True, True])
+    yield from shown_table(rows, [False, False, True, True, True, False, False, True, True])
     yield from (_doubt(one) for one in found.offsets if one.certainty != "exact")
 
 
@@ -176,8 +177,7 @@ def _text(group: Group, *, with_members: bool, is_first: bool) -> Iterator[str]:
     epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
     yield f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}"
     if group.offsets:
-        lines = table([_HEADER, *map(_row, group.offsets)], _RIGHT)
-        yield from (f"  {line}" for line in lines)
+        yield from shown_table([_HEADER, *map(_row, group.offsets)], _RIGHT, ["METADATA", "COMMITTED"], indent=2)
     for one in group.pending:
         why = "in an open transaction (kafkalog producers -t __consumer_offsets): consumers wait for its end"
         yield f"  {one.topic}-{one.partition}: offset {one.offset} was committed {why}"

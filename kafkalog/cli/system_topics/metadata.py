@@ -11,7 +11,8 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
-from kafkalog.cli.text import iso_seconds, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import iso_seconds
 from kafkalog.format import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     return None
 
 
+_LEAST: Final = (
+    *("DIRECTORIES", "LAST KNOWN ELR", "ELR", "TOPIC ID", "PARTITION EPOCH", "LEADER RECOVERY STATE"),
+    *("REMOVING REPLICAS", "ADDING REPLICAS", "RESOURCE TYPE", "PATTERN TYPE", "ID", "ENDPOINTS"),
+)
+"""Columns that a narrow terminal goes without, the first one first."""
+
+
 def _objects(found: Metadata, shown: Sequence[str]) -> Iterator[dict[str, Any]]:
     yield from ({"kind": "gaps", **finding.as_dict()} for finding in found.gaps)
     yield from ({"kind": name, **row} for name in shown for row in getattr(found, name))
@@ -93,7 +101,7 @@ def _lines(found: Metadata, shown: Sequence[str]) -> Iterator[str]:
             header = [column.upper().replace("_", " ") for column in rows[0]]
             cells = [[_cell(value) for value in row.values()] for row in rows]
             is_number = [isinstance(value, int) and not isinstance(value, bool) for value in rows[0].values()]
-            yield from (f"  {line}" for line in table([header, *cells], is_number))
+            yield from shown_table([header, *cells], is_number, _LEAST, indent=2)
 
 
 def _check_form(args: argparse.Namespace) -> None:

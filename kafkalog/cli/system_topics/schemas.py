@@ -10,7 +10,8 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.system_topics.state_options import AS_OF, print_history
-from kafkalog.cli.text import iso_seconds, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import iso_seconds
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _texts(found: Schemas) -> Iterator[str]:
 
 def _table(found: Schemas) -> Iterator[str]:
     rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
-    yield from table(rows, [False, True, True, False, False, False, False])
+    yield from shown_table(rows, [False, True, True, False, False, False, False])
 
 
 def _row(one: Schema) -> list[str]:

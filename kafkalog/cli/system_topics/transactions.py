@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.system_topics.state_options import print_history
-from kafkalog.cli.text import counted, duration, iso_seconds, table
+from kafkalog.cli.terminal import shown_table
+from kafkalog.cli.text import counted, duration, iso_seconds
 from kafkalog.format import TRANSACTION_STATE
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _text(one: Transaction) -> Iterator[str]:
     shown = {(part.topic, part.partition) for part in one.open}
     elsewhere = [str(part) for part in one.partitions if part not in shown]
     if one.open:
-        yield from (f"  {line}" for line in table([_HEADER, *map(_row, one.open)], _RIGHT))
+        yield from shown_table([_HEADER, *map(_row, one.open)], _RIGHT, indent=2)
     if elsewhere:
         yield f"  also in, but not open here: {', '.join(elsewhere)}"
     yield from (f"  ends it: {part.abort_command}" for part in one.open if part.is_hanging)
