@@ -40,6 +40,7 @@ from kafkalog.undeleting.divided import DividedBatches, Places, parts_of
 from kafkalog.undeleting.fragments import Fragment, LiveBatches, find_fragments, mark_copies, torn_rows
 from kafkalog.undeleting.images import Journal, block_size, open_image, rows_of, search_image
 from kafkalog.undeleting.joining import LEVELS, Certainty, Chain, Joiner, chains_of
+from kafkalog.undeleting.topic_names import TopicNames, is_metadata
 from kafkalog.writing.batch_builder import now_ms
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -59,6 +60,8 @@ output
 fragments: Fragments. Batches of an image without a gap between them.
   name, certainty, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number, \
 first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
+topics: Topics. Metadata records in the images name them: rename partitions to these when you know which they are.
+  topic, topic_id, n_partitions number, is_deleted bool
 contradictions: Contradictions. Batches that were left out of a partition, since it has others at their offsets.
   name, written_to, first_offset number, last_offset number, n_batches number
 """
@@ -129,6 +132,13 @@ class _CopiedRows(NamedTuple):
     def n_bytes(self) -> int:
         """Their bytes."""
         return sum(end - start for start, end in self.parts) or int(self.rows["size"].sum(dtype=np.int64))
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Rows to read together: batches after each other, some MiB at a time."""
+        ends = np.cumsum(self.rows["size"], dtype=np.int64)
+        is_apart = self.rows["position"][1:] != self.rows["position"][:-1] + self.rows["size"][:-1]
+        breaks = np.flatnonzero(is_apart | (np.diff(ends // _COPY_BYTES) > 0)) + 1
+        yield from itertools.pairwise([0, *breaks.tolist(), self.rows.size])
 
 
 def undelete(
@@ -273,6 +283,7 @@ class _FoundBatches:
         self._takes_live = takes_live
         blocks = [block_size(source) for source in sources]
         fragments = [*find_fragments(rows, blocks, live)]
+        self._all_fragments = fragments
         mark_copies([one for one in fragments if not one.is_checkpoint], rows)
         # what is wholly live stands for its segment already
         gone = [one for one in fragments if one.n_live < one.n_batches or takes_live]
@@ -308,8 +319,18 @@ class _FoundBatches:
                 continue
             some = [one for one in some if one.n_batches]
             if some and chain.name is None and (name := self._internal_name(some[0])) is not None:
-                chain.why += f"; by its keys {name}, if that topic has {_COORDINATOR_PARTITIONS} partitions"
+                chain.why += f"; {name}"
             yield chain
+
+    def topic_names(self) -> Iterator[tuple[str, str, int, bool]]:
+        """The topics that metadata records and snapshots in the images name, deleted ones included."""
+        names = TopicNames()
+        for fragment in self._all_fragments:
+            if not fragment.is_copy and (fragment.is_checkpoint or self._is_metadata(fragment)):
+                piece = _CopiedRows(fragment, np.asarray(self.rows[fragment.first_row : fragment.stop_row]), 0)
+                for first, stop in piece.spans():
+                    names.add(self._records(piece, first, stop)[1])
+        return names.rows()
 
     def pieces(self, chain: Chain) -> Iterator[_CopiedRows]:
         """What to copy of a chain, in the order of its offsets."""
@@ -345,21 +366,41 @@ class _FoundBatches:
         return window if valid_crcs(window).all() else None
 
     def _internal_name(self, fragment: Fragment) -> str | None:
+        """What the first records show: a partition of an internal topic; None for records of other topics."""
+        keys, values = self._first_records(fragment)
+        if is_metadata(keys, values):
+            return f"by its records {kf.METADATA_DIRECTORY}"
+        names = {_coordinator_of(key) for key in keys}
+        name = names.pop() if len(names) == 1 else None
+        return None if name is None else f"by its keys {name}, if that topic has {_COORDINATOR_PARTITIONS} partitions"
+
+    def _is_metadata(self, fragment: Fragment) -> bool:
+        # what the controllers write has no producer and is not compressed
+        row = self.rows[fragment.first_row]
+        return int(row["producer_id"]) < 0 and is_metadata(*self._first_records(fragment))
+
+    def _first_records(self, fragment: Fragment) -> tuple[list[bytes | None], list[bytes | None]]:
+        """Keys and values of some records of the first batches; none if they cannot be read."""
         rows = self.rows[fragment.first_row : fragment.stop_row]
+        piece = _CopiedRows(fragment, rows, 0)
         some = np.flatnonzero((rows["attributes"] & kf.CONTROL_BIT) == 0)[:4]
-        names = set()
-        n = 0
-        for row in some.tolist():
-            window = self.window(_CopiedRows(fragment, rows, 0), row, row + 1)
-            if window is None:
-                return None
-            try:
-                keys = codec.decode(window.data, columns=["key"], limits=self.limits).key.to_pylist()[:_NAMED_BY]
-            except KafkalogError:
-                return None
-            names |= {_coordinator_of(key) for key in keys}
-            n += len(keys)
-        return names.pop() if n and len(names) == 1 else None
+        parts = [self._records(piece, row, row + 1) for row in some.tolist()]
+        if not all(keys for keys, _ in parts):
+            return [], []
+        return [key for keys, _ in parts for key in keys[:_NAMED_BY]], [
+            value for _, values in parts for value in values[:_NAMED_BY]
+        ]
+
+    def _records(self, piece: _CopiedRows, first: int, stop: int) -> tuple[list[bytes | None], list[bytes | None]]:
+        """Keys and values of the records of some batches; none if they have changed, or cannot be decoded."""
+        window = self.window(piece, first, stop)
+        if window is None:
+            return [], []
+        try:
+            found = codec.decode(window.data, columns=["key", "value"], limits=self.limits)
+        except KafkalogError:
+            return [], []
+        return found.key.to_pylist(), found.value.to_pylist()
 
 
 def _coordinator_of(key: bytes | None) -> str | None:
@@ -425,6 +466,7 @@ class _ChainWriter:
                     apart += self._write(level, name, chains)
         for chain in apart:
             self._write("alone", self._unknown(), [chain])
+        self.report.tables["topics"].rows.extend(self._search.topic_names())
         if self._staged is not None:
             used = {row[1] for row in self.report.tables["partitions"].rows}
             for certainty in sorted(used):
@@ -502,15 +544,7 @@ class _ChainWriter:
 
     def _windows(self, piece: _CopiedRows) -> Iterator[Window]:
         """The batches of a piece, some at a time. Batches that changed after the search are left out, and reported."""
-        if piece.parts:
-            spans = [(0, 0)]
-        else:
-            ends = np.cumsum(piece.rows["size"], dtype=np.int64)
-            is_apart = piece.rows["position"][1:] != piece.rows["position"][:-1] + piece.rows["size"][:-1]
-            breaks = np.flatnonzero(is_apart | (np.diff(ends // _COPY_BYTES) > 0)) + 1
-            edges = [0, *breaks.tolist(), piece.rows.size]
-            spans = [*itertools.pairwise(edges)]
-        for first, stop in spans:
+        for first, stop in [(0, 0)] if piece.parts else piece.spans():
             window = self._search.window(piece, first, stop)
             if window is not None:
                 yield window

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples, trials
+from golden_sets import unpacked
 
 import kafkalog
 from kafkalog.cli import main
@@ -419,3 +420,54 @@ def test_files_that_were_removed_from_a_file_system(tmp_path, make, block, progr
     kafkalog.undelete(image, tmp_path / "out", log_dir=live)
     deleted, back = check(tmp_path / "out", root, gone)
     assert back == deleted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(4)))
+@pytest.mark.parametrize("name", ["k44", "k28", "k44_extra"])
+def test_files_of_real_brokers_that_were_removed_from_a_file_system(tmp_path, name, seed):
+    if not all(map(shutil.which, ("mke2fs", "debugfs"))):
+        pytest.skip("not tested here: mke2fs and debugfs")
+    rng = random.Random(f"{name} {seed}")
+    # transactions, compaction, retention and internal topics
+    root = tmp_path / "log_dir"
+    shutil.copytree(unpacked(name), root)
+    files = sorted(file for file in root.glob("*/*.log") if file.stat().st_size)
+    topics = [directory for directory in sorted(root.glob("*-*")) if rng.random() < 0.5]
+    gone = [file for file in files if file.parent in topics or rng.random() < 0.2]
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(2 * sum(file.stat().st_size for file in files) + 2**27)
+    make_ext4(image, root, gone, 4096)
+    live = Path(shutil.copytree(root, tmp_path / "live"))
+    for file in gone:
+        (live / file.relative_to(root)).unlink()
+    kafkalog.undelete(image, tmp_path / "out", log_dir=live)
+    deleted, back = check(tmp_path / "out", root, gone)
+    assert back == deleted
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_metadata_records_in_the_image_name_topics(tmp_path, capsys, is_live):
+    source = unpacked("k44")
+    wanted = {(row["topic"], row["topic_id"], row["partitions"]) for row in kafkalog.metadata(source).topics}
+    files = sorted((source / "__cluster_metadata-0").glob("*.log"))
+    users = sorted(file for file in source.glob("*-0/*.log") if file not in files and file.stat().st_size)[:3]
+    make_image(tmp_path / "image", [*files, *users], random.Random(3), most_extents=1)
+    options = {"log_dir": source} if is_live else {}
+    report = kafkalog.undelete(tmp_path / "image", dry_run=True, **options)
+    rows = report.to_dict()["topics"]
+    assert wanted <= {(row["topic"], row["topic_id"], row["n_partitions"]) for row in rows}
+    assert [row for row in rows if row["is_deleted"]] or len(rows) == len(wanted)
+    assert any("by its records __cluster_metadata-0" in row["why"] for row in report.to_dict()["partitions"]) != is_live
+    main(["undelete", str(tmp_path / "image"), "--dry-run"])
+    assert "Metadata records in the images name these topics:" in capsys.readouterr().out
+
+
+def test_values_of_users_are_no_metadata(tmp_path):
+    values = [b"\x01\x02\x00", b"\x01", None, b"", b"\x01\x02\x00\x07orders"]
+    kafkalog.write_table(pa.table({"value": values}), tmp_path / "log", topic="orders")
+    (segment,) = (tmp_path / "log" / "orders-0").glob("*.log")
+    report = kafkalog.undelete(segment, dry_run=True)
+    assert report.to_dict()["topics"] == []
+    assert report.to_dict()["partitions"][0]["why"] == "nothing joins it"
