@@ -30,7 +30,7 @@ lag consumer-lag consumer-groups gruppen = groups                               
 dump-log dumplogsegments dumplog dump-log-segments = dump                             | dump(path)
 version         = --version                                         | __version__
 help man manual hilfe = --help                                            | __doc__
-topics list-topics tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
+topics list-topics topic-list tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
 info describe summary summarize status stats stat show-topics inspect file meta footer overview bericht zeigen \
     > kafkalog ls PATH, or kafkalog report PATH \
@@ -48,7 +48,7 @@ read consume consumer console-consumer show print view less more messages record
 rewind skip seek-to-beginning > kafkalog cat PATH --start-offset N | scan(path, start_offset=42)
 watch follow subscribe > kafkalog cat PATH --follow --tail 0 | scan(path)
 select            > kafkalog sql 'select ...' PATH | sql(query, path)
-duckdb connect execute > kafkalog sql 'select ...' PATH | sql(query, path)
+duckdb connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
 count wc count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
     > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
     | scan(path).count_rows()
@@ -127,7 +127,8 @@ varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encod
 writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter(path), or \
     write_table(table, path, topic=name)
 encode > kafkalog load FILE -o DIR --topic TOPIC | codec.encode(columns)
-crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok > kafkalog verify PATH \
+damage corruption crc checksum md5sum sha256sum sha1sum scrub verify-checksum integrity test lint sanity is-ok \
+    > kafkalog verify PATH \
     | verify(path)
 demo example test-data generate fixture quickstart > kafkalog sample DIR | sample(output)
 sort uniq jq awk sed group-by top > kafkalog sql 'select ...' PATH, or kafkalog cat PATH --json and a pipe \
@@ -164,6 +165,7 @@ iterate iter iter-records read-records iter-messages rows message record-batch c
     > kafkalog cat PATH | cat(path)
 from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
     > kafkalog load FILE -o DIR --topic TOPIC | write_table(table, path, topic=name)
+aws gsutil gcloud az minio > kafkalog ls s3://BUCKET/PATH | ls("s3://bucket/path")
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
 """
 """Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.
@@ -197,7 +199,7 @@ _OPTIONS: Final = r"""
 --output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
 --offsets --range --between | --start-offset | --start-offset N --end-offset N
 --csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
---tail-from --skip --offset-from | --start-offset | --start-offset N
+--tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
 --sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
 --count | -n | kafkalog ls PATH, which counts records; -n N reads some
 -A -B --context | --start-offset | --start-offset N --end-offset N
@@ -228,6 +230,8 @@ _OPTIONS: Final = r"""
 --topic-id | boot | --set TOPIC:topic.id=ID
 --settings | boot | --metadata VALUE
 --node-id | boot | --nodes VALUE@HOST:PORT
+--print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
+--summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
 --summary --stats | ls | leave it out: the last line has the sums
 --all --everything | | leave it out: all is read unless -t or -p choose
 --quick --fast --headers-only | verify | --indexes-only
@@ -255,7 +259,8 @@ _OPTIONS: Final = r"""
 --keys-only --key-only --no-value --no-values --hide-value | --columns | --columns offset,key
 --values-only --value-only --no-key --no-keys | --columns | --columns offset,value
 --fields --select --usecols --cut --col | --columns | --columns key,value
--K -D -Z --delimiter --print-key --print-value --null | --columns | --columns offset,key,value, or --json
+-K -D -Z --delimiter --print-key --print-value --print-offset --print-timestamp --print-partition --print-headers --null
+    | --columns | --columns offset,key,value, or --json
 --key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
 --delete --erase --remove --exclude-key | --drop | --drop 'key == VALUE'
 --value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
@@ -303,6 +308,7 @@ _OPTIONS: Final = r"""
 --no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
 --deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
 --deep-iteration | | leave it out
+--strict | verify | leave it out: any damage makes the exit code 1
 --fix --repair --auto -y -f -p --yes
     | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
 --dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
@@ -544,11 +550,12 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
         return f"a command comes first: kafkalog ls {path}, kafkalog cat {path}, kafkalog report {path}"
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
-        if meant in known:
-            return f"did you mean kafkalog {meant}?"
-        if meant is None:
+        found = commands().get(meant, meant) if meant else _compound_lead(name, known)
+        if found is None:
             return f"there are {', '.join(known)}"
-        lead = commands()[meant]
+        if isinstance(found, str) or meant in known:
+            return f"did you mean kafkalog {meant or found}?"
+        lead = found
     line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
     return f"use {_filled(_searched(line, argv[1:]), argv[1:])}"
 
@@ -583,6 +590,18 @@ def american(word: str) -> str:
 
 def _command_lead(name: str) -> Lead | None:
     return commands().get(name) or commands().get(american(name))
+
+
+def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
+    """The command, or the lead, that a part of a compound stands for: its verb, if that is known."""
+    parts = name.split("-")
+    if len(parts) > 1:
+        for part in parts:
+            if part in known or f"{part}s" in known:
+                return part if part in known else f"{part}s"
+            if lead := _command_lead(part):
+                return lead
+    return None
 
 
 def unexpected(argument: str, command: str, before: Sequence[str]) -> str:

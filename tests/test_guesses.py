@@ -185,6 +185,7 @@ kafkalog.delete_records -> kafkalog.trim
 kafkalog.snapshot -> kafkalog.salvage
 kafkalog.fsck -> kafkalog.verify
 kafkalog.LogFile -> kafkalog.open
+kafkalog.topic_list -> kafkalog.ls
 kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
@@ -552,6 +553,24 @@ kafkalog prüfen D
 kafkalog hilfe
 kafkalog reparieren D -> kafkalog recover
 kafkalog recover D --trockenlauf -> --dry-run
+# compounds
+kafkalog delete-topic D orders -> --drop
+kafkalog purge-key D user-1 -> --drop
+kafkalog dump-json P -> kafkalog dump
+kafkalog inspect-batch P -> kafkalog ls
+kafkalog group-offsets D -> kafkalog groups
+kafkalog compaction-status D -> kafkalog compact
+kafkalog check-damage D -> kafkalog verify
+kafkalog analyse-batches D -> kafkalog batches
+kafkalog frobnicate-twice D -> there are ls
+kafkalog aws s3 ls s3://b -> kafkalog ls s3://
+kafkalog exec 'select 1' D -> kafkalog sql
+kafkalog cat P --print-offset -> --columns
+kafkalog cat P --skip-offsets 5 -> --start-offset
+kafkalog dump S --print-records -> --print-data-log
+kafkalog dump S --decode json -> --print-data-log
+kafkalog diff P P --summary -> leave it out
+kafkalog verify D --strict -> leave it out
 """
 SPARK_JOBS = ("scan", "verify", "reindex")
 
