@@ -212,9 +212,7 @@ def boot(
         raise ValueError("no source is named")
     target = _target(output, paths, dry_run=dry_run)
     commits = None if groups in (*_TAKEN_OVER, "none") else read_commits_file(groups)
-    layout = _layout(nodes)
-    if image is not None:
-        IMAGES[image].check_hosts([node.host for node in layout])
+    layout = _layout(nodes, image)
     found = Sources.find(paths, limits, include_stray=include_unknown)
     keeps_id = cluster_id == KEEP_CLUSTER_ID
     new_cluster = found.cluster_id() if keeps_id else cluster_id or new_id()
@@ -273,7 +271,7 @@ def _target(output: str | os.PathLike[str] | None, paths: Sequence[str | os.Path
     return target
 
 
-def _layout(nodes: int | str | Sequence[str]) -> list[Node]:
+def _layout(nodes: int | str | Sequence[str], image: str | None) -> list[Node]:
     given = [nodes] if isinstance(nodes, str) else nodes
     texts = [""] * integer("nodes", given, 1) if isinstance(given, int) else list(given)
     found: list[Node] = []
@@ -282,6 +280,8 @@ def _layout(nodes: int | str | Sequence[str]) -> list[Node]:
         found.append(_node(text, following, _FIRST_PORT + 2 * number, has_folder=len(texts) > 1))
     if len({node.node_id for node in found}) < max(len(found), 1):
         raise ValueError("nodes has no node, or two with one id")
+    if image is not None:
+        IMAGES[image].check_hosts([node.host for node in found])
     return found
 
 
