@@ -49,6 +49,9 @@ _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start to read again, since an enclosing record may begin there
 _SEARCH_ROWS: Final = 2**14
+_LEAST_HOLE: Final = 2**18
+"""Zeros of a hole that are read as fast as the hole is skipped."""
+_MOST_HOLES: Final = 64  # small ones that are looked at for a window
 LINKED: Final = search_kernels.KINDS["LINKED"]
 INSIDE: Final = search_kernels.KINDS["INSIDE"]
 _WRAPPED: Final = search_kernels.KINDS["WRAPPED"]
@@ -339,6 +342,18 @@ def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int
     )
 
 
+def _before_hole(source: ByteSource, position: int, needed: int, end: int) -> int:
+    """The end of a window: soon after the start of a hole that is worth skipping, with all bytes that are needed."""
+    at = position
+    for _ in range(_MOST_HOLES):
+        if (hole := source.next_hole(at)) >= end:
+            break
+        at = source.next_data(hole)
+        if at - hole > _LEAST_HOLE + 2 * _LOOK_BACK:
+            return min(max(hole + _LOOK_BACK, position + needed), end)
+    return end
+
+
 def search_batches(
     source: ByteSource, start: int, stop: int, *, is_damaged: bool = False, limits: Limits
 ) -> Iterator[tuple[npt.NDArray[Any], ...]]:
@@ -356,13 +371,12 @@ def search_batches(
     position, needed = start, 0
     while position < stop:
         # a size field in a hole is 0, which no batch has
-        if not state[0] and (data := source.next_data(position) - kf.LOG_OVERHEAD) - position > _SEARCH_BYTES:
+        if not state[0] and (data := source.next_data(position) - kf.LOG_OVERHEAD) - position > _LEAST_HOLE:
             position = data
             continue
         low = max(position - _LOOK_BACK, start)
-        window = window_of(
-            source, low, min(position + max(_SEARCH_BYTES, needed + min(needed, _MOST_EXTRA_BYTES)), stop)
-        )
+        end = min(position + max(_SEARCH_BYTES, needed + min(needed, _MOST_EXTRA_BYTES)), stop)
+        window = window_of(source, low, _before_hole(source, position, needed, end))
         stop = min(stop, source.size)
         n_blocks = window.size // search_kernels.BLOCK_BYTES + 2
         # untouched memory costs nothing until a long candidate needs it

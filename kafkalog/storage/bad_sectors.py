@@ -46,6 +46,10 @@ class BadSectorSource(ByteSource):
         """See `ByteSource.next_data`."""
         return self._file.next_data(position)
 
+    def next_hole(self, position: int) -> int:
+        """See `ByteSource.next_hole`."""
+        return self._file.next_hole(position)
+
     def is_unreadable(self, start: int, stop: int) -> bool:
         """Whether some of these bytes could not be read."""
         return any(begin < stop and start < end for begin, end in self.unreadable)

@@ -82,6 +82,10 @@ class ByteSource(ABC):
         """Where bytes begin, at or after a position, that are not in a hole of a sparse file, which reads as zeros."""
         return position
 
+    def next_hole(self, position: int) -> int:
+        """Where a hole begins, at or after a position; the size of the file if it has none there."""
+        return self.size
+
     def data_end(self) -> int:
         """A position from which on the file is a hole; its size if it does not end with one."""
         return self.size
@@ -300,6 +304,13 @@ class FileSource(ByteSource):
             # a hole up to the end of the file, unless the file was cut: then reading there finds that out
             is_hole = error.errno == errno.ENXIO and os.fstat(self._descriptor).st_size >= self.size
             return max(position, self.size) if is_hole else position
+
+    def next_hole(self, position: int) -> int:
+        """See `ByteSource.next_hole`."""
+        try:
+            return min(os.lseek(self._descriptor, position, os.SEEK_HOLE), self.size)
+        except (OSError, AttributeError):
+            return self.size
 
     def data_end(self) -> int:
         if not self.is_preallocated:

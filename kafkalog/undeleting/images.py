@@ -214,6 +214,10 @@ class _TornHeaders(ByteSource):
         """See `ByteSource.next_data`."""
         return self._source.next_data(position)
 
+    def next_hole(self, position: int) -> int:
+        """See `ByteSource.next_hole`."""
+        return self._source.next_hole(position)
+
     def release(self, window: Bytes, start: int) -> None:
         """See `ByteSource.release`."""
         self._source.release(window, start)

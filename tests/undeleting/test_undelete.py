@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ import kafkalog
 from kafkalog.cli import main
 from kafkalog.codec import crc32c, decode_headers
 from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
+from kafkalog.log.searching.resync import find_batches
+from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.undeleting import divided
 
 BLOCK = 4096
@@ -312,6 +315,46 @@ def test_holes_are_not_read(tmp_path, retention):
         large.truncate(2**38)
     small, big = (kafkalog.undelete(path, dry_run=True) for path in (image, tmp_path / "large"))
     assert small.summary == big.summary
+
+
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_holes_between_extents_change_nothing_and_are_not_read(tmp_path, seed):
+    rng = random.Random(seed)
+    write_partition(tmp_path / "log" / "t-0", rng, n_segments=4)
+    parts = [file.read_bytes() for file in sorted((tmp_path / "log").glob("*/*.log"))]
+    parts += [rng.randbytes(rng.choice([100, 5000, 2**18])) for _ in range(6)]
+    rng.shuffle(parts)
+    at, n_data = rng.choice([0, 2**19, 3 * 2**20]), 0
+    with open(tmp_path / "sparse", "wb") as sparse, open(tmp_path / "dense", "wb") as dense:
+        for part in parts:
+            for file in (sparse, dense):
+                file.seek(at)
+                file.write(part)
+            n_data += len(part)
+            at = -(-(at + len(part)) // BLOCK) * BLOCK + rng.choice([0, BLOCK, 2**18, 2**18 + BLOCK, 2**20, 2**24])
+        for file in (sparse, dense):
+            file.truncate(at)
+    # cp writes what is missing
+    subprocess.run(["cp", "--sparse=never", tmp_path / "dense", tmp_path / "filled"], check=True)
+    n_read = 0
+
+    class Counted(BadSectorSource):
+        def window(self, start, stop):
+            nonlocal n_read
+            n_read += stop - start
+            return super().window(start, stop)
+
+    def rows(path):
+        with Counted(path) as source:
+            return [
+                row for runs in find_batches(source) for row in zip(runs.start.tolist(), runs.end.tolist(), strict=True)
+            ]
+
+    with_holes = rows(tmp_path / "sparse")
+    n_of_holes, n_read = n_read, 0
+    assert with_holes == rows(tmp_path / "filled")
+    if os.stat(tmp_path / "sparse").st_blocks * 512 < at // 2:
+        assert n_of_holes < n_data + len(parts) * 2**20 + 2**21 or n_of_holes < n_read
 
 
 def test_what_is_refused(tmp_path, retention):
