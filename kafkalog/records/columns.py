@@ -196,13 +196,12 @@ class _Strings(_RowsOf[bytes | None]):
         encoded = as_binary(cast(Any, self)).to_arrow().dictionary_encode()
         return encoded.indices.fill_null(-1).to_numpy(), BinaryColumn.of(encoded.dictionary.to_pylist())
 
-    def argsort(self, **options: Any) -> npt.NDArray[np.int64]:
+    def argsort(
+        self, axis: int | None = -1, kind: str | None = None, order: object = None, *, stable: bool | None = None
+    ) -> npt.NDArray[np.int64]:
         """Return the row numbers in the order of the values, nulls last; `np.argsort` calls it.
 
-        Parameters
-        ----------
-        **options
-            Those of `numpy.argsort`. The sort is stable with any of them.
+        The parameters are those of `numpy.argsort`, and change nothing: there is one axis, and the sort is stable.
         """
         codes, values = self.factorize()
         places = np.full(len(values) + 1, len(values))  # the last one is for -1
