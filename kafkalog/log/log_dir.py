@@ -553,7 +553,7 @@ def is_partition_directory(path: Place, entries: list[os.DirEntry[str]] | None =
     A volume may have such a name, as data-0, and files next to its log dirs.
     """
     entries = list_directory(path) if entries is None else entries
-    if any(_is_segment(entry) for entry in entries):
+    if any(map(_is_segment, entries)):
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False

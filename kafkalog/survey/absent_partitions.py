@@ -61,7 +61,7 @@ def absent_partitions(
             continue
         row = PartitionPlan(str(root / name), key)
         start, end, has_ends = log_dirs.extent(root, key)
-        moved = _renamed(name, renamed)
+        moved = _renamed(name, renamed) if renamed else []
         elsewhere = {*assigned.isr} - {node_id}
         if elsewhere and any(name in at_others.get(replica, (name,)) for replica in elsewhere):
             others.setdefault(_COPIED, []).append(row)

@@ -82,7 +82,7 @@ def known_losses(partition: Place) -> list[Lost]:
     found: list[Lost] = []
     # those commands write to the local disk, and an object store bills each question
     for folder in () if is_url(partition) else (partition, parent_of(partition)):
-        for path in (folder / name for name in _REPORTS):
+        for path in [folder / name for name in _REPORTS]:
             stamp = stamp_of(path)
             if stamp is None:
                 continue

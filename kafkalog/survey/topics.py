@@ -222,7 +222,7 @@ def _setting_of(
     for level in levels:
         # brokers with another log.cleanup.policy than Kafka's are rare, and the cleaner's checkpoint shows them
         is_rare = level.origin == SERVER_PROPERTIES and name == "cleanup.policy"
-        if level.doubt and level.may_set(item) and not is_rare:
+        if level.doubt and not is_rare and level.may_set(item):
             unknown.setdefault(name, level.doubt)
         setting = level.setting(item) if level.settings else {}
         if setting and _is_valid(setting):

@@ -170,7 +170,7 @@ def preflight(
         result.add_lost(row)
         on_partition(row)
     for what, rows in (item for one in brokers for item in one.without_directory.items()):
-        if wanted := [row for row in rows if is_wanted(row.topic_partition)]:
+        if wanted := rows if is_wanted is _every else [row for row in rows if is_wanted(row.topic_partition)]:
             result.findings.add(absent_note(what, wanted))
     return result
 
@@ -187,6 +187,10 @@ def _brokers(named: Sequence[Path], asked: _Asked, result: Preflight) -> list[_B
     return found
 
 
+def _every(_key: kf.TopicPartition | None) -> bool:
+    return True
+
+
 def _selection(
     topics: str | Sequence[str] | None, partitions: int | Sequence[int] | None, keys: Sequence[kf.TopicPartition]
 ) -> Callable[[kf.TopicPartition | None], bool]:
@@ -196,7 +200,7 @@ def _selection(
     numbers = {partitions} if isinstance(partitions, int) else None if partitions is None else {*partitions}
     check_partitions(numbers, [key.partition for key in keys])
     if topics is None and numbers is None:
-        return lambda key: True
+        return _every
     return lambda key: key is None or (patterns.wants(key.topic) and (numbers is None or key.partition in numbers))
 
 
