@@ -33,6 +33,8 @@ Numbers = npt.NDArray[np.int64]
 
 _MOST_CUTS: Final = 8
 """An index that needs more cuts to fit is of another log."""
+_LEAST_BYTES: Final = 26
+"""The smallest batch, a message of v0 without key and value: entries that are moved by less are damaged."""
 _MOST_DISTANCES: Final = 256
 """Batches before that of an entry which may have begun the append that the entry is for."""
 
@@ -258,6 +260,8 @@ class _Proof:
         """The jumps between two regions that may be a cut; none if nothing is cut there, None for a contradiction."""
         low, high = self._bounds(before, after)
         moved = 0 if after is None else after.distance - (0 if before is None else before.distance)
+        if 0 < moved < _LEAST_BYTES:
+            return None
         if moved and not self._rows.follows[low + 1 : high + 1].all():
             return jumps[:0]  # damage, which has findings, moved the entries
         here = jumps[(jumps > low) & (jumps <= high)]

@@ -144,7 +144,7 @@ def _shown(value: Any) -> Any:
 def _section(table: Table, n_rows: int) -> Iterator[str]:
     kinds = [*table.shown.values()]
     yield f'<section id="{table.name}"><h2>{table.title}</h2><p>{table.about}</p>\n'
-    if table.name in _PLOTS:
+    if table.name in _PLOTS and (table.name == "days" or "n_bytes" in table.columns):
         yield _PLOTS[table.name](table)
     yield '<div class="wide"><table><thead><tr>'
     for name, kind in table.shown.items():
