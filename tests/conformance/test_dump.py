@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import builder
 import mutants
 import pytest
+import reference
 import strategies
 from conformance.jars import class_path, java
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -163,6 +164,13 @@ def entries_of(data, base_offset):
     return offsets, times
 
 
+def is_mixed(data, batch):
+    """Whether messages in a wrapper are, or may be, of another format."""
+    is_wrapper = batch.magic < 2 and data[batch.position + 17] & 7
+    has_none = any(record.timestamp_type == reference.NO_TIMESTAMP_TYPE for record in batch.records)
+    return is_wrapper and (batch.magic == 0 or has_none)
+
+
 def write_partition(folder, base_offset, data, chance, *, is_healthy):
     """A segment and what lies beside it, right or odd; a file `healthy.log` and so on marks what is undamaged."""
     folder.mkdir()
@@ -200,10 +208,9 @@ def write_partition(folder, base_offset, data, chance, *, is_healthy):
     for suffix, content in files.items():
         stem.with_suffix(suffix).write_bytes(content)
         is_right = is_healthy and (suffix == ".log" or (suffix in (".index", ".timeindex") and oddity > 3))
-        # in a wrapper of v0, which has no timestamp, no broker writes messages of v1, which have one
+        # messages of v0 have no timestamp: no broker writes them in a wrapper of v1, nor those of v1 in one of v0
         if is_right and suffix == ".timeindex":
-            starts = [start for start, _ in builder.batch_positions(data)]
-            is_right = not any(data[start + 16] == 0 and data[start + 17] & 7 for start in starts)
+            is_right = not any(is_mixed(data, batch) for batch in reference.read_segment(data).batches)
         if is_right:
             (folder / f"healthy{suffix}").touch()
     return [stem.with_suffix(suffix) for suffix in files]
