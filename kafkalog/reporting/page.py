@@ -144,7 +144,7 @@ def _shown(value: Any) -> Any:
 def _section(table: Table, n_rows: int) -> Iterator[str]:
     kinds = [*table.shown.values()]
     yield f'<section id="{table.name}"><h2>{table.title}</h2><p>{table.about}</p>\n'
-    if table.name in _PLOTS and (table.name == "days" or "n_bytes" in table.columns):
+    if table.name in _PLOTS and "n_bytes" in table.columns:
         yield _PLOTS[table.name](table)
     yield '<div class="wide"><table><thead><tr>'
     for name, kind in table.shown.items():
@@ -208,3 +208,4 @@ def _figure(title: str, box: str, content: str) -> str:
 
 
 _PLOTS: Final = {"days": _columns, "topics": _bars, "files": _bars, "codecs": _bars}
+"""Plots of bytes, by the name of a table; one of this name without bytes has none."""

@@ -51,10 +51,7 @@ def absent_partitions(
     log_dirs = _LogDirs(roots)
     lost: list[PartitionPlan] = []
     others: dict[str, list[PartitionPlan]] = {}
-    for key, assigned in _assigned(metadata, node_id):
-        name = str(key)
-        if name in names:
-            continue
+    for name, key, assigned in _without_directory(metadata, node_id, names):
         directory_id = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
         root = log_dirs.root_of(key, directory_id, are_all=has_all_roots)
         if root is None:
@@ -114,14 +111,17 @@ class _LogDirs:
         return self._starts[root].get(key, 0), None if ends is None else ends.get(key), ends is not None
 
 
-def _assigned(metadata: ClusterMetadata, node_id: int) -> list[tuple[kf.TopicPartition, AssignedPartition]]:
-    """The partitions of a broker."""
-    return [
-        (kf.TopicPartition(topic, number), assigned)
-        for topic in sorted(metadata.topic_ids)
-        for number, assigned in metadata.partitions(topic).items()
-        if node_id in assigned.replicas
-    ]
+def _without_directory(
+    metadata: ClusterMetadata, node_id: int, names: Container[str]
+) -> list[tuple[str, kf.TopicPartition, AssignedPartition]]:
+    """The partitions of a broker that no directory of these names is for, with the names that they would have."""
+    found = []
+    for topic in sorted(metadata.topic_ids):
+        for number, assigned in metadata.partitions(topic).items():
+            key = kf.TopicPartition(topic, number)
+            if node_id in assigned.replicas and (name := str(key)) not in names:
+                found.append((name, key, assigned))
+    return found
 
 
 def _renamed(name: str, others: Iterable[str]) -> list[str]:

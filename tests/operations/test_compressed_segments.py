@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from conftest import GOLDEN
+from loss_reports import check_nothing_is_lost
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, UnsupportedError
-from kafkalog.survey.losses import losses_of
 
 LOG_DIR = GOLDEN / "log_dir"
 NAME = "p-headers-0"
@@ -112,12 +112,7 @@ def test_nothing_is_lost_in_a_file_that_can_be_unpacked(kind, has_checkpoint, ba
     root = tmp_path / "data"
     if has_checkpoint:
         (root / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{NAME[:-2]} 0 {END}\n")
-    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
-    scan.count_rows()
-    assert kafkalog.verify(root).losses == losses_of(scan.findings) == []
-    assert kafkalog.salvage(root, dry_run=True).losses == []
-    for clean in (True, False):
-        assert kafkalog.preflight(root, clean=clean).losses == []
+    check_nothing_is_lost(root)
     for argv in (["verify"], ["cat", "--on-corruption", "skip"], ["ls"], ["preflight", "--unclean"], ["report"]):
         main([*argv, str(root)])
         assert "lost:" not in capsys.readouterr().err, argv

@@ -29,6 +29,16 @@ def counting_notes(findings):
     return [replace(one, damage=True) if one.reason in missing else one for one in findings]
 
 
+def check_nothing_is_lost(root):
+    """No loss is reported of a log dir by readers, verify, salvage, or the forecasts of both kinds of starts."""
+    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
+    scan.count_rows()
+    assert kafkalog.verify(root).losses == losses_of(scan.findings) == []
+    assert kafkalog.salvage(root, dry_run=True).losses == []
+    for clean in (True, False):
+        assert kafkalog.preflight(root, clean=clean).losses == []
+
+
 def of_verify(root):
     result = kafkalog.verify(root)
     return Report(result.losses, noted=losses_of(counting_notes(result.all_findings())))

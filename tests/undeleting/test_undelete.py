@@ -437,6 +437,20 @@ def make_xfs(image, root, gone, block):
     subprocess.run(["mkfs.xfs", "-q", "-b", f"size={block}", "-p", image.with_suffix(".proto"), image], check=True)
 
 
+def check_all_are_back(tmp_path, root, gone, make, size):
+    """Remove files of a log dir from a file system of `size` bytes that `make` makes: all of their batches return."""
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(size)
+    make(image)
+    live = Path(shutil.copytree(root, tmp_path / "live"))
+    for file in gone:
+        (live / file.relative_to(root)).unlink()
+    kafkalog.undelete(image, tmp_path / "out", log_dir=live)
+    deleted, back = check(tmp_path / "out", root, gone)
+    assert back == deleted
+
+
 @pytest.mark.parametrize(
     ("make", "block", "programs"),
     [
@@ -453,16 +467,8 @@ def test_files_that_were_removed_from_a_file_system(tmp_path, make, block, progr
     for number in range(4):
         write_partition(root / f"t-{number}", rng, start=rng.randrange(10**6), n_segments=4, producer=(number, 0))
     gone = [file for file in sorted(root.glob("*/*.log")) if rng.random() < 0.6]
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(2**26 if make is make_ext4 else 2**29)
-    make(image, root, gone, block)
-    live = Path(shutil.copytree(root, tmp_path / "live"))
-    for file in gone:
-        (live / file.relative_to(root)).unlink()
-    kafkalog.undelete(image, tmp_path / "out", log_dir=live)
-    deleted, back = check(tmp_path / "out", root, gone)
-    assert back == deleted
+    size = 2**26 if make is make_ext4 else 2**29
+    check_all_are_back(tmp_path, root, gone, lambda image: make(image, root, gone, block), size)
 
 
 @pytest.mark.slow
@@ -478,16 +484,8 @@ def test_files_of_real_brokers_that_were_removed_from_a_file_system(tmp_path, na
     files = sorted(file for file in root.glob("*/*.log") if file.stat().st_size)
     topics = [directory for directory in sorted(root.glob("*-*")) if rng.random() < 0.5]
     gone = [file for file in files if file.parent in topics or rng.random() < 0.2]
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(2 * sum(file.stat().st_size for file in files) + 2**27)
-    make_ext4(image, root, gone, 4096)
-    live = Path(shutil.copytree(root, tmp_path / "live"))
-    for file in gone:
-        (live / file.relative_to(root)).unlink()
-    kafkalog.undelete(image, tmp_path / "out", log_dir=live)
-    deleted, back = check(tmp_path / "out", root, gone)
-    assert back == deleted
+    size = 2 * sum(file.stat().st_size for file in files) + 2**27
+    check_all_are_back(tmp_path, root, gone, lambda image: make_ext4(image, root, gone, 4096), size)
 
 
 @pytest.mark.parametrize("is_live", [False, True])
