@@ -80,12 +80,14 @@ class PublicNames:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with what to call instead of what other libraries have."""
+        def __getattr__(self, name: str) -> Any:
+            """Return what has this name in other libraries; for others raise AttributeError, with what to call."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
-                from kafkalog.words import unknown_attribute
+                from kafkalog.words import same_attribute, unknown_attribute
 
+                if same := same_attribute(self, name):
+                    return getattr(self, same)
                 meant = unknown_attribute(self, name)
                 message += f"; {meant}" if meant else ""
             raise AttributeError(message)

@@ -98,6 +98,8 @@ index indexes read-index open-index load-index show-index offset-index time-inde
     | OffsetIndex.open(path), or TimeIndex.open(path)
 rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
     | reindex(path, ...); index_stats(path) measures
+build-index build-indexes make-index create-index new-index > kafkalog reindex PATH --in-place \
+    | OffsetIndex.build(segment.batches, segment.base_offset, index_interval_bytes=4096)
 index-sanity-check > kafkalog verify PATH | verify(path)
 log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
 delete-records > kafkalog trim PATH --before-offset N -o DIR | trim(path, output, before_offset=42)
@@ -453,15 +455,28 @@ unique value_counts group_by groupby nunique codes dictionary_encode drop_duplic
 sort order_by sort_by sort_values sort_indices = argsort()
 get by_name = to_pylist(), or the arrays offsets, key and value
 columns names fields dtypes = keys()
-values to_numpy = to_pylist(), or numpy.asarray(column)
-isnull isna is_na null_mask nulls mask tombstones = is_null()
+is_na null_mask nulls mask tombstones = is_null()
+notnull notna is_valid is_not_null = is_null(), inverted: ~column.is_null()
 sizes nbytes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])
-view astype to_int frombuffer as_array = as_dtype(">i8")
+astype to_int frombuffer as_array = as_dtype(">i8")
+search find bisect searchsorted get_position = lookup([...])
 to_html save_html render save show open = write("report.html")
 """
 )
 """Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""
+
+_SAME_ATTRIBUTES: Final = """
+isnull isna = is_null
+tolist to_list = to_pylist
+view = as_dtype
+num_rows height = n_records
+df toPandas to_df read_pandas = to_pandas
+pl read_polars = to_polars
+read_table = to_table
+read_numpy = to_numpy
+"""
+"""Attributes of NumPy, pandas, Polars, pyarrow, DuckDB and Spark that mean the same here, ``=`` and our own name."""
 
 
 class Lead(NamedTuple):
@@ -797,6 +812,12 @@ _READERS: Final = {
     "batches": "use kafkalog.batches(path) for those of the log, or kafkalog.scan(path).to_batches() for tables",
     "numpy": "use kafkalog.scan(path).iter_numpy()",
 }
+
+
+def same_attribute(value: object, name: str) -> str | None:
+    """The attribute of one of our objects that has another name in other libraries; None for any other name."""
+    known = object.__dir__(value)
+    return next((meant for meant in _pairs(_SAME_ATTRIBUTES).get(name, ()) if meant in known), None)
 
 
 def unknown_attribute(value: object, name: str) -> str | None:

@@ -27,7 +27,7 @@ kafkalog.rebuild_indexes(p) -> reindex
 kafkalog.read_table(d, latest=True) -> latest must be 'key', not True
 kafkalog.diff(d, d) -> orders-0
 list(kafkalog.open(p, start=3, end=5)) -> scan
-kafkalog.open(d)["orders"][0] -> log_dir[topic, number]
+kafkalog.open(d)["orders"][0].log_end_offset == 5 or 1 / 0
 kafkalog.reindex(p) -> dry_run
 kafkalog.KafkaLogError -> KafkalogError
 kafkalog.errors.CorruptRecordError -> CorruptionError
@@ -72,7 +72,8 @@ kafkalog.scan(d).filter("x") -> filters=
 kafkalog.scan(d).select("key") -> columns=
 kafkalog.scan(d).collect() -> to_table()
 kafkalog.scan(d).fetchall() -> to_pylist()
-kafkalog.scan(d).df() -> to_pandas()
+len(kafkalog.scan(d).df()) == 15 or 1 / 0
+kafkalog.open(p).read_numpy().num_rows == 5 or 1 / 0
 kafkalog.scan(d).to_parquet("x") -> kafkalog.export
 kafkalog.scan(d).group_by("key") -> kafkalog.sql
 kafkalog.scan(d).num_rows -> count_rows()
@@ -82,7 +83,10 @@ kafkalog.open(p).records -> kafkalog.cat
 kafkalog.open(p).filter("x") -> filters=
 kafkalog.open(p).end_offset -> log_end_offset
 kafkalog.open(p).schema -> to_table().schema
-kafkalog.open(d)["orders"][0] -> log_dir[topic, number]
+0 in kafkalog.open(d)["orders"] or 1 / 0
+kafkalog.open(d)["orders"][1] -> there are orders-0: use log_dir[topic, number]
+kafkalog.open(d)["orders"][0:1] -> there are orders-0
+kafkalog.open(d)[0] -> there are orders-0, orders-changelog-0, payments-0
 kafkalog.read_log -> kafkalog.read_table
 kafkalog.read_kafka -> kafkalog.read_table
 kafkalog.scan_log -> kafkalog.read_table
@@ -167,6 +171,8 @@ kafkalog.report(d).save("x.html") -> write("report.html")
 kafkalog.CorruptRecordException -> kafkalog.errors
 kafkalog.sql("select * from orders_changelog", d) -> Did you mean "orders-changelog"?
 kafkalog.read_index -> kafkalog.OffsetIndex.open
+kafkalog.build_index -> kafkalog.OffsetIndex.build(segment.batches
+kafkalog.open(p).segments[0].offset_index.search(3) -> lookup
 kafkalog.crc32c -> kafkalog.codec.crc32c
 kafkalog.decode -> kafkalog.codec.decode
 kafkalog.Writer -> kafkalog.PartitionWriter

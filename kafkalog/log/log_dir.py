@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final, SupportsIndex, overload
 
 from kafkalog import format as kf
 from kafkalog import html
@@ -136,11 +137,14 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
 
     @overload
-    def __getitem__(self, key: tuple[str, int]) -> Partition: ...
+    def __getitem__(self, key: tuple[str, int] | int) -> Partition: ...
     @overload
     def __getitem__(self, key: str) -> Any: ...
-    def __getitem__(self, key: tuple[str, int] | str) -> Partition | LogDir:
-        """Return the partition ``("orders", 0)`` or ``"orders-0"``, or all partitions of the topic ``"orders"``."""
+    def __getitem__(self, key: tuple[str, int] | int | str) -> Partition | LogDir:
+        """Return the partition ``("orders", 0)`` or ``"orders-0"``, or all partitions of the topic ``"orders"``.
+
+        ``log_dir["orders"][0]`` is a partition, too.
+        """
         if isinstance(key, str) and key in self.topics and not self._has(key):
             return self._of_topic(key)
         key = self._key(key)
@@ -250,20 +254,25 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         return self._has(key) or (isinstance(key, str) and key in self.topics)
 
     def _has(self, key: object) -> bool:
-        directory = kf.parse_partition_directory(key) if isinstance(key, str) else None
-        return (key if directory is None else directory.topic_partition) in self._found
+        return self._named(key) in self._found
 
-    def _key(self, key: kf.TopicPartition | tuple[str, int] | str) -> kf.TopicPartition:
-        """The TopicPartition for `topic-0` or a pair; raises KeyError if there is no such partition."""
-        found: Any = key
+    def _named(self, key: object) -> kf.TopicPartition | None:
+        """The partition that a pair, ``topic-0`` or, of one topic, a number names, whether it is there or not."""
         if isinstance(key, str):
             directory = kf.parse_partition_directory(key)
-            found = directory.topic_partition if directory else key
-        elif isinstance(key, tuple) and len(key) == 2:
-            found = kf.TopicPartition(*key)
-        if found in self._found and isinstance(found, kf.TopicPartition):
+            return directory and directory.topic_partition
+        if isinstance(key, tuple) and len(key) == 2:
+            return kf.TopicPartition(*key)
+        if self._topic is None or not isinstance(key, SupportsIndex):
+            return None
+        return kf.TopicPartition(self._topic, operator.index(key))
+
+    def _key(self, key: kf.TopicPartition | tuple[str, int] | str | int) -> kf.TopicPartition:
+        """The partition of a key; raises KeyError if there is no such partition."""
+        found = self._named(key)
+        if found is not None and found in self._found:
             return found
-        near = [str(one) for one in self._found if isinstance(found, tuple) and one.topic == found[0]]
+        near = [str(one) for one in self._found if found is not None and one.topic == found.topic]
         near = near or [str(one) for one in self._found]
         shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
         raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: use log_dir[topic, number]")

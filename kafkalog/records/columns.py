@@ -144,6 +144,10 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError(f"the values of a {type(self).__name__} become an array by a copy")
+        return self.to_numpy(dtype)
+
+    def to_numpy(self, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+        """Return the values as an array: objects, or of a dtype such as ``"S16"``, which cuts zeros at the end."""
         values = self.to_pylist()
         if dtype is not None and np.dtype(dtype) != np.object_:
             if None in values:  # of which NumPy would make the text None
@@ -620,8 +624,10 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
             if name in ALL_COLUMNS:
                 message += f" (ask for it with columns=[..., {name!r}])"
             elif not name.startswith("_"):
-                from kafkalog.words import unknown_attribute
+                from kafkalog.words import same_attribute, unknown_attribute
 
+                if same := same_attribute(self, name):
+                    return getattr(self, same)
                 meant = unknown_attribute(self, name)
                 message += f"; {meant}" if meant else ""
             raise AttributeError(message) from None

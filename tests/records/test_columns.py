@@ -271,9 +271,9 @@ def test_records_that_are_permuted_and_sampled_are_all_records(log_dir):
 def test_words_of_other_libraries_lead_to_methods_of_columns():
     columns = columns_of([(0, b"a", [])])
     for name, meant in {
-        "isnull": "is_null",
+        "notnull": r"use is_null\(\), inverted",
         "nbytes": "lengths",
-        "view": "as_dtype",
+        "astype": "as_dtype",
         "concat": "concatenate",
         "unique": "factorize",
     }.items():
@@ -282,11 +282,25 @@ def test_words_of_other_libraries_lead_to_methods_of_columns():
     for name, meant in {
         "datetime": r"use datetimes\(\)",
         "concat": "use concatenate",
-        "num_rows": "use n_records",
-        "df": r"to_pandas\(\)",
+        "shape": "use n_records",
+        "dataframe": r"to_pandas\(\)",
     }.items():
         with pytest.raises(AttributeError, match=f"no column '{name}' here; .*{meant}"):
             getattr(columns, name)
+
+
+def test_words_of_other_libraries_that_mean_the_same_are_attributes():
+    records = columns_of([(0, bytes(8), []), (1, None, [])])
+    value = records["value"]
+    for name in ("isnull", "isna"):
+        assert getattr(value, name)().tolist() == [False, True]
+    assert value.tolist() == value.to_list() == value.to_numpy().tolist() == [bytes(8), None]
+    assert records["headers"].tolist() == [[], []]
+    assert value[:1].view(">i8").tolist() == [0]
+    assert records.num_rows == records.height == 2
+    assert records.df().equals(records.to_pandas())
+    with pytest.raises(AttributeError, match="to_arrow"):
+        value.pl()
 
 
 def test_a_time_of_minus_one_is_none():
