@@ -120,6 +120,8 @@ class Database:
         self.run(f"set memory_limit = '{memory // 2**20} MiB'")
         self.run(f"set temp_directory = '{home}/spilled'")
         self.run("set preserve_insertion_order = false")
+        # it goes to standard output, between the results
+        self.run("set enable_progress_bar_print = false")
         # per thread, sorting holds buffers of its own
         self.run(f"set threads = {min(cpu_count(), 8)}")
 

@@ -60,8 +60,8 @@ class Fragment:
     """Partitions with live batches that are in this fragment, too: it is of one of them."""
     n_live: int = 0
     """Batches that are in live files, too."""
-    is_copy: bool = False
-    """Whether all its batches are in another fragment, too."""
+    copy_of: Fragment | None = None
+    """Another fragment that has all its batches, too."""
     is_checkpoint: bool = False
     """Whether it is the content of a metadata snapshot, and of no partition."""
 
@@ -69,6 +69,11 @@ class Fragment:
     def n_batches(self) -> int:
         """Batches, live ones included."""
         return self.stop_row - self.first_row
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether all its batches are in another fragment, too."""
+        return self.copy_of is not None
 
 
 class LiveBatches:
@@ -251,7 +256,10 @@ def _sequences(ids: list[int], *columns: npt.NDArray[Any]) -> dict[int, Sequence
 
 
 def mark_copies(fragments: list[Fragment], rows: npt.NDArray[np.void]) -> None:
-    """Mark fragments whose batches are all in one longer fragment, or in an earlier one of the same length."""
+    """Mark fragments whose batches are all in one longer fragment, or in an earlier one of the same length.
+
+    Markers alone show no copy: those of one transaction are the same in all its partitions.
+    """
     if not fragments:
         return
     heads = np.concatenate([keys_of(rows[one.first_row : one.first_row + 1]) for one in fragments])
@@ -266,11 +274,14 @@ def mark_copies(fragments: list[Fragment], rows: npt.NDArray[np.void]) -> None:
             owner = int(np.searchsorted(owners, begin + row, side="right")) - 1
             holders.setdefault(int(keys[row]), []).append(owner)
     for number in sorted(range(len(fragments)), key=lambda number: (fragments[number].n_batches, -number)):
-        part = keys_of(rows[fragments[number].first_row : fragments[number].stop_row])
+        of_fragment = rows[fragments[number].first_row : fragments[number].stop_row]
+        if (of_fragment["attributes"] & kf.CONTROL_BIT).all():
+            continue
+        part = keys_of(of_fragment)
         for other in holders[int(heads[number])]:
             holder = fragments[other]
             if other == number or holder.is_copy or holder.n_batches < part.size:
                 continue
             if np.isin(part, keys_of(rows[holder.first_row : holder.stop_row])).all():
-                fragments[number].is_copy = True
+                fragments[number].copy_of = holder
                 break

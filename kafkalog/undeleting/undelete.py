@@ -62,6 +62,8 @@ fragments: Fragments. Batches of an image without a gap between them.
 first_timestamp time?, last_timestamp time?, first_epoch number, last_epoch number
 topics: Topics. Metadata records in the images name them: rename partitions to these when you know which they are.
   topic, topic_id, n_partitions number, is_deleted bool
+copies: Copies. Fragments whose batches are all in another one, too: they were written once, in this partition.
+  name, image, position bytes, n_bytes bytes, first_offset number, last_offset number, n_batches number
 contradictions: Contradictions. Batches that were left out of a partition, since it has others at their offsets.
   name, written_to, first_offset number, last_offset number, n_batches number
 """
@@ -164,7 +166,7 @@ def undelete(
     log_dir : path-like, or several, optional
         What is left: log dirs of the same broker. Their batches are not deleted, and they name partitions.
     all : bool
-        Also write batches that are in these log dirs.
+        Also write batches that are in these log dirs, and fragments whose batches are all in another one.
     journal : path-like, optional
         A file for what was found so far. If it exists, the search goes on from there.
     dry_run : bool
@@ -322,6 +324,11 @@ class _FoundBatches:
                 chain.why += f"; {name}"
             yield chain
 
+    def left_out(self, chain: Chain) -> Fragment | None:
+        """The fragment of a chain that is a copy of another one; None for other chains, and if all is written."""
+        first = self.fragments[chain.fragments[0]]
+        return first if first.is_copy and not self._takes_live else None
+
     def topic_names(self) -> Iterator[tuple[str, str, int, bool]]:
         """The topics that metadata records and snapshots in the images name, deleted ones included."""
         names = TopicNames()
@@ -453,11 +460,17 @@ class _ChainWriter:
     ) -> None:
         self._search, self._staged, self._target, self.report = search, staged, target, report
         self._n_unknown = 0
+        self._names: dict[int, str] = {}
+        """By the id of a fragment, the partition with it."""
 
     def write_all(self, log_dirs: Sequence[str | os.PathLike[str]]) -> None:
         """Write all partitions and the report."""
         groups: dict[tuple[Certainty, str], list[Chain]] = defaultdict(list)
+        copies: list[Fragment] = []
         for chain in self._search.chains():
+            if (copy := self._search.left_out(chain)) is not None:
+                copies.append(copy)
+                continue
             groups[chain.certainty, chain.name or self._unknown()].append(chain)
         apart: list[Chain] = []
         for certainty in LEVELS:
@@ -466,6 +479,8 @@ class _ChainWriter:
                     apart += self._write(level, name, chains)
         for chain in apart:
             self._write("alone", self._unknown(), [chain])
+        for one in copies:
+            self._add_copy(one)
         self.report.tables["topics"].rows.extend(self._search.topic_names())
         if self._staged is not None:
             used = {row[1] for row in self.report.tables["partitions"].rows}
@@ -473,6 +488,16 @@ class _ChainWriter:
                 write_origin(self._staged, "undelete", log_dirs, is_whole=False, folder=certainty)
             self._staged.put(REPORT_NAME, json.dumps(self.report.as_dict(), indent=1) + "\n")
             self._staged.put("undelete.html", self.report.to_html())
+
+    def _add_copy(self, fragment: Fragment) -> None:
+        """Report a fragment that was not written, since a longer one has its batches."""
+        original = fragment
+        while original.copy_of is not None:
+            original = original.copy_of
+        self.report.tables["copies"].rows.append((
+            self._names.get(id(original), ""), str(self._search.sources[fragment.image].path), fragment.start,
+            fragment.end - fragment.start, fragment.first_offset, fragment.last_offset, fragment.n_batches,
+        ))  # fmt: skip
 
     def _unknown(self) -> str:
         self._n_unknown += 1
@@ -522,6 +547,7 @@ class _ChainWriter:
             name, certainty, start, end, n_batches, n_bytes, len(fragments), chains[0].why, place
         ))  # fmt: skip
         for one in fragments:
+            self._names[id(one)] = name
             times = [None if time < 0 else time for time in (one.first_timestamp, one.last_timestamp)]
             self.report.tables["fragments"].rows.append((
                 name, certainty, str(self._search.sources[one.image].path), one.start, one.end - one.start,

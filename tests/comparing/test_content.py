@@ -12,6 +12,7 @@ from effort import examples
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.comparing.content import compare
+from kafkalog.comparing.digests import Database
 from kafkalog.comparing.pairs import longest_rising
 from kafkalog.errors import CorruptionError, NotKafkaError
 
@@ -196,3 +197,11 @@ def test_a_topic_of_both_sides_is_no_copy_of_another(tmp_path):
     found = compare(tmp_path / "a", tmp_path / "b")
     assert [(one.topic_a, one.topic_b) for one in found.topics] == [("eu.orders", "eu.orders"), ("x", "x")]
     assert (found.only_in_a, found.only_in_b) == (["orders"], ["new"])
+
+
+def test_a_long_query_writes_nothing_between_the_results(capfd):
+    with Database(["key"], None, None) as database:
+        database.run("set progress_bar_time = 1")
+        ((n,),) = database.run("select count(*) from range(30_000_000) where range % 7 = 1").fetchall()
+    assert n
+    assert capfd.readouterr().out == ""

@@ -294,6 +294,70 @@ def test_two_searches_do_not_share_a_journal(tmp_path, retention):
     kafkalog.undelete(image, log_dir=live, journal=journal, dry_run=True)
 
 
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_batches_that_stand_in_three_places_come_back_once(tmp_path, capsys, seed):
+    rng = random.Random(seed)
+    compression = rng.choice(["none", "lz4", "zstd"])
+    orders, others = (segment_of(tmp_path / "log" / f"{name}-0", rng, 5, compression) for name in ("orders", "others"))
+    batches = batches_of(orders)
+    # a served segment, a deleted one with the same batches, and what a compaction kept of them
+    compacted = b"".join(batches[number] for number in sorted(rng.sample(range(5), rng.randint(1, 4))))
+    places = [orders, orders, compacted, others]
+    rng.shuffle(places)
+    image, position, positions = tmp_path / "image", BLOCK, []
+    with open(image, "wb") as file:
+        for data in places:
+            file.seek(position)
+            positions.append(position)
+            file.write(blocks_of(data))
+            position = file.tell() + rng.choice([BLOCK, 2**20])
+        file.truncate(position)
+    report = kafkalog.undelete(image, tmp_path / "out")
+    written = [
+        batch for file in (tmp_path / "out").glob("*/*/*.log") for batch in batches_of(file.read_bytes())
+    ]  # fmt: skip
+    assert sorted(written) == sorted([*batches, *batches_of(others)])
+    copies = report.to_dict()["copies"]
+    expected = [at for at, data in zip(positions, places, strict=True) if data is not others]
+    expected.remove(positions[places.index(orders)])
+    assert [row["position"] for row in copies] == expected
+    (name,) = {row["name"] for row in copies}
+    assert (tmp_path / "out" / "alone" / name / f"{0:020}.log").read_bytes() == orders
+    assert sum(row["n_batches"] for row in copies) == report.summary["n_copied_batches"]
+    # a copy by itself is no doubt about anything
+    assert len(report.findings.rows) == len(report.to_dict()["partitions"]) == 2
+    # live batches do not come back, wherever else they stand
+    live = Path(shutil.copytree(tmp_path / "log", tmp_path / "live"))
+    shutil.rmtree(live / "others-0")
+    report = kafkalog.undelete(image, tmp_path / "named", log_dir=live)
+    (file,) = (tmp_path / "named").glob("*/*/*.log")
+    assert file.read_bytes() == others
+    assert report.to_dict()["copies"] == []
+    assert report.summary["n_live_batches"] == 10 + len(batches_of(compacted))
+    # all of it, on request
+    everything = kafkalog.undelete(image, all=True, dry_run=True)
+    assert sum(row["n_batches"] for row in everything.to_dict()["partitions"]) == report.summary["n_batches"]
+
+
+def test_the_marker_of_a_transaction_is_no_copy_of_that_of_another_partition(tmp_path):
+    rng = random.Random(9)
+    (tmp_path / "log").mkdir()
+    segments = []
+    for name in ("orders-0", "others-0"):
+        with kafkalog.PartitionWriter(tmp_path / "log" / name, producer=(5, 1)) as writer:
+            writer.append(pa.table({"value": [rng.randbytes(90) for _ in range(9)]}), transactional=True)
+            writer.commit_transaction(timestamp=77)
+        segments.append(batches_of((tmp_path / "log" / name / f"{0:020}.log").read_bytes()))
+    first, second = segments
+    assert first[1] == second[1]
+    # of the other partition, the file system has the marker alone
+    image = BLOCK * b"\x55" + blocks_of(b"".join(first)) + BLOCK * b"\x55" + blocks_of(second[1])
+    (tmp_path / "image").write_bytes(image)
+    report = kafkalog.undelete(tmp_path / "image", dry_run=True)
+    assert [row["n_batches"] for row in report.to_dict()["partitions"]] == [2, 1]
+    assert report.to_dict()["copies"] == []
+
+
 def test_two_histories_are_never_one(tmp_path):
     rng = random.Random(3)
     root = tmp_path / "log_dir"

@@ -41,7 +41,7 @@ The exit code is 1 unless everything is certain, or if no batches were found."""
   kafkalog undelete disk.img --log-dir /mnt/kafka --dry-run""",
     options="""
   --log-dir DIR*     a log dir that is left of the broker; repeatable
-  --all              also write batches that are in these log dirs
+  --all              also write batches that are in these log dirs, and fragments that are copies of others
   --journal FILE     keep what was found in this file; a search that was stopped goes on from it
   --json             the report as one JSON object
   @limits
