@@ -41,6 +41,7 @@ LAYOUTS = {
     "a chart of confluent": Layout("confluent", ("data-0/logs",), owner=1000, release="3.9"),
     "apache, in its own directory": Layout("apache", ("kraft-combined-logs",), owner=1000, release="4.4"),
     "from bitnami to strimzi": Layout("strimzi", ("data",)),
+    "two disks of strimzi": Layout("strimzi", ("data-0/kafka-log1", "data-1/kafka-log1")),
 }
 VERSIONS = {"3.9": "3.9.1", "4.0": "4.0.1", "4.3": "4.3.1", "4.4": "4.4.0"}
 
