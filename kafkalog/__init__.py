@@ -123,8 +123,9 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         from kafkalog.words import unknown_function
 
-        meant = unknown_function(name, __all__)
-        message += f"; {meant}" if meant else ""
+        if meant := unknown_function(name, __all__):
+            # with an object, Python would add the name that is most similar, however little
+            raise AttributeError(f"{message}; {meant}", name=name, obj=None)
     raise AttributeError(message)
 
 

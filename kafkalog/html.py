@@ -88,8 +88,9 @@ class PublicNames:
 
                 if same := same_attribute(self, name):
                     return getattr(self, same)
-                meant = unknown_attribute(self, name)
-                message += f"; {meant}" if meant else ""
+                if meant := unknown_attribute(self, name):
+                    # with an object, Python would add the name that is most similar, however little
+                    raise AttributeError(f"{message}; {meant}", name=name, obj=None)
             raise AttributeError(message)
 
 

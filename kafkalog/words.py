@@ -116,8 +116,10 @@ groups-list group members member list-groups consumers describe-groups share-gro
 txn txns transaction hanging find-hanging > kafkalog transactions PATH | transactions(path)
 config configs settings acls users quotas brokers cluster metadata-shell metadata-quorum features get-cluster-id \
     topic-configs > kafkalog metadata PATH | metadata(path)
+under-replicated under-replicated-partitions unavailable offline isr replicas leaders assignment assignments \
+    > kafkalog metadata PATH --show partitions | metadata(path)
 producer-ids producer > kafkalog producers PATH | producers(path)
-leader-epoch leader-epochs leaders leader-election > kafkalog epochs PATH | epochs(path)
+leader-epoch leader-epochs leader-election > kafkalog epochs PATH | epochs(path)
 remote s3 tier tiered-storage > kafkalog tiered verify URL --log-dir PATH | verify_tiered(remote)
 size sizes df storage-usage usage > kafkalog space PATH | space(path)
 html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o report.html \
@@ -147,7 +149,9 @@ analyze profile histogram distribution analysieren > kafkalog batches PATH --sum
     | batches(path), or space(path, records=True)
 plot graph chart > kafkalog index-stats PATH --plot FILE, or kafkalog report PATH -o report.html \
     | index_stats(path), or report(path)
-web shell repl open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
+shell repl cli console prompt interactive > kafkalog sql 'select ...' PATH, or kafkalog ls PATH \
+    | sql(query, path), or open(path)
+web open endpoint endpoint-health alarm monitor > kafkalog report PATH -o report.html, or kafkalog ls PATH \
     | report(path), or open_log_dir(path)
 avro protobuf decode deserialize decode-values > kafkalog cat PATH --value-format avro (or protobuf, json) \
     | read_table(path, value_format="avro"), or codec.decode(data) for bytes
@@ -195,6 +199,9 @@ _OPTIONS: Final = r"""
 --to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
 -C --consume --from-beginning -u | --start-offset | leave it out
 --to-table | convert | kafkalog export PATH -o FILE.VALUE
+--to-table | --columns | kafkalog export PATH -o FILE.VALUE
+--to-json | convert | kafkalog export PATH -o FILE.jsonl
+--to-json | --json | --json
 --from --from-format --input-format --source-format | convert
     | leave it out: PATH is a log dir; kafkalog load reads tables, and kafkalog export writes them
 --to --format --target-version | convert | leave it out: v2 is written
@@ -246,6 +253,8 @@ _OPTIONS: Final = r"""
 --ts --time --when --date --at | --timestamp | --timestamp TIME
 --key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
 --csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
+--header --headers --no-header --column --line --box --list --mode | sql
+    | leave it out: the first line has the names; --csv, --json or -o FILE choose another form
 --sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
 --schema-file --avsc --proto --schema-path | --schema | --schema VALUE
 --deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
@@ -269,7 +278,7 @@ _OPTIONS: Final = r"""
 --prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
 --header --headers | --filter | --filter 'headers.NAME == VALUE'
 --where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
---where -e --drop-where --exclude --delete-where | --drop | --drop 'COLUMN OP VALUE'
+--where -e --drop-where --delete-where --exclude-condition | --drop | --drop 'COLUMN OP VALUE'
 --since-time | --start-timestamp | --start-timestamp TIME, such as 2026-11-28, or -1d for a day before now
 --since --last --ago --newer-than --within | --start-timestamp
     | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
@@ -303,8 +312,9 @@ _OPTIONS: Final = r"""
 --all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
 --describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out, or try kafkalog ls PATH
 --regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
---regex --include --whitelist --topic-pattern | --topics | --topics 'orders.*' (a glob)
---exclude --blacklist --not | --exclude-topics | --exclude-topics VALUE
+--regex --include --whitelist --topic-pattern --only | --topics | --topics VALUE (names or globs)
+--exclude | --drop | --drop 'key == VALUE' for records, --exclude-topics VALUE for topics
+--exclude --blacklist --not --ignore --skip-topics | --exclude-topics | --exclude-topics VALUE
 --skip-errors --skip-message-on-error --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
     | --on-corruption | --on-corruption skip
 --no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
@@ -333,7 +343,7 @@ _OPTIONS: Final = r"""
 --bytes --exact --raw | --json | --json, which has exact numbers
 --command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
 -Q | kafkalog | kafkalog lookup PATH/TOPIC-N --timestamp TIME
--C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC -p N
+-C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC, with -p N for a partition
 -t --topic | kafkalog | kafkalog cat PATH -t TOPIC
 -V | kafkalog | kafkalog --version
 -v --verbose -q --quiet | kafkalog | put it after the command: kafkalog ls PATH -v
@@ -440,6 +450,7 @@ group_by groupby agg aggregate join sort sort_by order_by sort_values unique dis
     union sum mean max min = kafkalog.sql("select ...", path), or to_polars() or to_pandas() first
 sql = kafkalog.sql("select ...", path)
 show display print = head(20), or kafkalog.cat(path)
+show display print head tail sort_values query = to_pandas(), or print() of it
 consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
@@ -541,15 +552,31 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
         return [f"{name}-{rest[0]}", *rest[1:]]
     if name in known:
         return [name, *rest]
+    if name in _VERBS and len(rest) > 1 and _is_noun(rest[0], known):  # as in list groups, show topics, get offsets
+        return translated(rest, known)
     lead = _command_lead(name)
     if lead is None or not lead.is_same:
         return [*argv]
+    return _line(name, lead.line.split(), rest)
+
+
+def _line(name: str, ours: Sequence[str], rest: Sequence[str]) -> list[str]:
+    """Our command line for a word that means the same, with the arguments that follow it."""
     if name == "help":
         return [*rest[:1], "--help"]
     if name in ("head", "tail"):  # their -n 5, -n5 and -5
-        option = lead.line.split()[1]
+        option = ours[1]
         rest = [re.sub(r"^-n(?=$|\d)|^-(?=\d+$)", f"{option}=" if one != "-n" else option, one) for one in rest]
-    return [*lead.line.split(), *rest]
+    return [*ours, *rest]
+
+
+def _is_noun(word: str, known: Collection[str]) -> bool:
+    name = plain(word)
+    return not _is_path(word) and (name in known or f"{name}s" in known or name in commands())
+
+
+_VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", "inspect", "read")
+"""Verbs of command lines that have a noun next."""
 
 
 def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
@@ -557,22 +584,22 @@ def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
     name = plain(argv[0])
     lead = _command_lead(name)
     if _QUERY.match(argv[0]):
-        return _filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", argv[1:])
-    if lead is None and ("/" in argv[0] or _is_path(argv[0])):
-        path = shlex.quote(argv[0])
+        return filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", argv[1:])
+    if "/" in argv[0] or (lead is None and _is_path(argv[0])):
         if later := [word for word in argv[1:] if plain(word) in known or _command_lead(plain(word))]:
             return f"a command comes first: kafkalog {shlex.join(translated([later[0], argv[0]], known))}"
-        return f"a command comes first: kafkalog ls {path}, kafkalog cat {path}, kafkalog report {path}"
+        return FIRST.replace("PATH", shlex.quote(argv[0]))
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
         found = commands().get(meant, meant) if meant else _compound_lead(name, known)
         if found is None:
-            return f"there are {', '.join(known)}"
+            topic = f"; for a topic of that name, kafkalog cat PATH -t {argv[0]}" if len(argv) == 1 else ""
+            return f"there are {', '.join(known)}{topic}"
         if isinstance(found, str) or meant in known:
             return f"did you mean kafkalog {meant or found}?"
         lead = found
     line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
-    return f"use {_filled(_searched(line, argv[1:]), argv[1:])}"
+    return f"use {filled(_searched(line, argv[1:]), argv[1:])}"
 
 
 def _searched(line: str, typed: Sequence[str]) -> str:
@@ -588,6 +615,7 @@ def _searched(line: str, typed: Sequence[str]) -> str:
     return "kafkalog cat PATH --filter 'key != WORD' (or 'not value contains WORD')" if negated else line
 
 
+FIRST: Final = "a command comes first: kafkalog ls PATH, kafkalog cat PATH, kafkalog report PATH"
 _QUERY: Final = re.compile(r"(?i)\s*(?:select|with|from|describe|show|summarize)\s+\S")
 _BRITISH: Final = ((r"yse(?=\b|-)", "yze"), (r"is(e|ed|ing|ation)(?=\b|-)", r"iz\1"), (r"our(?=\b|-|ed)", "or"))
 
@@ -604,7 +632,8 @@ def american(word: str) -> str:
 
 
 def _command_lead(name: str) -> Lead | None:
-    return commands().get(name) or commands().get(american(name))
+    spellings = (name, american(name), f"{name}s", name.removesuffix("s"))
+    return next((commands()[word] for word in spellings if word in commands()), None)
 
 
 def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
@@ -631,20 +660,58 @@ def unexpected(argument: str, command: str, before: Sequence[str]) -> str:
     return ""
 
 
-def _filled(line: str, typed: Sequence[str]) -> str:
+def filled(line: str, typed: Sequence[str]) -> str:
     """A command line with the path, the word or condition, and the topics that were typed."""
     arguments, topics = _arguments(typed)
     paths = [argument for argument in arguments if _is_path(argument)]
-    others = [argument for argument in arguments if argument not in paths]
+    topics += [word for word in arguments if word not in paths and _is_topic(word, paths)]
+    others = [argument for argument in arguments if argument not in (*paths, *topics)]
     conditions = [argument for argument in others if _CONDITION.search(argument)]
     words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
     if conditions:
         line = re.sub(r"'key == WORD'(?: \(or 'value contains WORD'\))?", lambda _: shlex.quote(conditions[0]), line)
     elif words:
         line = line.replace("WORD", words[0])
+    line = _with_topics(line, [*dict.fromkeys(topics)])
+    return line.replace("PATH", shlex.quote(paths[0])) if paths else line
+
+
+def _is_topic(word: str, paths: Sequence[str]) -> bool:
+    return any(_is_path(f"{path}/{word}-0") for path in paths)
+
+
+def _with_topics(line: str, topics: Sequence[str]) -> str:
+    if topics:
+        table = topics[0] if topics[0].isidentifier() else f'"{topics[0]}"'
+        line = re.sub(r"\b(from|describe) TOPIC", rf"\1 {table}", line.replace(" -t TOPIC", ""))
+        line = line.replace("TOPIC", topics[0])
     for topic in topics:
         line = re.sub(r"(kafkalog (?:cat|convert|export|ls) PATH)\b", rf"\1 -t {topic}", line)
-    return line.replace("PATH", shlex.quote(paths[0])) if paths else line
+    return line
+
+
+def with_output(command: str, argv: Sequence[str], valued: Collection[str], writes: str) -> str:
+    """The end of a message, with ``-o`` before the path that is meant as an output; "" if none is.
+
+    That is one that is named as a table or a page, or the only one that does not exist. `valued` are the options that
+    take values, and `writes` is what the help calls the output.
+    """
+    words = _positional(argv, valued)
+    tables = [word for word in words if _WRITTEN.fullmatch(word) and writes != "LOG_DIR"]
+    outputs = tables or [word for word in words if not _is_path(word) and writes not in ("", "FILE")]
+    if len(outputs) != 1 or len(words) == 1:
+        return ""
+    line = shlex.join([*(word for word in argv if word != outputs[0]), "-o", outputs[0]])
+    if tables and writes not in ("FILE", "TO"):
+        return f"; to write a table: kafkalog export {line}"
+    return f": {command} {line}"
+
+
+def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
+    return [word for last, word in itertools.pairwise(["", *argv]) if not word.startswith("-") and last not in valued]
+
+
+_WRITTEN: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|html|md)(\.gz|\.zst)?")
 
 
 def _is_path(argument: str) -> bool:
@@ -684,18 +751,22 @@ def unknown_option(name: str, value: str, command: str, own: Collection[str]) ->
     for typed in (_BY_VALUE.get((spelt, kind), set()), {name}, {spelt}):
         for row in _rows(_OPTIONS):
             words, needs, text = (part.strip() for part in row.split("|", 2))
+            if command == "kafkalog" and text.startswith("leave it out"):
+                continue  # without it, there would be no command either
             if needs in where and not typed.isdisjoint(words.split()):
                 return _with_value(text, re.sub(r"^-(?=\d+$)|^[se]@", "", value))
     return None
 
 
 _SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
+_FORMATS: Final = ("--to", "--format", "--output-format", "--to-format", "--target-format")
 _BY_VALUE: Final = {
     **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out")},
     **{(name, "time"): {"--since-time"} for name in _SINCE},
     **{(name, kind): {f"-o-{kind}"} for name in ("-o", "--offset") for kind in ("from-end", "from-time", "to-time")},
-    **{(name, "table"): {"--to-table"} for name in ("--to", "--format", "--to-format", "--target-format")},
+    **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
     **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
+    **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
     ("-X", "isolation"): {"-X-isolation"},
     ("--last", "number"): {"--last-n"},
 }
@@ -711,11 +782,13 @@ def _kind(value: str) -> str:
     if re.match(r"[se]@", value):  # kcat's times
         return "from-time" if value[0] == "s" else "to-time"
     if value.lower() in _TABLE_FORMATS:
-        return "table"
+        return "json" if "json" in value.lower() else "table"
     if value.startswith("isolation.level"):
         return "isolation"
     if DURATION.fullmatch(value):
         return "duration"
+    if _CONDITION.search(value):
+        return "condition"
     return "file" if re.search(r"/|\.(?!\d)", value) else "time"
 
 
@@ -767,7 +840,8 @@ def wrong_arguments(function: FunctionType, message: str) -> str | None:
     if missing := re.search(r" missing \d+ required .*argument", message):
         purpose = (function.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
         names = [f"{name}=" for name in re.findall(r"'(\w+)'", message[missing.end() :])]
-        return f"{function.__name__} needs {' and '.join(names)} ({function.__name__}: {purpose})"
+        reads = "; kafkalog.read_table(path) reads a log" if function.__name__ in ("load", "write_table") else ""
+        return f"{function.__name__} needs {' and '.join(names)} ({function.__name__}: {purpose}{reads})"
     return None
 
 
@@ -824,7 +898,7 @@ def unknown_attribute(value: object, name: str) -> str | None:
     """The end of the message about an unknown attribute of one of our objects; None if nothing is meant."""
     inherited = dir(list) if isinstance(value, list) else ()
     known = [one for one in object.__dir__(value) if not one.startswith("_") and one not in inherited]
-    is_log = "to_table" in known
+    is_log = not {"scan", "target"}.isdisjoint(known)
     if meant := _meant_attribute(name, known, is_log=is_log):
         return f"use {meant}"
     if close := near(name, known):

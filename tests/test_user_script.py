@@ -109,11 +109,12 @@ def checked_by_mypy(path):
 
 
 def checked_by_pyright(path):
-    if shutil.which("pyright") is None:
-        pytest.skip("pyright is not installed: pip install pyright")
-    settings = {"include": [path.name], "reportMissingModuleSource": False}
+    pyright = shutil.which("pyright") or shutil.which("basedpyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed: pip install pyright, or basedpyright")
+    settings = {"include": [path.name], "typeCheckingMode": "standard", "reportMissingModuleSource": False}
     path.with_name("pyrightconfig.json").write_text(json.dumps(settings))
-    command = ["pyright", "--pythonpath", sys.executable]
+    command = [pyright, "--pythonpath", sys.executable]
     return subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
 
 

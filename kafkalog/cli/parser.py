@@ -9,7 +9,6 @@ import argparse
 import itertools
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
@@ -45,8 +44,6 @@ USUAL: Final = (
 )
 """The options that the short help shows, the most usual first."""
 _MOST_USUAL: Final = 10
-_TABLE: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson)(\.gz|\.zst)?")
-"""Names of tables, which only `kafkalog export` writes."""
 _MOST_EXAMPLES: Final = 3
 _UNTIL_0_3: Final = {"--for": "--release", "--for-image": "--image"}
 """Old names of options, which are accepted until 0.3."""
@@ -80,9 +77,11 @@ class Parser(argparse.ArgumentParser):
         """Print the message, and exit with 2."""
         if missing := re.fullmatch(r"one of the arguments (.+) is required", message):
             *others, last = missing[1].split()
-            message = f"add {', '.join(others)} or {last}"
+            message = f"add {', '.join(others)} or {last}{self._meant_output()}"
         elif message.startswith("the following arguments are required: "):
-            message += self._taken_path()
+            message += self._taken_path() or self._meant_output()
+            if self._subparsers is not None:
+                message += f": {' or '.join(self._subparsers._group_actions[0].choices or ())}"
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
 
     def _taken_path(self) -> str:
@@ -90,10 +89,16 @@ class Parser(argparse.ArgumentParser):
         for option, value in itertools.pairwise(self._given):
             if option.startswith("-") and os.path.isdir(value):
                 return f"; {option} took {value} as its value: put it first, or give {option} a value"
-        *paths, last = self._given or [""]
-        if paths and _TABLE.fullmatch(last):
-            return f"; to write a table: kafkalog export {shlex.join(paths)} -o {shlex.quote(last)}"
         return ""
+
+    def _meant_output(self) -> str:
+        """The end of the message about a missing output: the command line, if a path was meant as one."""
+        from kafkalog.words import with_output
+
+        takes_value = {text: one for text, one in self._option_string_actions.items() if one.nargs != 0}
+        output = takes_value.get("--output")
+        writes = "" if output is None else str(output.metavar)
+        return with_output(self.prog, self._given, takes_value, writes)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; the error for an unknown option names what to type instead."""
@@ -105,7 +110,9 @@ class Parser(argparse.ArgumentParser):
         for names in self._needed:
             dests = [name.rpartition("--")[2].replace("-", "_") for name in names]
             if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
-                self.error(f"add {', '.join(names)} or --dry-run")
+                self.error(f"add {', '.join(names)} or --dry-run{self._meant_output()}")
+        if getattr(found, "output", "") is None and len(found.paths) > 1 and (line := self._meant_output()):
+            self.error(f"an output has an option{line}")
         if rest and self.short_help[0] and self._subparsers is None:
             from kafkalog.words import unexpected
 
@@ -116,12 +123,12 @@ class Parser(argparse.ArgumentParser):
     def _with_whole_options(self, args: Sequence[str]) -> list[str]:
         """The arguments with options in full, of which only the beginning was typed; an error for unknown ones."""
         whole: list[str] = []
-        for number, argument in enumerate(args):
+        for number, argument in enumerate({"/?": "-h", "-?": "-h"}.get(one, one) for one in args):
             if argument == "--" or (self._subparsers is not None and not argument.startswith("-")):
                 return [*whole, *args[number:]]
             name, sign, value = argument.partition("=")
-            if len(name) > 2 and f"-{name}" in self._option_string_actions:
-                name = f"-{name}"  # as DuckDB and Java programs have them; our -o would take the rest as its value
+            if self._is_long(name):
+                name = f"-{name}"
                 argument = f"{name}{sign}{value}"
             if not self._is_unknown(name, [*args[number + 1 : number + 2]]):
                 whole.append(argument)
@@ -129,6 +136,15 @@ class Parser(argparse.ArgumentParser):
             meant = self._option_like(name, value if sign else "".join(args[number + 1 : number + 2]))
             whole.append(f"{meant}{sign}{value}")
         return whole
+
+    def _is_long(self, name: str) -> bool:
+        """Whether a word stands after one dash, as DuckDB and Java programs have them; our -o would take its rest."""
+        actions = self._option_string_actions
+        if not re.fullmatch(r"-[A-Za-z][A-Za-z-]{2,}", name):
+            return False
+        takes_none = name[:2] in actions and actions[name[:2]].nargs == 0
+        is_flags = all(f"-{letter}" in actions for letter in name[1:])
+        return f"-{name}" in actions or f"-{name}s" in actions or (takes_none and not is_flags)
 
     def _is_unknown(self, name: str, following: Sequence[str]) -> bool:
         """Whether an argument looks like an option that this command does not have, or not in this meaning."""
@@ -143,7 +159,7 @@ class Parser(argparse.ArgumentParser):
 
     def _option_like(self, name: str, value: str) -> str:
         """The option that is meant by the beginning of its name; an error that says what to type if none is."""
-        from kafkalog.words import unknown_option
+        from kafkalog.words import filled, unknown_option
 
         known = [text for text in self._option_string_actions if text.startswith("--")]
         spelt = name.replace("_", "-")
@@ -157,19 +173,21 @@ class Parser(argparse.ArgumentParser):
         takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
         lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
-            return self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{lead}")
+            self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{filled(lead, self._given)}")
         return self._longer(spelt, name, known, takes)
 
     def _longer(self, spelt: str, name: str, known: Sequence[str], takes: Sequence[str]) -> str:
         """The one option that begins so; an error that names those that may be meant if there are others or none."""
         from kafkalog.text import near
+        from kafkalog.words import FIRST, filled
 
         longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
         if len(longer) == 1:
             return longer[0]
         close = near(spelt[2:], [text[2:] for text in known])
         meant = longer or ([f"--{close}"] if close else takes if len(takes) == 1 else [])
-        hint = f"did you mean {' or '.join(meant)}?" if meant else f"{self.prog} --help lists all"
+        other = f"{self.prog} --help lists all" if self._subparsers is None else filled(FIRST, self._given)
+        hint = f"did you mean {' or '.join(meant)}?" if meant else other
         return self.error(f"no option {name}; {hint}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -510,10 +510,7 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Place] = ()) -> 
             break
     if near_by := _other_partitions(place_of(path)):
         detail += f"; {place_of(path).parent} has {near_by}"
-    if re.match(r"[A-Za-z]:[\\/]", str(path)):
-        detail += "; this is a path of Windows: in WSL it is /mnt/" + str(path)[0].lower() + _unix_path(str(path)[2:])
-    if re.fullmatch(r"[\w.-]+:\d+", str(path)):
-        detail += "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
+    detail += _not_of_here(str(path))
     if ";" not in detail:
         detail += nearest(place_of(path))
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
@@ -598,6 +595,19 @@ def log_dir_of(path: Place) -> Place:
     """The log dir of a partition directory; any other path is its own, also an empty disk."""
     is_partition = is_partition_directory(path, [*Listing.or_empty(path).entries.values()])
     return parent_of(path) if is_partition and not is_empty_disk(path) else path
+
+
+def _not_of_here(path: str) -> str:
+    """The end of the message about a path that does not exist, if it is one of Windows, a pipe or a broker."""
+    if re.match(r"[A-Za-z]:[\\/]", path):
+        return f"; this is a path of Windows: in WSL it is /mnt/{path[0].lower()}{_unix_path(path[2:])}"
+    if "\\" in path and kind_of(place_of(_unix_path(path))) is not None:
+        return f"; did you mean {_unix_path(path)}?"
+    if path == "-":
+        return "; logs are read from files, not from a pipe: name a log dir, a partition directory or a .log file"
+    if re.fullmatch(r"[\w.-]+:\d+", path):
+        return "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
+    return ""
 
 
 def _unix_path(path: str) -> str:
