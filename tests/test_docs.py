@@ -13,8 +13,8 @@ import doctest
 import functools
 import glob
 import importlib
-import itertools
 import io
+import itertools
 import re
 import shlex
 import shutil
