@@ -17,22 +17,13 @@ from typing import Any, Final
 
 from kafkalog.errors import ConfigWarning, UnknownNameError, warn
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
-from kafkalog.text import DURATION, iso_seconds, near
+from kafkalog.text import DURATION, MILLISECONDS, iso_seconds, near
 
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
 
 _RELATIVE: Final = re.compile(rf"-{DURATION.pattern}")
 _TO_END: Final = re.compile(rf"end(?:{_RELATIVE.pattern})?")
-_MILLISECONDS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
 _SHOWN: Final = 8
 _SECONDS: Final = 10**9, 4 * 10**9
 """Numbers that are dates from 2001 to 2096 in seconds; in milliseconds all are before March 1970."""
@@ -167,7 +158,7 @@ def parse_duration(name: str, text: str) -> int:
     found = DURATION.fullmatch(text if not text.isdecimal() else f"{text}ms")
     if found is None:
         raise ValueError(f"{name}: expected a duration such as 250ms, 30s, 15m or 1h, not {text!r}")
-    return int(found[1]) * _MILLISECONDS[found[2]]
+    return int(found[1]) * MILLISECONDS[found[2]]
 
 
 def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:

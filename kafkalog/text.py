@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-DURATION: Final = re.compile(r"(\d{1,15})(ms|s|m|min|h|d|w)")
+MILLISECONDS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+"""The units of time spans."""
+DURATION: Final = re.compile(rf"(\d{{1,15}})({'|'.join(MILLISECONDS)})")
 """A time span as people write it: a number and its unit."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -314,6 +314,7 @@ class _Boot:
         self._wanted: list[tuple[Copy, int]] = []
         self._node_of: dict[Path, int] = {}
         self._plans: dict[kf.TopicPartition, tuple[PlannedCopies, set[int]]] = {}
+        self._orders: dict[kf.TopicPartition, list[int]] = {}
         self._leaders: list[Copy] = []
         self._copies: dict[kf.TopicPartition, list[Copy]] = {}
         self._topics: list[TopicPlan] = []
@@ -447,6 +448,8 @@ class _Boot:
                 self._leaders.append(some[0])
                 continue
             planned = self._plan(some)
+            ordered = [*(planned.copies[number] for number in planned.plan.order), *some]
+            self._orders[key] = [self._node_of[one.path] for one in ordered]
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
             self._wanted += [(one, node_id) for node_id, one in kept.items()]
@@ -536,8 +539,10 @@ class _Boot:
         self._note_known_losses()
         self._rule_starts()
         by_key: dict[kf.TopicPartition, list[StagedPartition]] = {}
-        for copy in sorted(self.placed, key=_progress, reverse=True):
+        for copy in self.placed:
             by_key.setdefault(copy.copy.key, []).append(copy)
+        for key, order in self._orders.items():
+            by_key[key].sort(key=lambda copy, order=order: order.index(copy.node_id))  # type: ignore[misc]
         report = self._report
         target, note = self._options.target, report.findings.add
         self._cluster = NewCluster(self._nodes, target, self._topics, by_key, self._metadata, note, report.carried)
@@ -869,10 +874,6 @@ class _Boot:
                 n = counted(len(expiring), "partition")
                 detail = f"retention deletes old segments of {n} soon after the start: {names}"
                 self._report.findings.add(Finding(Reason.OFFSET_GAP, detail, damage=False))
-
-
-def _progress(one: StagedPartition) -> tuple[int, int, int]:
-    return one.leader_epoch, one.log_end_offset, -one.log_start_offset
 
 
 def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:

@@ -59,9 +59,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{**options, "add_help": False})
         self.add_argument("-h", action=_ShortHelp, help="show the purpose, examples and the usual options")
         self.add_argument("--help", action="help", help="show all options")
-        # the value of an option may be a time before now, such as -1h, which is no option
         self._needed: list[list[str]] = []
-        self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]{1,3}|\.\d+)?$")
+        # the value of an option may be a time before now, such as -1h, which is no option; nor is one of a wrong unit
+        self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]+|\.\d+)?$")
 
     def need_one(self, alternatives: Any) -> None:
         """Require one of some options, or ``--dry-run``, if the options are required."""

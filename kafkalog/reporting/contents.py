@@ -33,13 +33,14 @@ from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
+from kafkalog.state.cluster_image import OF_TOPIC
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.removals import is_gone
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.retention import expiring, first_dirty, newest_timestamp, retention_rules
 from kafkalog.survey.startup import VERDICTS, Verdict
-from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings
+from kafkalog.survey.topics import TopicConfig, TopicSettings
 from kafkalog.system_topics.groups import GroupOffset, Groups
 from kafkalog.system_topics.transactions import Transactions
 from kafkalog.text import counted, iso_seconds

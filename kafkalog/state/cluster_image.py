@@ -21,6 +21,7 @@ from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig, default_config
 
 BROKER, TOPIC = 4, 2
+OF_TOPIC, OF_BROKERS = "topic", "all brokers"
 """Types of resources that have settings (`ConfigResource.Type`)."""
 
 _NO_LEADER_CHANGE: Final = -2
@@ -143,17 +144,26 @@ class ClusterMetadata:
             return "the broker is not one of its replicas"
         return None
 
-    def settings_of(self, topic: str) -> dict[str, str]:
-        """Return the settings of a topic: its own, over the defaults of brokers and cluster.
+    def setting_levels(self, topic: str, node_id: int | None = None) -> dict[str, dict[str, str]]:
+        """Return the settings that count for a topic on a broker, by where they are: the first that has one decides.
 
-        What brokers have in `server.properties` is in no metadata log.
+        A topic has names of its own; brokers have theirs. What brokers have in `server.properties`, which comes behind
+        these, is in no metadata log. Source: KafkaConfigSchema.
         """
-        return {**self.settings.get((BROKER, ""), {}), **self.settings.get((TOPIC, topic), {})}
+        levels = {OF_TOPIC: self.settings.get((TOPIC, topic), {})}
+        if node_id is not None:
+            levels[f"broker {node_id}"] = self.settings.get((BROKER, str(node_id)), {})
+        return {**levels, OF_BROKERS: self.settings.get((BROKER, ""), {})}
+
+    def settings_of(self, topic: str) -> dict[str, str]:
+        """Return the settings of a topic on any broker, under the names that they have."""
+        levels = self.setting_levels(topic).values()
+        return {name: value for settings in reversed(levels) for name, value in settings.items()}
 
     def cleanup_policy(self, topic: str) -> str | None:
         """Return the topic's `cleanup.policy`, or the default that all brokers share; None if neither is set here."""
-        own = self.settings.get((TOPIC, topic), {}).get("cleanup.policy")
-        return self.settings.get((BROKER, ""), {}).get("log.cleanup.policy") if own is None else own
+        own, shared = self.setting_levels(topic).values()
+        return own.get("cleanup.policy", shared.get("log.cleanup.policy"))
 
     def log_config(self, topic: str) -> LogConfig | None:
         """Return a topic's settings, less values that no broker takes; None if the cluster does not have the topic."""

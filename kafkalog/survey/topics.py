@@ -22,7 +22,7 @@ from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, Finding, KafkalogErro
 from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of
-from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import BROKER, OF_TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
 from kafkalog.state.properties import read_properties, read_settings
@@ -33,7 +33,6 @@ from kafkalog.text import first_names
 
 DEFAULT: Final = "default"
 SERVER_PROPERTIES: Final = "server.properties"
-OF_TOPIC: Final = "topic"
 _HOW_KNOWN: Final = "Name a log dir with the cluster's metadata log (--metadata)"
 
 
@@ -177,15 +176,13 @@ class TopicSettings:
         return f"its topic id is {topic_id}, but {known} in the metadata log. {_HOW_KNOWN}"
 
     def _levels(self, topic: str, doubt: str) -> Iterator[_Level]:
-        settings = {} if self.metadata is None else self.metadata.settings
-        yield _Level(OF_TOPIC, settings.get((TOPIC, topic), {}), doubt)
-        others = [named for (kind, name), named in settings.items() if kind == BROKER and name]
-        if self.node_id is None and others and not self.doubt:
-            why = "brokers have settings of their own in the metadata log, and the id of this broker is unknown"
-            yield _Level("broker", {}, f"{why} (--config)", frozenset().union(*others))
-        else:
-            yield _Level(f"broker {self.node_id}", settings.get((BROKER, str(self.node_id)), {}), self.doubt)
-        yield _Level("all brokers", settings.get((BROKER, ""), {}), self.doubt)
+        metadata = ClusterMetadata() if self.metadata is None else self.metadata
+        others = [named for (kind, name), named in metadata.settings.items() if kind == BROKER and name]
+        for origin, settings in metadata.setting_levels(topic, self.node_id).items():
+            yield _Level(origin, settings, doubt if origin == OF_TOPIC else self.doubt)
+            if origin == OF_TOPIC and self.node_id is None and others and not self.doubt:
+                why = "brokers have settings of their own in the metadata log, and the id of this broker is unknown"
+                yield _Level("broker", {}, f"{why} (--config)", frozenset().union(*others))
         missing = "the topic does not set it, and the broker's server.properties is not given (--config)"
         yield _Level(SERVER_PROPERTIES, self.properties or {}, missing if self.properties is None else "")
 

@@ -7,7 +7,7 @@ from kafkalog.booting.staging import highest_producer_id
 from kafkalog.booting.topics import TopicPlan, new_id
 from kafkalog.format import ControlRecordType
 from kafkalog.protocol.encoder import encode_metadata_record
-from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import _APPLY, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.survey.startup_root import root_problems
 from kafkalog.survey.targets import TARGETS
@@ -96,3 +96,22 @@ def test_settings_are_checked_for_the_release(release):
 def test_a_partition_without_snapshots_has_no_producers(tmp_path):
     (tmp_path / "00000000000000000000.snapshot").write_bytes(b"torn")
     assert highest_producer_id(tmp_path) == -1
+
+
+def test_each_kind_of_the_clusters_metadata_is_kept_or_made_anew():
+    # a kind that is added to the state has to be given to a new cluster, too, or named here with a reason
+    kept = {
+        "Config",
+        "Topic",
+        "Partition",
+        "AccessControlEntry",
+        "UserScramCredential",
+        "ClientQuota",
+        "DelegationToken",
+        "FeatureLevel",
+        "ProducerIds",
+    }
+    registered_at_the_start = {"RegisterBroker", "RegisterController", "FenceBroker", "UnfenceBroker"}
+    changes = {"PartitionChange", "ClearElr", "BrokerRegistrationChange", "UnregisterBroker", "RemoveTopic"}
+    changes |= {f"Remove{name}" for name in ("AccessControlEntry", "UserScramCredential", "DelegationToken")}
+    assert kept | registered_at_the_start | changes == {*_APPLY}

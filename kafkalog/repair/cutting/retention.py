@@ -15,11 +15,12 @@ from kafkalog.errors import Finding, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.cutting.partitions import CutPartitions
+from kafkalog.state.cluster_image import OF_TOPIC
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.files import size_of
 from kafkalog.survey.retention import expiring, newest_timestamp, retention_rules
 from kafkalog.survey.startup_load import LoadPlan
-from kafkalog.survey.topics import OF_TOPIC, TopicConfig, TopicSettings, also_unknown, names_of
+from kafkalog.survey.topics import TopicConfig, TopicSettings, also_unknown, names_of
 
 
 @dataclass(frozen=True, slots=True)
