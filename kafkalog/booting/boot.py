@@ -369,9 +369,11 @@ class _Boot:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
 
     def _read_metadata(self, others: Sequence[Path], *, is_one_cluster: bool) -> Path | None:
-        """Read the metadata log that has most, which also decides the release. Returns the log dir where it is."""
+        """Read the metadata log that leads, which also decides the release. Returns the log dir where it is."""
         report = self._report
-        self._metadata, where = self._sources.metadata(others, self._limits, is_one_cluster=is_one_cluster)
+        self._metadata, where, report.metadata_doubt = self._sources.metadata(
+            others, self._limits, is_one_cluster=is_one_cluster
+        )
         self._sources.note_origins(has_metadata=where is not None)
         report.add_notes(self._sources.left_out)
         report.metadata = None if where is None else str(where)
@@ -383,7 +385,7 @@ class _Boot:
         """Compare the topics of the sources with those of the metadata log, and leave out those that it has not."""
         if self._metadata is None:
             return None
-        known = KnownTopics.of(self._metadata, str(where), self._sources.copies)
+        known = KnownTopics.of(self._metadata, str(where), self._sources.copies, self._report.metadata_doubt)
         if not includes_unknown:
             self._report.add_notes(known.leave_out(self._sources.copies))
         self._left_out, self._report.metadata_doubt = known.left_out, known.doubt

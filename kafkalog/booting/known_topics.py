@@ -32,11 +32,11 @@ class KnownTopics:
 
     @classmethod
     def of(
-        cls, metadata: ClusterMetadata, where: str, copies: Mapping[kf.TopicPartition, Sequence[Copy]]
+        cls, metadata: ClusterMetadata, where: str, copies: Mapping[kf.TopicPartition, Sequence[Copy]], doubt: str = ""
     ) -> KnownTopics:
-        """Compare the metadata with the copies."""
+        """Compare the metadata with the copies; `doubt` is what other log dirs show."""
         found = cls(metadata, where)
-        found.doubt = found._doubt([one for some in copies.values() for one in some])
+        found.doubt = doubt or found._doubt([one for some in copies.values() for one in some])
         return found
 
     def _doubt(self, copies: Iterable[Copy]) -> str:

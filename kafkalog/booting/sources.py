@@ -25,7 +25,7 @@ from kafkalog.log.searching.missing import known_ends
 from kafkalog.operations.remote_storage import write_partitions
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
-from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.listing import Listing, nearest
@@ -290,8 +290,8 @@ class Sources:
 
     def metadata(
         self, others: Iterable[Path], limits: Limits, *, is_one_cluster: bool = False
-    ) -> tuple[ClusterMetadata | None, Path | None]:
-        """Return the metadata log that has most, of the sources and other log dirs, and where it is.
+    ) -> tuple[ClusterMetadata | None, Path | None, str]:
+        """Return the metadata that lead, of the sources and other log dirs, where they are, and why later ones exist.
 
         Sources of different clusters are an UnsafePathError, unless the caller says that they are one.
         """
@@ -307,13 +307,15 @@ class Sources:
                 detail += " new cluster"
                 raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
             self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
-        best: tuple[ClusterMetadata | None, Path | None] = None, None
+        known = []
         for path in [*others, *(root.path for root in self._all_roots)]:
-            found = cluster_metadata(path, with_credentials=True, limits=limits)
-            is_wanted = found is not None and found.end_offset > 0
-            if is_wanted and (best[0] is None or found.end_offset > best[0].end_offset):  # type: ignore[union-attr]
-                best = found, path
-        return best
+            metadata = cluster_metadata(path, with_credentials=True, limits=limits)
+            if metadata is not None and metadata.end_offset > 0:
+                known.append((path, metadata))
+        if not known:
+            return None, None, ""
+        where, leading, doubt = leading_metadata(known, with_credentials=True, limits=limits)
+        return leading, Path(where), doubt
 
 
 def has_partitions_of(log_dir: Path, topic: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -19,7 +20,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import node_id_of
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
-from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place, parent_of
 
@@ -123,10 +124,11 @@ class PartitionSummary(Summary):
 
 
 class Clusters:
-    """The metadata logs in some log dirs, each read once. A log dir without one belongs to the first cluster."""
+    """The metadata logs in some log dirs, each read once. A log dir without one has those that lead."""
 
     def __init__(self, roots: Iterable[Place], limits: Limits) -> None:
         self.findings: list[Finding] = []
+        self._limits = limits
         self._known: dict[Place, tuple[ClusterMetadata, int | None]] = {}
         for root in dict.fromkeys(roots):
             metadata = cluster_metadata(root, limits=limits)
@@ -136,13 +138,21 @@ class Clusters:
 
     @property
     def metadata(self) -> ClusterMetadata | None:
-        """That of the first log dir that has one."""
-        return next((metadata for metadata, _ in self._known.values()), None)
+        """Those that lead; None without any."""
+        return self._leading[0]
+
+    @cached_property
+    def _leading(self) -> tuple[ClusterMetadata | None, int | None]:
+        if not self._known:
+            return None, None
+        known = [(root, metadata) for root, (metadata, _) in self._known.items()]
+        place, metadata, _ = leading_metadata(known, limits=self._limits)
+        return metadata, self._known[place][1]
 
     def join(self, summary: PartitionSummary) -> None:
         """Add the topic's settings to a summary, and whether its directory is a stray."""
         root = parent_of(Path(summary.path))
-        metadata, node_id = self._known.get(root) or next(iter(self._known.values()), (None, None))
+        metadata, node_id = self._known.get(root) or self._leading
         if metadata is None or summary.topic is None or summary.partition is None or summary.kind is not None:
             return
         summary.configs = dict(metadata.settings.get((TOPIC, summary.topic), {}))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason, TruncatedTailError
@@ -25,6 +27,7 @@ from kafkalog.storage.files import open_source
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place, place_of
 from kafkalog.storage.removals import is_gone
+from kafkalog.text import number_ranges
 
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
@@ -37,13 +40,15 @@ def read_cluster_metadata(
     end_timestamp: int | None = None,
     with_credentials: bool = False,
     limits: Limits = DEFAULT_LIMITS,
+    others: Sequence[Place] = (),
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
     If a snapshot is damaged, the previous one is used. If a `.log` is damaged, the error is added to the findings, and
     reading continues at the next intact batch. A record that cannot be decoded, as one of a newer Kafka's version, is a
     finding too. Records that are missing are `gaps` of the result: this is the one place that finds them. The state is
-    that right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far.
+    that right before `end_offset` and `end_timestamp` (ms); ValueError if the files do not go back that far. `others`
+    are log dirs of the same cluster, which may have the missing records.
     """
     directory = place_of(log_dir) / kf.METADATA_DIRECTORY
     try:
@@ -66,7 +71,7 @@ def read_cluster_metadata(
         if begin and end != _End(None, None):
             raise ValueError(f"{directory} has no snapshot from before then, and its log begins at offset {begin}")
     metadata.findings = findings
-    _replay(metadata, directory, logs, end, limits)
+    _replay(metadata, directory, logs, end, limits, [other / kf.METADATA_DIRECTORY for other in others])
     return metadata
 
 
@@ -87,6 +92,29 @@ def cluster_metadata(
     return _read_once(root, root.absolute(), with_credentials, limits, *versions)
 
 
+def leading_metadata(
+    known: Sequence[tuple[Place, ClusterMetadata]], **options: Any
+) -> tuple[Place, ClusterMetadata, str]:
+    """Return the metadata of several log dirs that have most, and their log dir: controllers may lag.
+
+    `known` has at least one, which were read with `options`. Records that are missing in the one that leads come from
+    the others. The third is why the last changes may be missing all the same; "" if nothing shows that they are.
+    """
+    place, leading = max(known, key=lambda one: (one[1].end_offset, one[1].is_complete))
+    if not leading.gaps:
+        return place, leading, ""
+    others = [one for one, _ in known if one != place]
+    filled = read_cluster_metadata(place, others=others, **options) or leading
+    first = min((gap.base_offset or 0 for gap in filled.gaps), default=0)
+    # what is missing here may be in a snapshot there
+    whole = [one for one in known if filled.gaps and one[1].is_complete and one[1].end_offset > first]
+    if not whole:
+        return place, filled, ""
+    other, complete = max(whole, key=lambda one: one[1].end_offset)
+    later = f"the metadata log in {place} has records after offset {complete.end_offset - 1}, but lacks earlier ones"
+    return other, complete, later if filled.end_offset > complete.end_offset else ""
+
+
 @functools.lru_cache(maxsize=8)
 def _read_once(
     root: Place, _absolute: Place, with_credentials: bool, limits: Limits, *_versions: object
@@ -94,13 +122,15 @@ def _read_once(
     return read_cluster_metadata(root, with_credentials=with_credentials, limits=limits)
 
 
-def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _End, limits: Limits) -> None:
+def _replay(
+    metadata: ClusterMetadata, directory: Place, logs: list[str], end: _End, limits: Limits, others: Sequence[Place]
+) -> None:
     """Apply the records of the log that follow the snapshot, and report those that are missing.
 
     Segments are only deleted from the front, once a snapshot covers them, and the log is not compacted: so any offset
     that is missing was a record.
     """
-    replay = _Replay(metadata, end, limits)
+    replay = _Replay(metadata, end, limits, others)
     for path in (directory / name for name in logs):
         replay.read(path, is_last=path.name == logs[-1])
 
@@ -108,8 +138,8 @@ def _replay(metadata: ClusterMetadata, directory: Place, logs: list[str], end: _
 class _Replay:
     """Applies the records of one file after the other to a state that begins with a snapshot."""
 
-    def __init__(self, metadata: ClusterMetadata, end: _End, limits: Limits) -> None:
-        self._metadata, self._end, self._limits = metadata, end, limits
+    def __init__(self, metadata: ClusterMetadata, end: _End, limits: Limits, others: Sequence[Place]) -> None:
+        self._metadata, self._end, self._limits, self._others = metadata, end, limits, others
         self._start = metadata.start_offset = metadata.end_offset
         self._following: int | None = None  # the offset that the next record has
         self._is_past_end = False
@@ -118,37 +148,89 @@ class _Replay:
         """Apply the records of a file. Reading continues at the next intact batch after damage."""
         if self._following is None:
             base = self._following = kf.parse_base_offset(path.name) or 0
-            if base > self._start:
-                detail = f"the log starts at offset {base}, and no snapshot covers offsets {self._start} to {base - 1}"
-                _missing(self._metadata, path, detail, self._start, base - 1)
-        position: int | None = 0
-        while position is not None:
-            try:
-                for record in _records(path, self._limits, position):
-                    self._add(record, path)
-                return
-            except KafkalogError as error:
-                if is_gone(path):
-                    return  # a running broker deleted it, after it wrote a snapshot
-                self._metadata.findings.append(error.to_finding(damage=False))
-                is_torn = isinstance(error, TruncatedTailError)
-                position = None if is_torn else _next_batch(path, error.position, self._following, self._limits)
-                # a later batch or segment shows which offsets are missing; of the last one nothing does
-                if position is None and is_last and not is_torn and not self._is_past_end:
-                    detail = f"the records from offset {self._following} on cannot be read ({error.reason.value})"
-                    _missing(self._metadata, path, detail, self._following, None)
+            start = self._filled(self._start, base, path)
+            if base > start:
+                detail = f"the log starts at offset {base}, and no snapshot covers offsets {start} to {base - 1}"
+                _missing(self._metadata, path, detail, start, base - 1)
+        for record in _intact_records(path, self._following, self._limits, partial(self._note, path, is_last)):
+            self._add(record, path)
+
+    def _note(self, path: Place, is_last: bool, error: KafkalogError, position: int | None) -> None:
+        """Report damage. A later batch or segment shows which offsets are missing; of the last one nothing does."""
+        self._metadata.findings.append(error.to_finding(damage=False))
+        if position is None and is_last and not isinstance(error, TruncatedTailError) and not self._is_past_end:
+            following = self._following or 0
+            detail = f"the records from offset {following} on cannot be read ({error.reason.value})"
+            _missing(self._metadata, path, detail, following, None)
 
     def _add(self, record: _MetadataRecord, path: Place) -> None:
         following = self._following or 0
         is_counted = self._end.is_behind(record)
         is_missing = record.offset > following and not self._is_past_end
         if is_missing and (self._end.offset is None or following < self._end.offset):
-            _hole(self._metadata, path, following, record.offset, self._start)
+            following = self._filled(following, record.offset, path)
+            if following < record.offset:
+                _hole(self._metadata, path, following, record.offset, self._start)
         self._following = max(following, record.offset + 1)
         self._is_past_end |= not is_counted
         # the snapshot covers the offsets before its own, and segments may begin earlier
         if record.offset >= self._start and is_counted:
             _apply(self._metadata, record, path, self._limits)
+
+    def _filled(self, first: int, following: int, path: Place) -> int:
+        """Apply the records of a hole that other log dirs have. Returns the first offset from which on none has any."""
+        known: dict[int, tuple[_MetadataRecord, Place]] = {}
+        for directory in self._others:
+            for record in _records_between(directory, first, following, self._limits):
+                known.setdefault(record.offset, (record, directory))
+        sources: dict[Place, list[int]] = {}
+        for offset, (record, directory) in sorted(known.items()):
+            if not self._end.is_behind(record):
+                break
+            if offset > first:
+                _hole(self._metadata, path, first, offset, self._start)
+            if offset >= self._start:
+                _apply(self._metadata, record, directory, self._limits)
+            sources.setdefault(directory, []).append(offset)
+            first = offset + 1
+        for directory, offsets in sources.items():
+            detail = f"records at offsets {number_ranges(offsets)}, which are missing here, come from {directory}"
+            found = Finding(Reason.METADATA_INCOMPLETE, detail, str(path), base_offset=offsets[0], damage=False)
+            self._metadata.findings.append(found)
+        return first
+
+
+def _records_between(directory: Place, first: int, end: int, limits: Limits) -> Iterator[_MetadataRecord]:
+    """The intact records of a metadata log from one offset up to another."""
+    with contextlib.suppress(OSError):
+        logs = [*kf.offsets_of(Listing(directory).names, kf.LOG_SUFFIX)]
+        for name, later in itertools.zip_longest(logs, logs[1:]):
+            is_before = later is not None and (kf.parse_base_offset(later) or 0) <= first
+            if not is_before and (kf.parse_base_offset(name) or 0) < end:
+                records = _intact_records(directory / name, first, limits)
+                yield from (record for record in records if first <= record.offset < end)
+
+
+def _intact_records(
+    path: Place,
+    following: int,
+    limits: Limits,
+    note: Callable[[KafkalogError, int | None], object] = lambda error, position: None,
+) -> Iterator[_MetadataRecord]:
+    """The records of a file; after damage, which is noted, those from the next intact batch on, if there is one."""
+    position: int | None = 0
+    while position is not None:
+        try:
+            for record in _records(path, limits, position):
+                following = max(following, record.offset + 1)
+                yield record
+            return
+        except KafkalogError as error:
+            if is_gone(path):
+                return  # a running broker deleted it, after it wrote a snapshot
+            is_torn = isinstance(error, TruncatedTailError)
+            position = None if is_torn else _next_batch(path, error.position, following, limits)
+            note(error, position)
 
 
 def _next_batch(path: Place, position: int | None, following: int, limits: Limits) -> int | None:

@@ -23,7 +23,7 @@ from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of
 from kafkalog.state.cluster_image import BROKER, OF_TOPIC, ClusterMetadata
-from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
 from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.file_locks import is_locked
@@ -124,7 +124,7 @@ class TopicSettings:
         broker = NO_CONFIG if config is None else BrokerConfig.of(config, properties or {})
         others = broker.others(roots) or []
         places = [*roots, *others] if metadata is None else [_log_dir_of(Path(metadata))]
-        image, place, problem = _best_image(places, broker, limits)
+        image, place, problem, later = _leading_image(places, broker, limits)
         if image is None and metadata is not None:
             raise NotKafkaError(
                 Reason.NOT_KAFKA, f"it has no {kf.METADATA_DIRECTORY}: name a log dir that has", path=metadata
@@ -134,7 +134,7 @@ class TopicSettings:
         if problem:
             found.doubt = f"{problem}. {_HOW_KNOWN}"
         elif image is not None and place is not None:
-            found.doubt = _doubt_of(image, place)
+            found.doubt = f"{later}. {_HOW_KNOWN}" if later else _doubt_of(image, place)
         else:
             found.doubt, found.note = _without_metadata(roots, properties)
         return found
@@ -281,14 +281,14 @@ def _node_id(root: Place) -> int | None:
         return None
 
 
-def _best_image(
+def _leading_image(
     places: Sequence[Place], broker: BrokerConfig, limits: Limits
-) -> tuple[ClusterMetadata | None, Place | None, str]:
-    """Return the cluster's metadata of one of some log dirs, its place, and why it cannot be read.
+) -> tuple[ClusterMetadata | None, Place | None, str, str]:
+    """Return the cluster's metadata, their log dir, why they cannot be read, and why others may be later.
 
-    That of the configured metadata log dir comes first, then the one with the latest records.
+    That of the configured metadata log dir comes first.
     """
-    images = []
+    images: list[tuple[Place, ClusterMetadata]] = []
     problem = ""
     for place in places:
         try:
@@ -297,11 +297,12 @@ def _best_image(
             problem = f"the metadata log in {place} cannot be read ({error})"
             continue
         if image is not None:
-            images.append((broker.holds_metadata_log(place), image.end_offset, image, place))
+            images.append((place, image))
     if not images:
-        return None, None, problem
-    *_, image, place = max(images, key=lambda one: one[:2])
-    return image, place, ""
+        return None, None, problem, ""
+    configured = [one for one in images if broker.holds_metadata_log(one[0])]
+    place, image, later = leading_metadata(configured or images, limits=limits)
+    return image, place, "", later
 
 
 def _doubt_of(image: ClusterMetadata, place: Place) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher, optional_integer
 from kafkalog.protocol.releases import METADATA_VERSION, level_name, next_level
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_metadata import leading_metadata, read_cluster_metadata
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.system_topics.kafka_commands import HIDDEN, commands
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
@@ -412,30 +411,32 @@ def metadata(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(log_dir, [METADATA_TOPIC], end_offset, end_timestamp)
-    found: tuple[Place, ClusterMetadata] | None = None
+    known: list[tuple[Place, ClusterMetadata]] = []
     key = TopicPartition(METADATA_TOPIC, 0)
     roots = [*log_dir.paths, *([parent_of(log_dir.path_of(key).path)] if key in log_dir else [])]
-    findings: list[Finding] = []
-    rank = attrgetter("is_complete", "end_offset")
+    options: dict[str, Any] = {
+        "end_offset": as_of.end_offset,
+        "end_timestamp": as_of.end_timestamp,
+        "limits": log_dir.limits,
+    }
     for root in dict.fromkeys(roots):
-        image = read_cluster_metadata(
-            root, end_offset=as_of.end_offset, end_timestamp=as_of.end_timestamp, limits=log_dir.limits
-        )
+        image = read_cluster_metadata(root, **options)
         if image is not None:
-            findings += image.findings
-            # controllers may lag: of complete states, the one that has most records counts
-            if found is None or rank(image) > rank(found[1]):
-                found = root, image
-    if found is None:
+            known.append((root, image))
+    if not known:
         where = ", ".join(map(str, log_dir.paths))
         raise NotKafkaError(
             Reason.NOT_KAFKA,
             f"no {METADATA_DIRECTORY} here: name the metadata log dir of a controller or broker",
             path=where,
         )
-    result = Metadata(*found, name_matcher(topics))
+    place, leading, later = leading_metadata(known, **options)
+    findings = [*leading.findings, *(one for root, image in known if root != place for one in image.findings)]
+    if later:
+        findings.append(Finding(Reason.METADATA_INCOMPLETE, later, path=str(place)))
+    result = Metadata(place, leading, name_matcher(topics))
     result.findings = findings
-    check_known("topic", topics, sorted(found[1].topic_ids), as_of, findings)
+    check_known("topic", topics, sorted(leading.topic_ids), as_of, findings)
     return result
 
 

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from builder import batch_positions
 from golden_sets import LOG_DIR
 from merges import replica
 from metadata_logs import TOPIC, topic_id, write_metadata
@@ -188,3 +189,26 @@ def test_a_missing_partition_metadata_costs_no_record(tmp_path, has_metadata):
     assert (known["orders"] == topic_id(0)) == has_metadata
     start = kafkalog.preflight(tmp_path / "boot" / "data")
     assert (start.verdict, start.losses) == ("starts", [])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_settings_that_one_damaged_metadata_log_lacks_come_from_the_other(tmp_path, order):
+    disks = [log_dir(tmp_path / f"disk-{number}") for number in range(2)]
+    settings = {(TOPIC, "orders"): {"segment.bytes": "5000000"}, (TOPIC, "payments"): {"segment.bytes": "7000000"}}
+    for number, disk in enumerate(disks):
+        (log,) = write_metadata(disk, ["orders", "payments"], settings).glob("*.log")
+        data = bytearray(log.read_bytes())
+        bounds = batch_positions(data)
+        # the topic of one, a setting of the other
+        data[bounds[(0, -2)[number]][1] - 1] ^= 1
+        log.write_bytes(data)
+    report = kafkalog.boot([disks[number] for number in order], tmp_path / "out")
+    sizes = [one.settings["segment.bytes"] for one in report.topics if not one.is_internal]
+    assert sizes == ["5000000", "7000000"]
+    assert report.metadata_doubt == ""
+    [note] = [one.detail for one in report.findings.rows if "which are missing here, come from" in one.detail]
+    assert note.startswith("records at offsets ")
+    assert report.ok
+    found = kafkalog.metadata(disks)
+    assert found.is_complete
+    assert found.end_offset == 6

@@ -2,17 +2,24 @@
 
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 from builder import ZSTD, batch_positions, batch_v2, control_batch, record_v2
+from effort import examples
 from golden_sets import unpacked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from metadata_logs import topic_id, write_metadata
 
 import kafkalog
 from kafkalog import PartitionWriter, TopicPartition
+from kafkalog.booting.metadata_log import encode_snapshot, snapshot_name
 from kafkalog.cli import main
 from kafkalog.errors import Reason
-from kafkalog.state.cluster_metadata import cluster_metadata, read_cluster_metadata
+from kafkalog.protocol.encoder import encode_metadata_record
+from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata, read_cluster_metadata
 
 
 def topic_record(name, topic_id):
@@ -240,3 +247,53 @@ def test_findings_about_metadata_have_the_path_as_it_was_given(tmp_path, monkeyp
     log_dir(tmp_path / "other" / "data", {0: noops(0, 2)})
     monkeypatch.chdir(tmp_path / "other")
     assert cluster_metadata(Path("data")).findings == []
+
+
+@given(st.data())
+@settings(max_examples=examples(150))
+def test_what_one_log_dir_lacks_comes_from_the_others(data):
+    n = 12
+    with tempfile.TemporaryDirectory() as folder:
+        kept: dict[int, int] = {}
+        known = []
+        for number in range(data.draw(st.integers(1, 3))):
+            root = Path(folder) / str(number)
+            [log] = write_metadata(root, {f"t{topic}": topic_id(topic) for topic in range(n)}, {}).glob("*.log")
+            content = log.read_bytes()
+            batches = [content[start:end] for start, end in batch_positions(content)]
+            length = data.draw(st.integers(0, len(batches)))
+            broken = data.draw(st.sets(st.integers(0, len(batches) - 1), max_size=6))
+            log.write_bytes(
+                b"".join(
+                    batch[:-1] + bytes([batch[-1] ^ 1]) if at in broken else batch
+                    for at, batch in enumerate(batches[:length])
+                )
+            )
+            kept |= {at: number for at in range(length) if at not in broken}
+            known.append((root, cluster_metadata(root)))
+        place, leading, later = leading_metadata(data.draw(st.permutations(known)))
+        # each topic is two records: itself, and its partition
+        assert {*leading.topic_ids} == {f"t{at // 2}" for at in kept if not at % 2}
+        assert leading.end_offset == max(kept, default=-1) + 1
+        assert leading.gaps or len(kept) == leading.end_offset
+        assert not later
+        lost = {at for gap in leading.gaps for at in range(gap.base_offset, (gap.last_offset or gap.base_offset) + 1)}
+        assert lost >= {*range(leading.end_offset)} - {*kept}
+        assert not lost & {*kept}
+        assert place in dict(known)
+
+
+def test_a_log_dir_with_a_snapshot_leads_before_one_whose_beginning_is_missing(tmp_path):
+    topics = {f"t{number}": topic_id(number) for number in range(12)}
+    (log,) = write_metadata(tmp_path / "late", topics, {}).glob("*.log")
+    batches = [log.read_bytes()[start:end] for start, end in batch_positions(log.read_bytes())]
+    log.with_name(f"{10:020}.log").write_bytes(b"".join(batches[10:]))
+    log.unlink()
+    early = tmp_path / "early" / "__cluster_metadata-0"
+    early.mkdir(parents=True)
+    records = [encode_metadata_record("Topic", 0, name=name, topicId=known) for name, known in [*topics.items()][:3]]
+    (early / snapshot_name(8)).write_bytes(encode_snapshot(records, 1, []))
+    known = [(path, cluster_metadata(path)) for path in (tmp_path / "late", tmp_path / "early")]
+    place, leading, later = leading_metadata(known)
+    assert (place.name, sorted(leading.topic_ids), leading.end_offset) == ("early", ["t0", "t1", "t2"], 9)
+    assert later.endswith("late has records after offset 8, but lacks earlier ones")
