@@ -137,15 +137,11 @@ PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-_OFFSET_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    PRODUCER_SNAPSHOT_SUFFIX,
-    CLEANED_SUFFIX,
-    SWAP_SUFFIX,
-)
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+"""Those of the files beside a `.log` that are about its batches."""
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
+"""Those of files that are named after a base offset."""
+_OFFSET_SUFFIXES: Final = (*SEGMENT_SUFFIXES, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 INDEX_INTERVAL_BYTES: Final = 4096
 """Default of a topic's `index.interval.bytes`."""

@@ -250,6 +250,11 @@ def cpu_count() -> int:
     return os.cpu_count() or 1
 
 
+def thread_count(threads: int | None) -> int:
+    """Threads for work on many partitions: as many as asked for, or a few, since they wait for one disk."""
+    return optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+
+
 def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:
     """A function that says whether a name is one of those wanted: names or globs; None for all."""
     globs = [wanted] if isinstance(wanted, str) else wanted

@@ -450,8 +450,7 @@ class _Boot:
                 self._leaders.append(some[0])
                 continue
             planned = self._plan(some)
-            ordered = [*(planned.copies[number] for number in planned.plan.order), *some]
-            self._orders[key] = [self._node_of[one.path] for one in ordered]
+            self._orders[key] = planned.nodes(self._node_of)
             kept = planned.as_they_are(self._node_of)
             rest = {self._node_of[one.path] for one in some} - {*kept}
             self._wanted += [(one, node_id) for node_id, one in kept.items()]

@@ -23,7 +23,7 @@ from kafkalog.log.log_dir import LogDir, blank_disk, each_once, is_empty_disk, i
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.operations.remote_storage import write_partitions
-from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_topic_id
+from kafkalog.state.checkpoints import node_number, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.properties import read_properties
@@ -62,8 +62,7 @@ class SourceRoot:
     @property
     def node_id(self) -> int | None:
         """The broker's id."""
-        text = node_id_of(self.properties)
-        return int(text) if text.isdecimal() else None
+        return node_number(self.properties)
 
     def offsets(self, name: str) -> dict[kf.TopicPartition, int]:
         """One of its offset checkpoints, which is read once; empty if there is none, or if it cannot be read."""

@@ -25,8 +25,7 @@ from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
-from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.parsing import cpu_count
+from kafkalog.parsing import thread_count
 from kafkalog.records.batch_table import Window
 from kafkalog.repair.placement import Copied, PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -45,8 +44,7 @@ from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.text import counted
 
-_MOST_THREADS: Final = 4
-_TAKEN: Final = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX)
+_TAKEN: Final = kf.SEGMENT_SUFFIXES
 
 
 @dataclass(slots=True)
@@ -116,7 +114,7 @@ def stage(
             copy, node_id, *_ = by_path[path]
             found.append(outputs.pop(path).described(StagedPartition(copy, node_id), row, findings))
 
-    threads = min(cpu_count(), _MOST_THREADS)
+    threads = thread_count(None)
     RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
     if damaged and strict:
         raise damage_error(_why_damaged(damaged[0]), len(damaged), damaged[0].loss)
@@ -304,6 +302,10 @@ class PlannedCopies:
     def leader(self) -> Copy:
         """The copy that leads."""
         return self.copies[self.plan.order[0]]
+
+    def nodes(self, node_of: Mapping[Path, int]) -> list[int]:
+        """The nodes in the order in which their copies lead, and then all nodes: a copy may not be readable."""
+        return [*(node_of[self.copies[number].path] for number in self.plan.order), *sorted({*node_of.values()})]
 
     def as_they_are(self, node_of: Mapping[Path, int]) -> dict[int, Copy]:
         """The copies that nodes can have as they are: one with the whole log where the leader is, or a follower."""

@@ -57,7 +57,7 @@ _LIMIT_NAMES: Final = {
     "batch_too_large": "max_batch_bytes",
     "decompressed_too_large": "max_decompressed_bytes",
     "too_many_records": "max_records_per_batch",
-    "too_many_headers": "max_headers_per_record",
+    "too_many_headers": "max_headers_per_record=N or max_headers_per_batch",
     "too_many_directories": "max_directories",
     "too_many_open_transactions": "max_open_transactions",
 }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from unicodedata import combining, east_asian_width
 
 from kafkalog.text import counted as counted
 from kafkalog.text import human_bytes as human_bytes
 from kafkalog.text import iso_milliseconds as iso_milliseconds
 from kafkalog.text import iso_seconds as iso_seconds
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # the backslash must come first, or the backslashes of the other escapes would be escaped too
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -158,3 +162,15 @@ def duration(milliseconds: int) -> str:
     units = [("d", seconds // 86400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60), ("s", seconds % 60)]
     parts = [f"{n} {unit}" for unit, n in units if n]
     return " ".join(parts[:2]) if parts else f"{rest} ms"
+
+
+def iso_times(times: npt.NDArray[np.int64]) -> list[str]:
+    """Milliseconds as times in UTC with milliseconds, ``-`` for -1, which is no time."""
+    import numpy as np
+
+    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
+    # the least number is no time to NumPy
+    return [
+        "-" if time == -1 else f"{text}Z" if text != "NaT" else f"{time}ms"
+        for text, time in zip(texts, times.tolist(), strict=True)
+    ]

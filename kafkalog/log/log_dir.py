@@ -403,9 +403,7 @@ _LOST_AND_FOUND: Final = "lost+found"
 _MOST_BELOW: Final = 100  # directories that an error looks into
 _NO_NAME: Final = "its name is not a topic and a number, such as orders-0"
 _WHICH_COUNTS: Final = "kafkalog reads the copy with the highest leader epoch, then the longest"
-_SIDECARS: Final = frozenset(
-    {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
-)
+_SIDECARS: Final = frozenset({*kf.INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX})
 _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA})
 
 

@@ -21,8 +21,6 @@ from kafkalog.log.segment import Segment
 from kafkalog.storage.location import Place
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
-INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
-
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 _TABLES: Final = (".parquet", ".csv", ".jsonl", ".json", ".arrow", ".arrows", ".avro")

@@ -11,17 +11,16 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason, SidecarError
-from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
+from kafkalog.format import TopicPartition, codec_name
 from kafkalog.html import JsonFields
 from kafkalog.log.live import explained, merged_part, retired
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.checkpoints import node_id_of
+from kafkalog.state.checkpoints import node_number_of
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
-from kafkalog.state.properties import read_properties
 from kafkalog.storage.location import Place, parent_of
 
 _NOT_JSON: Final = ("name", "file_name", "segments", "codec_ids")
@@ -134,7 +133,7 @@ class Clusters:
             metadata = cluster_metadata(root, limits=limits)
             if metadata is not None:
                 self.findings += metadata.findings
-                self._known[root] = metadata, _node_id(root)
+                self._known[root] = metadata, node_number_of(root)
 
     @property
     def metadata(self) -> ClusterMetadata | None:
@@ -164,15 +163,6 @@ class Clusters:
 def clusters_beside(partitions: Iterable[Partition], limits: Limits) -> Clusters:
     """Read the metadata logs in the log dirs of partitions."""
     return Clusters((parent_of(partition.path) for partition in partitions), limits)
-
-
-def _node_id(root: Place) -> int | None:
-    try:
-        properties = read_properties(root / META_PROPERTIES) or {}
-    except KafkalogError:
-        return None
-    text = node_id_of(properties)
-    return int(text) if text.isdecimal() else None
 
 
 def summarise(

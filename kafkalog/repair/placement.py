@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import is_partition_directory
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath, remove_file, sync_directory
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, NoBackup, copy_file
@@ -320,7 +319,7 @@ class InPlaceOutput(PartitionOutput):
         logs = [one for one in self._removed if _final_name(one).endswith(kf.LOG_SUFFIX) and one not in swaps]
         logs.sort(reverse=self._removes_last_first)
         others = [name for name in self._removed if name not in {*logs, *swaps}]
-        indexes = [name for name in self._put if name.endswith(INDEX_SUFFIXES)]
+        indexes = [name for name in self._put if name.endswith(kf.INDEX_SUFFIXES)]
         new_logs = [name for name in self._put if name.endswith(kf.LOG_SUFFIX)]
         rest = [name for name in self._put if name not in {*indexes, *new_logs}]
         return [

@@ -31,7 +31,6 @@ files: Bytes by kind of file. All files of the partitions.
     kind, n_files number, n_bytes bytes
 """
 """Definitions of the tables that a `SpaceMeter` fills."""
-_KINDS: Final = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, ".snapshot")
 
 
 class SpaceMeter:
@@ -74,7 +73,7 @@ class SpaceMeter:
                 continue  # a running broker has deleted it
             total += size
             kind = os.path.splitext(name)[1]
-            self._counts["files"][kind if kind in _KINDS else "other"] += Counter(n_bytes=size, n_files=1)
+            self._counts["files"][kind if kind in kf.SEGMENT_SUFFIXES else "other"] += Counter(n_bytes=size, n_files=1)
         return total
 
     def rows(self, name: str) -> list[tuple[str, int, int]]:

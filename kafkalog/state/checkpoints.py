@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Reason, SidecarError
+from kafkalog.state.properties import read_properties
 from kafkalog.storage.files import read_file, read_if_there, stamp_of
-from kafkalog.storage.location import place_of
+from kafkalog.storage.location import Place, place_of
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
 _RACY_NS: Final = 2 * 10**9
@@ -144,6 +145,20 @@ def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[
 def node_id_of(properties: Mapping[str, str]) -> str:
     """The id of the broker in a `meta.properties`, as text; "" without one. Version 0 names it `broker.id`."""
     return properties.get("node.id", properties.get("broker.id", ""))
+
+
+def node_number(properties: Mapping[str, str]) -> int | None:
+    """The id of the broker in a `meta.properties`; None if it has none."""
+    number = java_number(node_id_of(properties), 31)
+    return number if number is not None and number >= 0 else None
+
+
+def node_number_of(root: Place) -> int | None:
+    """The id of the broker whose log dir this is; None if its `meta.properties` has none, or cannot be read."""
+    try:
+        return node_number(read_properties(root / kf.META_PROPERTIES) or {})
+    except KafkalogError:
+        return None
 
 
 def read_topic_id(directory: Pathish) -> str | None:

@@ -1,4 +1,4 @@
-"""Java's properties files: settings of brokers and topics, `meta.properties` and `partition.metadata`."""
+"""Java's properties files: settings of brokers and topics, `meta.properties`."""
 
 from __future__ import annotations
 

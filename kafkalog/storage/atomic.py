@@ -274,14 +274,6 @@ def sync_directory(directory: StrPath) -> None:
             raise OSError(error.errno, f"{error.strerror}; {MAY_NOT_LAST}") from error
 
 
-def make_directories(path: Path) -> None:
-    """Create a directory and its missing parents, durably."""
-    if not path.is_dir():
-        make_directories(path.parent)
-        path.mkdir(exist_ok=True)
-        fsync_directory(path.parent)
-
-
 def sync_files(root: Path, names: Iterable[str]) -> None:
     """Fsync files below a directory that another library wrote, and the directories that they are in.
 

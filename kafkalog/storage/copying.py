@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from kafkalog.errors import OutputExistsError, Reason
-from kafkalog.storage.atomic import StrPath, fsync_directory, make_directories, resolve, writing
+from kafkalog.storage.atomic import StrPath, fsync_directory, make_parents, resolve, writing
 from kafkalog.storage.files import open_source
 from kafkalog.storage.location import Place, local_path
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
@@ -87,7 +87,7 @@ class Backup:
         target = self.path / name
         with writing(target):
             with self._lock:  # no other thread meets a directory that is not durable yet
-                make_directories(target.parent)
+                make_parents(target)
             try:
                 os.link(path, target)
             except OSError as error:

@@ -16,7 +16,6 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.listing import Listing
@@ -82,7 +81,7 @@ def files_at_start(path: Place) -> FileNames:
     for name in names:
         new = found.renamed.get(name, name)
         log = new.rpartition(".")[0] + kf.LOG_SUFFIX
-        if new.endswith(INDEX_SUFFIXES) and name not in found.removed and log not in there:
+        if new.endswith(kf.INDEX_SUFFIXES) and name not in found.removed and log not in there:
             found.renamed.pop(name, None)
             found.removed[name] = ORPHAN
     return found

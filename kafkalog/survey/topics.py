@@ -21,7 +21,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
-from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_id_of
+from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_number_of
 from kafkalog.state.cluster_image import BROKER, OF_TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
@@ -270,15 +270,8 @@ def _log_dir_of(path: Place) -> Place:
 
 def _broker_id(roots: Iterable[Place], broker: BrokerConfig) -> int | None:
     """The id in the first log dir that has it, or else in the broker's configuration."""
-    node_id = next((known for known in map(_node_id, roots) if known is not None), None)
+    node_id = next((known for known in map(node_number_of, roots) if known is not None), None)
     return java_number(broker.node_id or "", 31) if node_id is None else node_id
-
-
-def _node_id(root: Place) -> int | None:
-    try:
-        return java_number(node_id_of(read_properties(root / kf.META_PROPERTIES) or {}), 31)
-    except KafkalogError:
-        return None
 
 
 def _leading_image(

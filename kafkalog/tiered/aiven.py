@@ -27,12 +27,14 @@ from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 Keys = Mapping[str, Any]
 
+EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
+"""That of a segment's leader epochs in remote storage."""
 INDEXES: Final = {
     kf.INDEX_SUFFIX: "offset",
     kf.TIME_INDEX_SUFFIX: "timestamp",
     kf.PRODUCER_SNAPSHOT_SUFFIX: "producerSnapshot",
     kf.TRANSACTION_INDEX_SUFFIX: "transaction",
-    ".leader_epoch_checkpoint": "leaderEpoch",
+    EPOCHS_SUFFIX: "leaderEpoch",
 }
 """The names of indexes in a manifest, by suffix."""
 _SEALED: Final = 28  # an IV of 12 bytes before, a tag of 16 bytes after

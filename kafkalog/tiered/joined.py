@@ -32,8 +32,6 @@ from kafkalog.tiered.chain import Hole, Link, ListingFinder, MetadataFinder, cha
 from kafkalog.tiered.identity import Claim
 from kafkalog.tiered.layouts import Copy, PartitionId, find_layout, prefetch
 
-_SIDE_FILES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
-
 
 @dataclass(slots=True)
 class Joined:
@@ -281,7 +279,7 @@ class JoinedStore(Store):
             is_cut = start > 0 or stop is not None
             self._add_copy(f"{name}/{base:020d}{kf.LOG_SUFFIX}", link, kf.LOG_SUFFIX, size, (start, stop))
             # the entries of a copy's indexes are about the whole of it
-            for suffix in () if is_cut else _SIDE_FILES:
+            for suffix in () if is_cut else kf.INDEX_SUFFIXES:
                 if suffix in sizes:
                     self._add_copy(f"{name}/{base:020d}{suffix}", link, suffix, sizes[suffix])
             # the state of producers is that after the segment

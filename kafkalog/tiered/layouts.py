@@ -18,10 +18,9 @@ from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.storage.location import Location
 from kafkalog.storage.source import ByteSource
-from kafkalog.tiered.aiven import ChunkedSource, Keys, Manifest, index_size, open_index
+from kafkalog.tiered.aiven import EPOCHS_SUFFIX, ChunkedSource, Keys, Manifest, index_size, open_index
 from kafkalog.tiered.identity import Claim, SegmentIdentity
 
-EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
 _LOG_FILES: Final = (
     *(kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX),
     *(kf.PRODUCER_SNAPSHOT_SUFFIX, EPOCHS_SUFFIX),

@@ -19,7 +19,7 @@ from kafkalog.cli.scan_options import (
     usage_errors,
 )
 from kafkalog.cli.terminal import shown_table, terminal_width
-from kafkalog.cli.text import escape_line
+from kafkalog.cli.text import escape_line, iso_times
 
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows
@@ -259,22 +259,13 @@ class _TextTable:
 _WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timestamp": 24, "delete_horizon_ms": 24}
 
 
-def _time_cells(name: str, rows: BatchRows) -> list[str]:
-    import numpy as np
-
-    from kafkalog.scanning.batch_scan import batch_column
-
-    times = batch_column(name, rows.batches)
-    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
-    return ["-" if time == -1 else f"{text}Z" for text, time in zip(texts, times.tolist(), strict=True)]
-
-
 def _cells(name: str, rows: BatchRows) -> list[str]:
     """Return a column as text, ``-`` for no value."""
     from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
+    from kafkalog.scanning.batch_scan import batch_column
 
     if name in _TIMESTAMPS:
-        return _time_cells(name, rows)
+        return iso_times(batch_column(name, rows.batches))
     values = _values(name, rows)
     if name == "timestamp_type":
         return [TIMESTAMP_TYPE_NAMES[value] for value in values]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from kafkalog.cli.text import quote_bytes, quote_name
+from kafkalog.cli.text import iso_times, quote_bytes, quote_name
 from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.text_output import (
@@ -47,7 +46,7 @@ class TextFormat:
         """Return a line for each record."""
         n = batch.num_rows
         wheres = self._wheres(batch)
-        times = _iso_times(batch) if "timestamp" in self._shown else None
+        times = iso_times(milliseconds(batch.column("timestamp"))) if "timestamp" in self._shown else None
         others = [name for name in self._shown if name not in (*_WHERE, "timestamp")]
         cells = [self._cells(batch, name) for name in others]
         markers = self._markers(batch)
@@ -145,14 +144,3 @@ def _cut(text: str, cut_at: int) -> str:
 def _header_text(headers: Headers, cut_at: int | None) -> str:
     pairs = (f"{quote_name(header['key'])}={quote_bytes(header['value'], cut_at)}" for header in headers)
     return f"headers={{{', '.join(pairs)}}}"
-
-
-def _iso_times(batch: pa.RecordBatch) -> list[str]:
-    """Return timestamps as UTC with milliseconds; ``-`` for a record without one."""
-    times = milliseconds(batch.column("timestamp"))
-    texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
-    # the least number is no time to NumPy
-    return [
-        "-" if time == -1 else f"{text}Z" if text != "NaT" else f"{time}ms"
-        for text, time in zip(texts, times.tolist(), strict=True)
-    ]

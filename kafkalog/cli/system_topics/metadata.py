@@ -53,6 +53,8 @@ output:
   --cluster NAME            with --as strimzi: the name of the Kafka resource (default: my-cluster)
 """,
 )
+_APPLIED: Final = ("commands", "strimzi")
+"""Forms that other tools apply to a new cluster."""
 _SHOWN: Final = ("brokers", "features", "topics")
 _ALL: Final = ("topics", "partitions", "configs", "brokers", "voters", "features", "acls", "quotas", "scram", "tokens")
 
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with usage_errors():
         found = metadata(args.paths, **chosen(args, "topics", *AS_OF))
     console.findings(found.findings)
-    if args.form in ("commands", "strimzi"):
+    if args.form in _APPLIED:
         console.lines(_to_apply(found, args).splitlines())
         return None
     console.show(_objects(found, args.show or _ALL), _lines(found, args.show or _SHOWN))
@@ -105,7 +107,7 @@ def _lines(found: Metadata, shown: Sequence[str]) -> Iterator[str]:
 
 
 def _check_form(args: argparse.Namespace) -> None:
-    is_applied = args.form in ("commands", "strimzi")
+    is_applied = args.form in _APPLIED
     if args.replication_factor is not None and not is_applied:
         raise UsageError("--replication-factor goes with --as commands or --as strimzi")
     if args.cluster is not None and args.form != "strimzi":

@@ -33,7 +33,6 @@ from kafkalog.errors import (
 from kafkalog.html import HtmlReport
 from kafkalog.log.directory import Directory
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.reindex import reindex
@@ -336,7 +335,7 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     bases = {segment.base_offset for segment in partition.segments}
     for segment in partition.segments:
         copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress=progress)
-        for suffix in INDEX_SUFFIXES:
+        for suffix in kf.INDEX_SUFFIXES:
             if segment.has_sidecar(suffix):
                 copy_file(segment.sidecar_path(suffix), staged, kf.segment_file_name(segment.base_offset, suffix))
     directory = Directory(partition.path)
@@ -363,7 +362,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
 
 def _lacks_files(partition: Partition, path: Path) -> bool:
     needed = {
-        kf.segment_file_name(one.base_offset, suffix) for one in partition.segments for suffix in INDEX_SUFFIXES[:2]
+        kf.segment_file_name(one.base_offset, suffix) for one in partition.segments for suffix in kf.INDEX_SUFFIXES[:2]
     }
     if not needed.issubset(Listing(path).names):
         return True

@@ -28,7 +28,7 @@ from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.operations.verifying.verified_partitions import Verification, VerifiedPartition, VerifiedSegment
-from kafkalog.parsing import cpu_count, optional_integer
+from kafkalog.parsing import optional_integer, thread_count
 from kafkalog.scanning.options import OPENING, FormatOptions, with_formats
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.listing import Listing
@@ -150,7 +150,7 @@ def iter_verify(
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
         raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
-    n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+    n_threads = thread_count(threads)
     optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []
     if not isinstance(path, (LogDir, Partition, Segment)):

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason, UnsafePathError
-from kafkalog.parsing import TopicPatterns, cpu_count, optional_integer
+from kafkalog.parsing import TopicPatterns, thread_count
 from kafkalog.repair.compacting.compacted_partitions import CompactedPartition, CompactionReport
 from kafkalog.repair.compacting.partition import PartitionCompaction
 from kafkalog.repair.cutting.partitions import CutPartitions
@@ -101,7 +101,7 @@ def compact(
     False
     """
     refuse_url(path)
-    n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+    n_threads = thread_count(threads)
     placement = Placement(output, in_place, backup, dry_run, stage_in, False, Swapped)
     report = CompactionReport()
     cut = CutPartitions(path, placement, report=report, limits=limits)

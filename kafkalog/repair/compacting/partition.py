@@ -12,7 +12,6 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, UnwritableError, WriteError
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
 from kafkalog.repair.compacting.facts import CleanerFacts
@@ -167,7 +166,7 @@ class PartitionCompaction:
         there = set(self.plan.files.names)
         for number, segment in enumerate(group):
             # the snapshot at a base offset goes with the segment
-            suffixes = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, *([kf.PRODUCER_SNAPSHOT_SUFFIX] if number else []))
+            suffixes = (kf.LOG_SUFFIX, *kf.INDEX_SUFFIXES, *([kf.PRODUCER_SNAPSHOT_SUFFIX] if number else []))
             for suffix in suffixes:
                 name = kf.sidecar_name(segment.path.name, suffix)
                 if name in there:

@@ -13,7 +13,6 @@ from itertools import accumulate
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.state.cluster_image import OF_TOPIC
 from kafkalog.state.log_config import LogConfig
@@ -185,4 +184,4 @@ def _make_room(
 def _n_bytes(plan: LoadPlan, number: int) -> int:
     """Bytes of a segment and its indexes."""
     segment = plan.partition.segments[number]
-    return segment.size_in_bytes + sum(size_of(segment.sidecar_path(suffix)) for suffix in INDEX_SUFFIXES)
+    return segment.size_in_bytes + sum(size_of(segment.sidecar_path(suffix)) for suffix in kf.INDEX_SUFFIXES)

@@ -11,7 +11,6 @@ from datetime import datetime
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, Reason, UnsafePathError
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.retention import RetentionOptions, choose
@@ -216,14 +215,14 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bo
         action = "deleted" if is_gone else "kept"
         left = 0 if is_gone else size
         row.segments.append(SegmentPlan(name, segment.base_offset, action, size, left))  # type: ignore[arg-type]
-        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES) if is_gone else ():
+        for suffix in (kf.LOG_SUFFIX, *kf.INDEX_SUFFIXES) if is_gone else ():
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:
                 output.remove(file)
     if is_emptied:
         # a broker rolls before it deletes the last segment
         row.segments.append(SegmentPlan(kf.segment_file_name(start), start, "kept", 0, 0))
-        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
+        for suffix in (kf.LOG_SUFFIX, *kf.INDEX_SUFFIXES[:2]):
             output.write(kf.segment_file_name(start, suffix), b"")
     if is_trimmed:
         for name, why in plan.files.removed.items():

@@ -20,7 +20,6 @@ from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.target import compared
 from kafkalog.records.batch_table import BatchTable
@@ -230,7 +229,7 @@ class PartitionRecovery:
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
         # a broker creates the transaction index with its first entry
-        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
+        for suffix in (kf.LOG_SUFFIX, *kf.INDEX_SUFFIXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
@@ -451,7 +450,7 @@ class PartitionRecovery:
     def _remove_segment(self, segment: Segment) -> None:
         self.removed_segments.add(segment.base_offset)
         there = set(self.plan.files.names)
-        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
+        for suffix in (kf.LOG_SUFFIX, *kf.INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             # a `.swap` may lie next to the file that it replaces
             for one in sorted({name, final_name(name)} & there):

@@ -23,7 +23,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.live import is_live, settled, was_closed
 from kafkalog.log.log_dir import blank_disk, check_log_dir, each_once, is_blank, is_partition_directory, log_dirs_at
 from kafkalog.log.searching.missing import offsets_finding
-from kafkalog.parsing import TopicPatterns, check_partitions, cpu_count, one_of, optional_integer, parse_milliseconds
+from kafkalog.parsing import TopicPatterns, check_partitions, one_of, parse_milliseconds, thread_count
 from kafkalog.protocol.releases import releases
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -144,7 +144,7 @@ def preflight(
     refuse_url(path)
     if release is not None:
         one_of("release", release, [*releases()])
-    n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+    n_threads = thread_count(threads)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     result = Preflight(findings=Findings(limits.max_findings), release=release)
     named = each_once([root for one in names for root in log_dirs_at(Path(one))], result.findings.add)

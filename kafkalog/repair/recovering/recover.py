@@ -24,7 +24,7 @@ from kafkalog.operations.rebuilding.index_interval import index_interval, max_in
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.rebuilt_files import RebuildReport
 from kafkalog.operations.rebuilding.target import RebuildTarget
-from kafkalog.parsing import cpu_count, optional_integer, parse_milliseconds
+from kafkalog.parsing import parse_milliseconds, thread_count
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.recovered_partitions import RecoveryReport
@@ -155,7 +155,7 @@ def recover(
     refuse_url(path)
     root = Path(path)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    n_threads = optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+    n_threads = thread_count(threads)
     log_dir = parent_of(root) if is_partition_directory(root) else root
     # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
