@@ -40,7 +40,6 @@ from kafkalog.booting.staging import (
     damage_error,
     highest_producer_id,
     judged,
-    looks_compacted,
     offsets_past_retention,
     stage,
 )
@@ -427,8 +426,8 @@ class _Boot:
             self._state,
             sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT),
             sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
-            lambda one: looks_compacted(one, self._limits),
             report.findings.add,
+            report.metadata_doubt,
         )
         self._cleaned = evidence.cleaned
         self._topics = report.topics = plan_topics(bare | self._copies, evidence, self._options, is_wanted)

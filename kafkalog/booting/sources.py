@@ -121,6 +121,17 @@ class Copy:
         """The highest offset that its log once reached, from its other files."""
         return max(known_ends(self.path, self.key, self.names).values(), default=0)
 
+    @property
+    def has_horizons(self) -> bool:
+        """Whether delete horizons, which only the log cleaner writes, prove that it was compacted; reads headers."""
+        windows = Partition(self.path, limits=self.limits).iter_batches(on_corruption="skip")
+        return any(bool((window.batches.delete_horizon_ms >= 0).any()) for window in windows)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a segment lacks offsets, as after compaction, other than those that were cut out of it."""
+        return any(segment.has_gaps for segment in Partition(self.path, limits=self.limits).densities)
+
     @cached_property
     def topic_id(self) -> str | None:
         """From its `partition.metadata`; raises `SidecarError` if that is malformed."""

@@ -416,24 +416,3 @@ def offsets_past_retention(partitions: Sequence[StagedPartition], config: LogCon
             end = segments[n_gone].base_offset if n_gone < len(segments) else one.log_end_offset
             total += max(end - one.log_start_offset, 0) if n_gone else 0
     return total
-
-
-def looks_compacted(copy: Copy, limits: Limits) -> tuple[bool, bool]:
-    """Whether a partition's headers prove that it was compacted (delete horizons), and whether offsets look like it.
-
-    Reads all headers.
-    """
-    has_horizon = has_gaps = is_transactional = False
-    previous = None
-    for window in Partition(copy.path, limits=limits).iter_batches(on_corruption="skip"):
-        batches = window.batches
-        if not len(batches):
-            continue
-        has_horizon |= bool((batches.delete_horizon_ms >= 0).any())
-        is_transactional |= bool(batches.is_transactional.any())
-        before = np.append(batches.base_offset[0] - 1 if previous is None else previous, batches.last_offset[:-1])
-        is_sparse = batches.records_count <= batches.last_offset - batches.base_offset
-        # of compressed v0 and v1 messages the header does not tell where they begin
-        has_gaps |= bool(((batches.magic >= 2) & (is_sparse | (batches.base_offset > before + 1))).any())
-        previous = int(batches.last_offset[-1])
-    return has_horizon, has_gaps and not is_transactional

@@ -270,9 +270,13 @@ class Evidence:
     """The highest offset of each partition in the checkpoints of all log dirs."""
     cleaned: Mapping[kf.TopicPartition, int]
     """The cleaner's checkpoint."""
-    compacted: Callable[[Copy], tuple[bool, bool]]
-    """See `kafkalog.booting.staging.looks_compacted`."""
     note: Callable[[Finding], object]
+    doubt: str = ""
+    """Why the metadata lack the last changes."""
+
+    def has_settings(self, topic: str) -> bool:
+        """Whether the metadata have all settings of a topic."""
+        return self.metadata is not None and topic in self.metadata.topic_ids and not self.doubt
 
 
 def plan_topics(
@@ -460,16 +464,11 @@ def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -
     """Without its `cleanup.policy`, a compacted topic would be one whose records are deleted by age."""
     why = compacted_by(plan.name, {key.topic for key in evidence.cleaned})
     origin = f"guessed: {why}" if why else ""
-    looks_so = False
-    for copy in () if origin else copies:
-        is_proven, looks_so_here = evidence.compacted(copy)
-        looks_so |= looks_so_here
-        if is_proven:
-            origin = "guessed: its batches have delete horizons"
-            break
+    if not origin and any(copy.has_horizons for copy in copies):
+        origin = "guessed: its batches have delete horizons"
     if origin:
         plan.set("cleanup.policy", "compact", origin)
-    elif looks_so:
+    elif not evidence.has_settings(plan.name) and any(copy.has_gaps for copy in copies):
         detail = (
             f"{plan.name} has gaps in its offsets, as after compaction, and its cleanup.policy is lost. It stays"
             f" uncompacted; if it was compacted, use --set {plan.name}:cleanup.policy=compact"

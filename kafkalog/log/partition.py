@@ -342,11 +342,12 @@ class Partition(ReadMethods):
         `segments` has the densities of all segments, if they are known. See `kafkalog.log.compaction.is_compacted`.
         """
         return is_compacted(
-            self.path, self.topic_partition, self.kind, end, lambda: self._densities if segments is None else segments
+            self.path, self.topic_partition, self.kind, end, lambda: self.densities if segments is None else segments
         )
 
     @cached_property
-    def _densities(self) -> Sequence[Density]:
+    def densities(self) -> Sequence[Density]:
+        """How dense the offsets of each segment are. Reads and checks all batches; proved cuts are no gaps."""
         # a plan has only some of the segments
         whole = self if self._planned is None else Partition(self.path, limits=self.limits)
         reader = SegmentReader(

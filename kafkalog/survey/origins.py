@@ -77,6 +77,17 @@ def origins_of(directory: Place) -> list[Place]:
     return list(found)
 
 
+def source_copies(partition: Place) -> list[Place]:
+    """The directories from which a partition directory was made, over several steps, as far as they have its name.
+
+    They may not be at hand.
+    """
+    if is_url(partition):
+        return []
+    roots = dict.fromkeys([*origins_of(partition), *origins_of(parent_of(partition))])
+    return [root / partition.name for root in roots if read_origin(root) is None]
+
+
 def known_losses(partition: Place) -> list[Lost]:
     """What the command that made a partition directory has reported as lost; `Lost.path` is the directory."""
     found: list[Lost] = []

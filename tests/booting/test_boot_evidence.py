@@ -1,8 +1,11 @@
 """What copies, file names and other files prove where no checksum does: ends, places of batches, and losses."""
 
+import shutil
+
 import builder
 import pytest
 from merges import batch, replica
+from metadata_logs import TOPIC, topic_id, write_metadata
 from salvages import output_of
 
 import kafkalog
@@ -74,6 +77,25 @@ def test_a_wrong_epoch_at_the_end_does_not_let_a_lagging_copy_lead(tmp_path):
     # nothing is left of the wrong one where that copy leads by right
     changed(replica(tmp_path / "c", LOG), -1, 12, 2**20, 4)
     assert booted([tmp_path / "c", tmp_path / "a"], tmp_path / "equal") == (True, expected(), [])
+
+
+@pytest.mark.parametrize("command", ["salvage", "recover", "merge"])
+@pytest.mark.parametrize("log", [LOG[:8], [*LOG[:7], (2, 7)], [*LOG[:6], (2, 6), (3, 7)]])
+def test_a_wrong_epoch_at_the_end_does_not_lead_after_a_command_that_read_it(tmp_path, command, log):
+    newest = [*log, *((log[-1][0], offset) for offset in range(8, 12))]
+    replica(tmp_path / "a", newest)
+    changed(replica(tmp_path / "b", log), -1, 12, 2**31 - 7, 4)
+    run = getattr(kafkalog, command)
+    for source, name in (("b", "made"), ("made", "again")):
+        # a recovered copy of a whole log dir is one of its own, as a broker would leave it
+        path = tmp_path / source / ("t-0" if command == "recover" else "")
+        run([path] if command == "merge" else path, tmp_path / name)
+        epochs = (tmp_path / name / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).read_text()
+        # a broker's recovery takes what is there
+        assert (str(2**31 - 7) in epochs) is (command == "recover")
+        for sources in ([tmp_path / "a", tmp_path / name], [tmp_path / name, tmp_path / "a"]):
+            out = tmp_path / f"out-{name}-{sources[0].name}"
+            assert booted(sources, out) == (True, expected(newest), [])
 
 
 def test_an_epoch_that_the_checkpoint_of_its_copy_has_is_right(tmp_path):
@@ -202,3 +224,60 @@ def test_boot_takes_options_of_the_object_store_of_its_tiered_topics(tmp_path, c
     (tmp_path / "remote").mkdir()
     main(["boot", str(tmp_path / "a"), "-o", str(tmp_path / "out"), "-q", *options])
     assert "no option" not in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def log_without_two_batches(tmp_path_factory):
+    """A log dir of 30,000 records, two batches of which are cut out of the middle; the offsets that it lacks."""
+    root = tmp_path_factory.mktemp("cut") / "log"
+    kafkalog.write_table({"value": [b"%d" % number for number in range(30_000)]}, root, topic="t")
+    (root / "t-0" / kf.PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id(0)}")
+    (path,) = (root / "t-0").glob("*.log")
+    data, batches = path.read_bytes(), kafkalog.Segment(path).batches
+    row = len(batches) // 2
+    start, end = int(batches.position[row]), int(batches.position[row + 2])
+    path.write_bytes(data[:start] + data[end:])
+    return root, (int(batches.base_offset[row]), int(batches.last_offset[row + 1]))
+
+
+@pytest.mark.parametrize("with_metadata", [False, True])
+def test_boot_does_not_guess_compaction_from_a_loss_that_an_index_proves(
+    tmp_path, log_without_two_batches, with_metadata
+):
+    source, gone = log_without_two_batches
+    root = shutil.copytree(source, tmp_path / "log")
+    if with_metadata:
+        write_metadata(root, {"t": topic_id(0)}, {})
+    report = kafkalog.boot(root, tmp_path / "out")
+    assert lost(report) == [gone]
+    assert [one.detail for one in report.findings.rows if "as after compaction" in one.detail] == []
+    assert lost_ranges(kafkalog.verify(root)) == lost_ranges(kafkalog.preflight(root)) == [gone]
+    named = [(one.base_offset, one.last_offset) for one in kafkalog.report(root).findings.rows if one.n_records]
+    assert named == [gone]
+
+
+def lost_ranges(result):
+    return [(one.first_offset, one.end_offset - 1) for one in result.losses]
+
+
+@pytest.mark.parametrize(
+    ("topics", "damaged", "is_guessed"), [({}, False, True), ("t", False, False), ("t", True, True)]
+)
+def test_the_policy_of_a_topic_with_gaps_is_lost_only_where_the_metadata_lack_it(tmp_path, topics, damaged, is_guessed):
+    root = tmp_path / "log"
+    partition = replica(root, LOG)
+    (path,) = partition.glob("*.log")
+    data = path.read_bytes()
+    (first, _), (second, _) = builder.batch_positions(data)[4], builder.batch_positions(data)[6]
+    path.write_bytes(data[:first] + data[second:])
+    if topics:
+        log = next(
+            write_metadata(root, {"t": topic_id(0)}, {(TOPIC, "t"): {"retention.ms": "5"}}, epoch=1).glob("*.log")
+        )
+        if damaged:
+            data = bytearray(log.read_bytes())
+            data[-3] ^= 1
+            log.write_bytes(data)
+    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
+    guessed = [one for one in report.findings.rows if "cleanup.policy is lost" in one.detail]
+    assert bool(guessed) is is_guessed

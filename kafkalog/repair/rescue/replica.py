@@ -29,7 +29,7 @@ from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import FileIdentity
 from kafkalog.survey.losses import Lost
-from kafkalog.survey.origins import known_losses
+from kafkalog.survey.origins import known_losses, source_copies
 
 Rows = npt.NDArray[np.void]
 
@@ -153,10 +153,7 @@ def without_last(replica: Replica, place: int) -> Replica:
 
 def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | None, rows: Rows) -> Replica:
     """The copy that a search has read, or what remains of it."""
-    try:
-        checkpoint = LeaderEpochs(read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)).entries
-    except KafkalogError:
-        checkpoint = LeaderEpochs().entries  # the search has noted it
+    checkpoint = _checkpoint(partition, np.concatenate([np.empty(0, np.int32), *search.epochs]))
     bases = [segment.base_offset for segment in partition.segments]
     # the cleaner never touches the last segment, and gaps that it explains end before it
     is_compacted = is_topic_compacted
@@ -189,6 +186,26 @@ def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | N
         gaps,
         partial(_replica, search, partition, is_topic_compacted),
     )
+
+
+def _checkpoint(partition: Partition, in_batches: npt.NDArray[np.int32]) -> npt.NDArray[np.void]:
+    """The entries of `leader-epoch-checkpoint`, without those that a command made of the batches alone.
+
+    Its source has a file without them. Made of a wrong epoch of a batch, they would prove it.
+    """
+    entries = _entries(partition.path)
+    sources = [_entries(path)["epoch"] for path in source_copies(partition.path)]
+    listed = np.concatenate([np.empty(0, np.int32), *sources])
+    is_made = np.isin(entries["epoch"], in_batches) & ~np.isin(entries["epoch"], listed)
+    return entries[~is_made] if listed.size else entries
+
+
+def _entries(directory: Place) -> npt.NDArray[np.void]:
+    """The entries of a directory's `leader-epoch-checkpoint`; none if it cannot be read, which the search notes."""
+    try:
+        return LeaderEpochs(read_leader_epochs(directory / kf.LEADER_EPOCH_CHECKPOINT)).entries
+    except KafkalogError:
+        return LeaderEpochs().entries
 
 
 def _judged(
@@ -249,6 +266,11 @@ class _Search(PartitionSalvage):
         if found and self.n_rows > rows.size:
             found[-1] = found[-1]._replace(has_gaps=self._gaps.had_gaps)
         return found
+
+    @property
+    def epochs(self) -> list[npt.NDArray[np.int32]]:
+        """The leader epochs of all batches that were found."""
+        return [np.unique(part["leader_epoch"]) for part in self.parts]
 
     @property
     def n_rows(self) -> int:

@@ -388,11 +388,18 @@ def _replaced_epochs(
 ) -> npt.NDArray[np.int32]:
     """The epochs of the runs, wrong ones replaced by that of the `right` row before, or else after.
 
-    If there is none, the last of the `known` epochs of the checkpoint replaces them.
+    One that begins at a wrong row, as the `known` epochs of the checkpoint say, replaces it if it fits between these
+    two. If there is no right row, the last of the checkpoint replaces all.
     """
     epochs, wrong = runs.leader_epoch.copy(), np.flatnonzero(is_wrong)
     if right.size:
-        epochs[wrong] = epochs[right[np.maximum(np.searchsorted(right, wrong) - 1, 0)]]
+        place = np.searchsorted(right, wrong)
+        epochs[wrong] = epochs[right[np.maximum(place - 1, 0)]]
+        begins = {start: epoch for epoch, start in known}
+        for row, at in zip(wrong.tolist(), place.tolist(), strict=True):
+            told = begins.get(int(runs.first_offset[row]), kf.NO_EPOCH)
+            if told > epochs[row] and (at == right.size or told <= epochs[right[at]]):
+                epochs[row] = told
     elif known:
         epochs[wrong] = known[-1][0]
     return epochs
@@ -434,9 +441,11 @@ def _checkpointed(runs: IntactRuns, epochs: Epochs) -> Mask:
     # what few contradict is damage; a file that most contradict is old, or of another log
     if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
         keep &= ~is_wrong
-    # a broker writes an epoch to the file before its first batch
-    is_lone = int(runs.n_batches[-1]) == 1 and (len(runs) == 1 or int(epoch[-2]) == epochs[-1][0])
-    keep[-1] &= not is_lone or int(epoch[-1]) <= epochs[-1][0]
+    # a broker writes an epoch to the file before its first batch: where that batch or an earlier one has the last epoch
+    # of the file, the file is not older than the log
+    last_epoch, last_start = epochs[-1]
+    is_lone = len(runs) == 1 or int(epoch[-2]) == last_epoch or int(runs.first_offset[-1]) == last_start
+    keep[-1] &= int(runs.n_batches[-1]) > 1 or not is_lone or int(epoch[-1]) <= last_epoch
     return keep
 
 
