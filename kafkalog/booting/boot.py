@@ -44,6 +44,7 @@ from kafkalog.booting.staging import (
     stage,
 )
 from kafkalog.booting.topics import (
+    RESTORES,
     Evidence,
     Settings,
     TopicOptions,
@@ -366,6 +367,9 @@ class _Boot:
             report.add_notes(root.findings)
         if self._metadata is not None:
             report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
+        elif self.remote is None and any(key.topic == kf.REMOTE_LOG_METADATA for key in self._sources.copies):
+            detail = f"{kf.REMOTE_LOG_METADATA} is here, so topics have segments in remote storage. {RESTORES}"
+            report.findings.add(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
 
     def _read_metadata(self, others: Sequence[Path], *, is_one_cluster: bool) -> Path | None:
         """Read the metadata log that leads, which also decides the release. Returns the log dir where it is."""
@@ -488,8 +492,7 @@ class _Boot:
         """The finding about a copy, with what is known of its topic; see `judged`."""
         topic = copy.key.topic
         # its remote part has a finding of its own
-        settings = {} if self._metadata is None else self._metadata.settings_of(topic)
-        is_tiered = copy.is_restored or settings.get("remote.storage.enable") == "true"
+        is_tiered = copy.is_restored or (self._metadata is not None and self._metadata.is_tiered(topic))
         return judged(copy, finding, is_compacted=self._is_compacted(topic), is_tiered=is_tiered)
 
     def _by_broker(self, copies: Mapping[kf.TopicPartition, Sequence[Copy]]) -> list[list[Copy]]:

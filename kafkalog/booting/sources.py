@@ -19,6 +19,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
+from kafkalog.log.compaction import GapMeter
 from kafkalog.log.log_dir import LogDir, blank_disk, each_once, is_empty_disk, is_partition_directory, log_dirs_at
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
@@ -123,14 +124,24 @@ class Copy:
 
     @property
     def has_horizons(self) -> bool:
-        """Whether delete horizons, which only the log cleaner writes, prove that it was compacted; reads headers."""
-        windows = Partition(self.path, limits=self.limits).iter_batches(on_corruption="skip")
-        return any(bool((window.batches.delete_horizon_ms >= 0).any()) for window in windows)
+        """Whether delete horizons, which only the log cleaner writes, prove that it was compacted."""
+        return self._in_headers[0]
 
     @property
     def has_gaps(self) -> bool:
         """Whether a segment lacks offsets, as after compaction, other than those that were cut out of it."""
-        return any(segment.has_gaps for segment in Partition(self.path, limits=self.limits).densities)
+        densities = Partition(self.path, limits=self.limits).densities if self._in_headers[1] else ()
+        return any(segment.has_gaps for segment in densities)
+
+    @cached_property
+    def _in_headers(self) -> tuple[bool, bool]:
+        """Whether a batch has a delete horizon, and whether offsets are missing by the headers, intact or not."""
+        has_horizons, meters = False, dict[int, GapMeter]()
+        for window in Partition(self.path, limits=self.limits).iter_batches(on_corruption="skip"):
+            base = window.segment.base_offset
+            meters.setdefault(base, GapMeter(base)).feed(window.batches)
+            has_horizons |= bool((window.batches.delete_horizon_ms >= 0).any())
+        return has_horizons, any(meter.has_gaps for meter in meters.values())
 
     @cached_property
     def topic_id(self) -> str | None:

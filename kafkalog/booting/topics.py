@@ -78,6 +78,8 @@ _LOST_STATE: Final = {
 }
 _OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _LISTED: Final = "settings file"
+RESTORES: Final = "Name the root of that storage with --tiered URL: boot restores them then"
+"""What to do about segments in remote storage."""
 _OF_TIERS: Final = ("remote.", "local.retention.")
 
 
@@ -442,7 +444,6 @@ def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidenc
         known = firsts.setdefault(copy.key, copy)
         firsts[copy.key] = min(known, copy, key=lambda one: one.first_base_offset)
     restored = {copy.key for copy in copies if copy.is_restored}
-    how = "Name the root of that storage with --tiered URL: boot restores them then"
     n_lost = 0
     for key, copy in sorted(firsts.items()):
         if key in restored:
@@ -450,7 +451,7 @@ def _note_remote_part(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidenc
         start, end = copy.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(key, 0), copy.first_base_offset
         if end > start:
             n_lost += 1
-            detail = f"{key} is tiered: offsets {start} to {end - 1} are only in the remote storage. {how}"
+            detail = f"{key} is tiered: offsets {start} to {end - 1} are only in the remote storage. {RESTORES}"
             evidence.note(offsets_finding(Reason.SEGMENT_MISSING, detail, str(copy.path), start, end))
     if not n_lost:
         detail = (

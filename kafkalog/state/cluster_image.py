@@ -144,6 +144,15 @@ class ClusterMetadata:
             return "the broker is not one of its replicas"
         return None
 
+    @property
+    def tiered_topics(self) -> list[str]:
+        """The topics with segments in remote storage, sorted."""
+        return [name for name in sorted(self.topic_ids) if self.is_tiered(name)]
+
+    def is_tiered(self, topic: str) -> bool:
+        """Whether a topic has segments in remote storage."""
+        return self.settings.get((TOPIC, topic), {}).get("remote.storage.enable") == "true"
+
     def setting_levels(self, topic: str, node_id: int | None = None) -> dict[str, dict[str, str]]:
         """Return the settings that count for a topic on a broker, by where they are: the first that has one decides.
 

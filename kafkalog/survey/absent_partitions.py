@@ -26,6 +26,8 @@ from kafkalog.text import first_names
 _COPIED: Final = "the broker copies them from their leaders"
 _NEW: Final = "no checkpoint names them, so the topics are new, and the broker makes the directories"
 _EMPTY: Final = "no checkpoint has a record of them, and the broker makes the directories"
+_ON_ANOTHER_DISK: Final = "they are in the log dir with directory id {}, which is not named: name it, too"
+_NOWHERE: Final = "no checkpoint here names them either: if the broker has more log dirs, name these, too"
 _COUNTED: Final = "no other broker here has them either, and the loss is counted there"
 _ENDS: Final = (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
 
@@ -42,7 +44,7 @@ def absent_partitions(
 ) -> tuple[list[PartitionPlan], dict[str, list[PartitionPlan]]]:
     """Return the partitions of a broker that have no directory: those that lose records, and others by what happens.
 
-    `present` has the names in all `roots`. If these are not all log dirs of the broker, a partition counts only if its
+    `present` has the names in all `roots`. If these are not all log dirs of the broker, a partition is lost only if its
     checkpoint or the directory id in the metadata says that it was in one of them. `at_others` has the names in all log
     dirs of other brokers that are known, and `counted` the partitions whose loss one of them has.
     """
@@ -55,6 +57,8 @@ def absent_partitions(
         directory_id = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
         root = log_dirs.root_of(key, directory_id, are_all=has_all_roots)
         if root is None:
+            what = _ON_ANOTHER_DISK.format(directory_id) if _is_directory_id(directory_id) else _NOWHERE
+            others.setdefault(what, []).append(PartitionPlan(str(roots[0] / name), key))
             continue
         row = PartitionPlan(str(root / name), key)
         start, end, has_ends = log_dirs.extent(root, key)

@@ -22,7 +22,6 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs
-from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import Place
@@ -195,8 +194,7 @@ def is_tiered(partition: Partition) -> bool:
         return True
     metadata = cluster_metadata(root)
     topic = partition.topic_partition.topic if partition.topic_partition else ""
-    settings = {} if metadata is None else metadata.settings.get((TOPIC, topic), {})
-    return settings.get("remote.storage.enable") == "true"
+    return metadata is not None and metadata.is_tiered(topic)
 
 
 def ends_of(partition: Partition, contents: SegmentContents, next_base_offset: int = 2**63 - 1) -> list[ProvedEnd]:
@@ -251,7 +249,9 @@ def _orphans(
             continue
         is_covered = any(one.base_offset < base <= one.last_offset for one in segments)
         is_below_start = bool(segments) and base < partition.log_start_offset and base < (log_start or 0)
-        is_usual = is_cleaning or is_covered or is_below_start or log + kf.DELETED_SUFFIX in names
+        # a second index of that name was renamed with the segment that the log cleaner replaced
+        is_deleting = log + kf.DELETED_SUFFIX in names and name + kf.DELETED_SUFFIX not in names
+        is_usual = is_cleaning or is_covered or is_below_start or is_deleting
         if not is_usual and _has_entries(partition.path / name, base):
             lost.setdefault(base, []).append(name)
         else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import log_dir_of
+from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.storage.listing import Listing
-from kafkalog.storage.location import place_of
+from kafkalog.storage.location import Place, place_of
+from kafkalog.text import first_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,20 @@ def boot_step(
     if has_strays:
         options.append("--include-unknown")
         why += ". A broker serves no directory that ends in -stray: --include-unknown takes these, too"
+    if tiered := _tiered([place_of(path) for path in (*paths, *(() if metadata is None else (metadata,)))]):
+        why += f". {tiered}: add --tiered URL, the root of that storage, and what is only there is restored"
     return NextStep(("kafkalog", "boot", *paths, *options, "-o", free_name(f"{paths[0].rstrip('/')}-booted")), why)
+
+
+def _tiered(log_dirs: Sequence[Place]) -> str:
+    """What says that a broker has segments in remote storage: settings of topics, or the metadata of such segments."""
+    known = [metadata for root in log_dirs if (metadata := cluster_metadata(root)) is not None]
+    names = sorted({name for metadata in known for name in metadata.tiered_topics})
+    if names:
+        return f"{first_names(names)} {'are' if names[1:] else 'is'} tiered"
+    inside = (name for root in log_dirs for name in Listing.or_empty(root).names)
+    has_remote = any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for name in inside)
+    return f"{kf.REMOTE_LOG_METADATA} is here, so topics have segments in remote storage" if has_remote else ""
 
 
 def free_name(path: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from broken_clusters import TOPICS, Cluster
 from effort import fuzz_inputs
 from merges import batch, replica
+from metadata_logs import TOPIC, topic_id, write_metadata
 from salvages import output_of
 
 import kafkalog
@@ -201,3 +202,20 @@ def test_an_output_is_named_that_boot_takes(tmp_path):
         outputs.append(row["command"][-1])
         assert main([*row["command"][1:], "-q"]) == 1
     assert outputs == [f"{tmp_path}/disk-1-2-booted{suffix}" for suffix in ("", "-2", "-3")]
+
+
+@pytest.mark.parametrize("known_by", ["settings", "metadata of segments", ""])
+def test_advice_names_the_remote_storage_of_tiered_topics(tmp_path, capsys, known_by):
+    disk = tmp_path / "disk"
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    if known_by == "settings":
+        write_metadata(disk, {"t": topic_id(0)}, {(TOPIC, "t"): {"remote.storage.enable": "true"}}, epoch=1)
+    elif known_by:
+        replica(tmp_path / "other", LOG[:6]).rename(disk / "__remote_log_metadata-0")
+    for result in (kafkalog.preflight(disk), kafkalog.report(disk)):
+        (step,) = result.as_dict()["next"]
+        assert ("add --tiered URL" in step["why"]) is bool(known_by)
+    main(["verify", str(disk)])
+    assert ("add --tiered URL" in "".join(capsys.readouterr())) is bool(known_by)
+    report = kafkalog.boot(disk, tmp_path / "out", dry_run=True)
+    assert ("--tiered URL" in report.text()) is (known_by == "metadata of segments")

@@ -281,3 +281,16 @@ def test_the_policy_of_a_topic_with_gaps_is_lost_only_where_the_metadata_lack_it
     report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
     guessed = [one for one in report.findings.rows if "cleanup.policy is lost" in one.detail]
     assert bool(guessed) is is_guessed
+
+
+@pytest.mark.parametrize("has_both", [False, True])
+def test_an_index_next_to_the_one_that_the_cleaner_replaced_proves_a_lost_segment(tmp_path, has_both):
+    partition = replica(tmp_path / "log", LOG, bases=(0, 4, 8))
+    write_metadata(tmp_path / "log", {"t": topic_id(0)}, {(TOPIC, "t"): {"cleanup.policy": "compact"}}, epoch=1)
+    entry = (1000).to_bytes(8, "big") + (1).to_bytes(4, "big")
+    (partition / f"{4:020}.timeindex").write_bytes(entry)
+    # the deletion of a segment renames its .log first
+    (partition / f"{4:020}.log").rename(partition / f"{4:020}.log.deleted")
+    if has_both:
+        (partition / f"{4:020}.timeindex.deleted").write_bytes(entry)
+    assert lost(kafkalog.boot(tmp_path / "log", tmp_path / "out")) == ([(4, 7)] if has_both else [])

@@ -337,13 +337,22 @@ def garble_the_last_epoch(cluster, folder):
     path.write_bytes(data)
 
 
+def keep_proofs(cluster, *names):
+    """Fail if a wrong offset or epoch is in these partitions: nothing else may say that it is wrong."""
+    wrong = ("garble_the_last_offset", "garble_the_last_epoch")
+    if any(one.kind in wrong and one.name in names for one in cluster.done):
+        raise ValueError("nothing would say that it is wrong")
+
+
 def lose_epochs(cluster, folder):
     """No file of leader epochs."""
+    keep_proofs(cluster, folder.name)
     (folder / kf.LEADER_EPOCH_CHECKPOINT).unlink()
 
 
 def garble_epochs(cluster, folder):
     """A file of leader epochs that is none."""
+    keep_proofs(cluster, folder.name)
     (folder / kf.LEADER_EPOCH_CHECKPOINT).write_bytes(cluster.rng.choice([b"", bytes(20), b"0\n5\n1 0\n", b"\xff\xfe"]))
 
 
@@ -370,6 +379,7 @@ def garble_a_snapshot(cluster, folder):
 
 def lose_a_partition(cluster, folder):
     """The directory is gone."""
+    keep_proofs(cluster, folder.name)
     shutil.rmtree(folder)
 
 
@@ -377,6 +387,7 @@ def lose_a_disk(cluster, folder):
     """All but its directory is gone."""
     if sum(any(disk.iterdir()) for disk in cluster.disks) < 3:
         raise ValueError("one is enough")
+    keep_proofs(cluster, *(path.name for path in folder.parent.iterdir()))
     shutil.rmtree(folder.parent)
     folder.parent.mkdir()
 

@@ -30,10 +30,12 @@ def write_metadata(
     node_id: int = 1,
     epoch: int = 0,
     replicas: list[int] | None = None,
+    directories: list[str] | None = None,
 ):
     """Write a metadata log: topics of one partition with their ids (`topic_id` in turn), and settings by resource.
 
-    `epoch` is the leader epoch of each partition; `replicas` are on these nodes, by default on `node_id`.
+    `epoch` is the leader epoch of each partition; `replicas` are on these nodes, or `node_id`, each in one of
+    `directories`, by default the first one.
     """
     records = []
     named = topics if isinstance(topics, dict) else {topic: topic_id(number) for number, topic in enumerate(topics)}
@@ -41,7 +43,7 @@ def write_metadata(
         records.append(encode_metadata_record("Topic", 0, name=topic, topicId=known_id))
         ids = {"partitionId": 0, "topicId": known_id, "leader": node_id, "leaderEpoch": epoch, "partitionEpoch": 0}
         on = replicas or [node_id]
-        places = {"replicas": on, "isr": on, "directories": [DIRECTORY_IDS[0]] * len(on)}
+        places = {"replicas": on, "isr": on, "directories": directories or [DIRECTORY_IDS[0]] * len(on)}
         records.append(encode_metadata_record("Partition", 1, **ids, **places))
     for (kind, resource), values in settings.items():
         for name, value in values.items():

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from metadata_logs import write_meta_properties, write_metadata, write_server_properties
+from metadata_logs import DIRECTORY_IDS, write_meta_properties, write_metadata, write_server_properties
 
 import kafkalog
 from kafkalog import TopicPartition
@@ -119,3 +119,33 @@ def test_what_may_be_on_another_disk_is_not_lost(tmp_path):
         (lost,) = row_of(kafkalog.preflight([first, second], **options)).losses
         assert lost.n_records == 10
         assert lost.path == str(first / "gone-0")
+
+
+def test_partitions_on_a_disk_that_is_not_named_are_noted_with_its_id(tmp_path, capsys):
+    root = made(tmp_path / "data", disk=1)
+    shutil.rmtree(root / "gone-0")
+    checkpoint(root, here=10)
+    expected = (
+        "no directory of gone-0, which the metadata log has on this broker: they are in the log dir with directory id"
+        f" {DIRECTORY_IDS[0]}, which is not named: name it, too"
+    )
+    found = kafkalog.preflight(root)
+    assert found.ok
+    assert [one.detail for one in found.findings.rows if "gone-0" in one.detail] == [expected]
+    assert expected in [one.detail for one in kafkalog.report(root).findings.rows]
+    assert main(["preflight", str(root)]) == 0
+    assert expected in "".join(capsys.readouterr())
+    # with that disk, nothing is missing
+    write_meta_properties(tmp_path / "other", disk=0)
+    with kafkalog.PartitionWriter(tmp_path / "other" / "gone-0", topic_id=bytes(15) + b"\1") as writer:
+        writer.append({"value": [b"x"]})
+    both = kafkalog.preflight([root, tmp_path / "other"])
+    assert [one.detail for one in both.findings.rows if "gone-0" in one.detail] == []
+
+
+def test_partitions_of_which_nothing_says_where_they_are_may_be_on_another_disk(tmp_path):
+    root = made(tmp_path / "data", metadata=False)
+    write_metadata(root, ["gone", "here", "third"], {}, directories=["A" * 22])
+    (note,) = [one for one in kafkalog.report(root).findings.rows if "third-0" in one.detail]
+    assert "if the broker has more log dirs, name these, too" in note.detail
+    assert not note.damage

@@ -71,9 +71,9 @@ def cleaned(log, first, second):
     return log
 
 
-def copy_of(folder, rng, log, n, *, is_lossy):
-    """The first offsets of a log, cleaned; the entries that are left, and the partition."""
-    ends = sorted(SEGMENT * rng.randrange(max((n - 1) // SEGMENT, 1)) for _ in range(2))
+def copy_of(folder, rng, log, n, *, is_lossy, ends=None):
+    """The first offsets of a log, cleaned below `ends` or random ones; the entries that are left, and the partition."""
+    ends = ends or sorted(SEGMENT * rng.randrange(max((n - 1) // SEGMENT, 1)) for _ in range(2))
     left = cleaned(log[:n], *ends)
     bases = [*range(0, n, SEGMENT)]
     # the cleaner joins segments
@@ -129,6 +129,29 @@ def test_no_value_is_lost_that_another_copy_has_and_none_returns_that_was_delete
     markers = {one.offset for one in entries if one.key is None}
     is_left = is_lagging or any(piece.why == "compacted" for piece in plan.doubts)
     assert is_left or all(one.offset + 1 in markers for one in entries if one.key and one.kind != "plain")
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_deleted_key_does_not_return_from_a_copy_that_lacks_its_deletion(tmp_path, seed, is_damaged):
+    """A copy that ends before it, or one in which it is damaged; the log cleaner has removed it from the leader."""
+    rng = random.Random(seed)
+    log = written(rng, 80)
+    n = len(log) - SEGMENT if is_damaged else len(log) // 2
+    end = SEGMENT * ((n if is_damaged else len(log) - 1) // SEGMENT)
+    left, leader = copy_of(tmp_path / "0", rng, log, len(log), is_lossy=True, ends=[end, end])
+    _, other = copy_of(tmp_path / "1", rng, log, n, is_lossy=False, ends=[0, 0])
+    if is_damaged:
+        last = {one.key: one for one in log[:n] if one.kind != "aborted"}
+        deletion = rng.choice(
+            [one for one in last.values() if one.key and one.value is None and one.key not in state(log)]
+        )
+        for path in other.path.glob("*.log"):
+            data = path.read_bytes()
+            path.write_bytes(data.replace(deletion.data, deletion.data[:-1] + bytes([deletion.data[-1] ^ 1])))
+    plan, entries = merged(log, [leader, other])
+    assert plan.summary.leader == str(leader.path)
+    assert {*state(entries)} <= {*state(log), *state(left)}
 
 
 def test_copies_that_were_cleaned_at_other_times_are_not_mixed(tmp_path):
