@@ -57,8 +57,7 @@ def absent_partitions(
         directory_id = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
         root = log_dirs.root_of(key, directory_id, are_all=has_all_roots)
         if root is None:
-            what = _ON_ANOTHER_DISK.format(directory_id) if _is_directory_id(directory_id) else _NOWHERE
-            others.setdefault(what, []).append(PartitionPlan(str(roots[0] / name), key))
+            others.setdefault(_elsewhere(directory_id), []).append(PartitionPlan(str(roots[0] / name), key))
             continue
         row = PartitionPlan(str(root / name), key)
         start, end, has_ends = log_dirs.extent(root, key)
@@ -76,6 +75,11 @@ def absent_partitions(
             _lose(row, start, end, moved)
             lost.append(row)
     return lost, others
+
+
+def _elsewhere(directory_id: str | None) -> str:
+    """Where a partition is that no named log dir has."""
+    return _ON_ANOTHER_DISK.format(directory_id) if _is_directory_id(directory_id) else _NOWHERE
 
 
 class _LogDirs:
