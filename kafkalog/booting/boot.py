@@ -32,7 +32,7 @@ from kafkalog.booting.coordinators import (
 from kafkalog.booting.images import CLUSTER, IMAGES, LOOPBACK, MANIFESTS
 from kafkalog.booting.known_topics import KnownTopics
 from kafkalog.booting.metadata_log import NewCluster, Node, encode_snapshot, quorum_state, snapshot_name
-from kafkalog.booting.report import BootNode, BootPartition, BootReport, BootTransaction
+from kafkalog.booting.report import BETTER, BootNode, BootPartition, BootReport, BootTransaction
 from kafkalog.booting.sources import Copy, RemotePart, SourceRoot, Sources, local_part, store_of
 from kafkalog.booting.staging import (
     PlannedCopies,
@@ -64,6 +64,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, integer, one_of
 from kafkalog.protocol.releases import level_name
 from kafkalog.repair.recovering.preflight import preflight
@@ -432,6 +433,7 @@ class _Boot:
             sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
             report.findings.add,
             report.metadata_doubt,
+            {root.properties.get("directory.id") for root in sources.roots},
         )
         self._cleaned = evidence.cleaned
         self._topics = report.topics = plan_topics(bare | self._copies, evidence, self._options, is_wanted)
@@ -465,7 +467,7 @@ class _Boot:
                 self._add_notes(planned, is_joined=False)
             for one in planned.copies:
                 if (taken := kept.get(self._node_of[one.path], one)) is not one:
-                    detail = f"left out: {taken.path} is a better or equal copy of the same partition"
+                    detail = f"left out: {taken.path} {BETTER}"
                     self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
 
     def _plan(self, copies: Sequence[Copy]) -> PlannedCopies:
@@ -540,6 +542,7 @@ class _Boot:
         for key, (planned, nodes) in sorted(self._plans.items()):
             self._place_joined(key, planned, nodes, ids[key.topic], staged)
         self._note_known_losses()
+        self._note_restored_ends()
         self._rule_starts()
         by_key: dict[kf.TopicPartition, list[StagedPartition]] = {}
         for copy in self.placed:
@@ -591,6 +594,17 @@ class _Boot:
                 repeated.add((lost.path, lost.first_offset, lost.end_offset))
         # the verification has noted the same
         findings.exchange([one for one in findings.rows if one.damage or _extent(one) not in repeated])
+
+    def _note_restored_ends(self) -> None:
+        """Report the end of restored partitions that the remote storage never had, as checkpoints prove."""
+        ends = self._sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
+        for one in self.placed:
+            end, known = one.log_end_offset, ends.get(one.copy.key, 0)
+            if one.copy.is_restored and end < known:
+                detail = f"offsets {end}..{known} of {one.copy.key} are gone: a checkpoint has them, and remote storage"
+                detail += " and the disks have not"
+                path = str(one.copy.path)
+                self._report.findings.add(offsets_finding(Reason.LOG_END_MISSING, detail, path, end, known))
 
     def _rule_starts(self) -> None:
         """Let the highest log start of a partition rule that is in the checkpoint of any of its copies."""

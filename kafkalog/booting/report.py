@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -278,8 +278,8 @@ class BootReport(HtmlReport):
             if findings:
                 yield ""
                 yield heading
-                for finding in findings:
-                    yield f"  {finding.path + ': ' if finding.path else ''}{finding.detail}"
+                # a torn metadata log is found twice: by its readers, and by those of all logs
+                yield from dict.fromkeys(_short(findings))
 
     def _retention_lines(self) -> Iterator[str]:
         """The topics that lose records once their retention is on again."""
@@ -301,6 +301,19 @@ class BootReport(HtmlReport):
             yield f"  {where}, producer {open_one.producer_id}: {how}"
 
 
+def _short(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line for each finding, but one for all copies of a log dir that are left out for better or equal ones."""
+    others: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.path and finding.detail.endswith(BETTER):
+            others.setdefault(os.path.dirname(finding.path), []).append(os.path.basename(finding.path))
+        else:
+            yield f"  {finding.path + ': ' if finding.path else ''}{finding.detail}"
+    for log_dir, names in others.items():
+        copies = "1 copy is" if len(names) == 1 else f"{len(names):,} copies are"
+        yield f"  {log_dir}: {copies} left out, since others are better or equal: {first_names(names)}"
+
+
 def _retention_changes(topic: TopicPlan) -> tuple[list[str], bool]:
     """The options that restore the retention of a topic, and whether records may go then."""
     # a topic's own -1 is not one of these: without it, a broker deletes by its defaults
@@ -320,6 +333,7 @@ def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
     return "retention.ms" in new or any(value != "-1" for value in old.values())
 
 
+BETTER = "is a better or equal copy of the same partition"
 _DELETES = "when records past the retention may go"
 _PLAIN = (
     *("path", "release", "cluster_id", "metadata", "metadata_doubt", "carried", "next_producer_id"),

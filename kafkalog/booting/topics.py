@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -33,6 +33,7 @@ from kafkalog.parsing import check_names, integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
+from kafkalog.survey.absent_partitions import is_directory_id
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
 from kafkalog.text import counted, first_names, number_ranges
@@ -275,6 +276,8 @@ class Evidence:
     note: Callable[[Finding], object]
     doubt: str = ""
     """Why the metadata lack the last changes."""
+    directory_ids: Container[str | None] = ()
+    """The ids of the log dirs of the sources."""
 
     def has_settings(self, topic: str) -> bool:
         """Whether the metadata have all settings of a topic."""
@@ -494,11 +497,29 @@ def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, o
         ends = [evidence.ends.get(key, 0), *(copy.known_end for copy in copies if copy.key == key)]
         plan.missing[number] = max([*ends, *committed])
     for numbers in filter(None, (sorted({*gone} & {*bare}), sorted({*gone} - {*bare}))):
-        evidence.note(_about_missing(plan, numbers, bare))
+        evidence.note(_about_missing(plan, numbers, bare, _other_disks(plan.name, numbers, evidence)))
 
 
-def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, Copy]) -> Finding:
-    """The finding about partitions of a topic that no source has, or that are directories without a `.log`."""
+def _other_disks(topic: str, numbers: Sequence[int], evidence: Evidence) -> str:
+    """Where the metadata log has partitions of a topic, if that is on disks that are not among the sources."""
+    assigned = {} if evidence.metadata is None else evidence.metadata.partitions(topic)
+    places = [
+        f"{directory} of node {node}"
+        for one in (assigned[number] for number in numbers if number in assigned)
+        for node, directory in zip(one.replicas, one.directories, strict=False)
+        if is_directory_id(directory) and directory not in evidence.directory_ids
+    ]
+    if not places:
+        return ""
+    which = first_names([*dict.fromkeys(places)])
+    return f". The metadata log has it on a disk that is no source (directory id {which}): name that disk, too"
+
+
+def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, Copy], others: str) -> Finding:
+    """The finding about partitions of a topic that no source has, or that are directories without a `.log`.
+
+    `others` tells where they may be.
+    """
     path = str(bare[numbers[0]].path) if numbers[0] in bare else None
     which, last = f"{plan.name}-{numbers[0]}", None
     if len(numbers) > 1:
@@ -510,7 +531,8 @@ def _about_missing(plan: TopicPlan, numbers: Sequence[int], bare: Mapping[int, C
     detail = f"no source has {files}{which}: {'they begin' if numbers[1:] else 'it begins'} empty"
     if known:
         detail += f" at the highest known offset (partition {first_names(known)})"
-    return Finding(Reason.SEGMENT_MISSING, detail + _LOST_STATE.get(plan.name, ""), path=path, last_offset=last)
+    detail += others + _LOST_STATE.get(plan.name, "")
+    return Finding(Reason.SEGMENT_MISSING, detail, path=path, last_offset=last)
 
 
 def _note_unknown_commits(names: set[str], evidence: Evidence) -> None:

@@ -79,7 +79,7 @@ def absent_partitions(
 
 def _elsewhere(directory_id: str | None) -> str:
     """Where a partition is that no named log dir has."""
-    return _ON_ANOTHER_DISK.format(directory_id) if _is_directory_id(directory_id) else _NOWHERE
+    return _ON_ANOTHER_DISK.format(directory_id) if is_directory_id(directory_id) else _NOWHERE
 
 
 class _LogDirs:
@@ -106,7 +106,7 @@ class _LogDirs:
         """
         root = self._by_id.get(directory_id)
         named = self._named.get(key)
-        if root is None and (named is None or _is_directory_id(directory_id)) and not are_all:
+        if root is None and (named is None or is_directory_id(directory_id)) and not are_all:
             return None
         return root or named or self._roots[0]
 
@@ -174,7 +174,7 @@ def _directory_id(root: Place) -> str | None:
     return None
 
 
-def _is_directory_id(text: str | None) -> bool:
+def is_directory_id(text: str | None) -> bool:
     """Whether this names a log dir: the ids below 100 stand for those that are unassigned, lost or being moved.
 
     Source: DirectoryId.reserved, Kafka 4.3.

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import shutil
 
 import builder
 import pytest
@@ -207,3 +208,14 @@ def test_settings_of_a_topic_that_is_not_there_are_an_error_that_names_a_near_on
     assert "did you mean 'orders'?" in capsys.readouterr().err
     assert main(["boot", str(source), "--dry-run", "-q", "--set", "pay*:retention.ms=5"]) == 2
     assert main(["boot", str(source), "--dry-run", "-q", "--set", "ord*:retention.ms=5"]) == 0
+
+
+def test_copies_that_are_left_out_for_equal_ones_are_one_line_for_each_disk(tmp_path):
+    sources = disks(tmp_path, (), (), ())
+    for number in range(1, 12):
+        for disk in sources:
+            shutil.copytree(disk / "t-0", disk / f"t-{number}")
+    text = kafkalog.boot(sources, tmp_path / "out", dry_run=True).text()
+    lines = [line for line in text.splitlines() if "better or equal" in line]
+    assert len(lines) == 2
+    assert all("12 copies are left out" in line and "t-0, t-1" in line and "and 4 more" in line for line in lines)

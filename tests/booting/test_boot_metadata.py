@@ -6,7 +6,7 @@ import pytest
 from builder import batch_positions
 from golden_sets import LOG_DIR
 from merges import replica
-from metadata_logs import TOPIC, topic_id, write_metadata
+from metadata_logs import DIRECTORY_IDS, TOPIC, topic_id, write_meta_properties, write_metadata
 from salvages import output_of
 
 import kafkalog
@@ -212,3 +212,14 @@ def test_settings_that_one_damaged_metadata_log_lacks_come_from_the_other(tmp_pa
     found = kafkalog.metadata(disks)
     assert found.is_complete
     assert found.end_offset == 6
+
+
+@pytest.mark.parametrize("disk", [0, 1])
+def test_a_partition_that_no_source_has_is_on_the_disk_that_the_metadata_log_names(tmp_path, disk):
+    root = log_dir(tmp_path / "log", topics=["orders"])
+    write_meta_properties(root, disk=disk)
+    write_metadata(root, ["orders", "payments"], {})
+    report = kafkalog.boot(root, tmp_path / "out", dry_run=True)
+    (finding,) = [one for one in report.findings.rows if one.damage]
+    assert finding.detail.startswith("no source has payments-0")
+    assert (f"(directory id {DIRECTORY_IDS[0]} of node 1): name that disk, too" in finding.detail) is (disk == 1)

@@ -121,3 +121,15 @@ def test_a_restored_log_dir_leads_to_all_of_the_broker(tiered, tmp_path, capsys)
     for topic in TOPICS:
         for out in ("alone", "out"):
             assert content(tmp_path / out / "data", topic).equals(content(LOG_DIR, topic))
+
+
+def test_the_end_that_was_never_in_remote_storage_is_a_loss_with_its_offsets(tiered, tmp_path):
+    end = kafkalog.open(tiered.log_dir)["p-multi-0"].log_end_offset
+    (tiered.log_dir / "replication-offset-checkpoint").write_text(f"0\n1\np-multi 0 {end}\n")
+    shutil.rmtree(tiered.log_dir / "p-multi-0")
+    report = kafkalog.boot(kafkalog.tiered_location(tiered.log_dir, tiered.remote), tmp_path / "out")
+    (copied,) = [one.log_end_offset for one in report.partitions if one.topic == "p-multi"]
+    assert 0 < copied < end
+    assert [(one.base_offset, one.last_offset) for one in report.findings.rows if "p-multi-0" in one.detail] == [
+        (copied, end - 1)
+    ]
