@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.interchange.file_types import file_type
 from kafkalog.log.directory import Directory
 from kafkalog.log.segment import Segment
 from kafkalog.storage.location import Place
@@ -23,7 +24,6 @@ from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 _USUAL_LENGTH: Final = len(kf.segment_file_name(0))
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-_TABLES: Final = (".parquet", ".csv", ".jsonl", ".json", ".arrow", ".arrows", ".avro")
 _IMAGES: Final = (".img", ".raw", ".dd", ".qcow2", ".vmdk", ".iso")
 
 
@@ -186,7 +186,7 @@ def open_segment(path: Place, **options: Any) -> Segment:
         elif path.suffix in (".tar", ".zip"):
             kind = path.suffix[1:]
             hint = f"archive: open {kind}://::{path}, or {kind}://DIRECTORY::{path} for a directory in it"
-        elif path.suffix in _TABLES:
+        elif file_type(path)[0] is not None:
             hint = "a file of a table, not a log: kafkalog load writes it as one"
         elif path.suffix in _IMAGES:
             hint = "not a segment: mount the image, or use kafkalog undelete for deleted segments in it"

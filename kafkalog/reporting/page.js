@@ -1,8 +1,9 @@
 "use strict";
 // All values are set as text, never as markup.
-const step = 100;
-const data = JSON.parse(document.getElementById("data").textContent);
-const numeric = new Set(["number", "bytes", "decimal", "share", "time", "ms"]);
+const source = document.getElementById("data");
+const data = JSON.parse(source.textContent);
+const step = Number(source.dataset.step);
+const numeric = new Set(source.dataset.numeric.split(" "));
 const time = (value) => {
   const date = new Date(value);
   return value < 0 ? "-" : isNaN(date) ? `${value}ms` : date.toISOString().replace(/\.\d+Z/, "Z");

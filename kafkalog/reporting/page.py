@@ -88,7 +88,8 @@ def page(
         data[table.name] = rows
         yield from _section(table, len(rows))
     # "<" cannot end the element, nor begin a comment in it
-    yield '<script type="application/json" id="data">{'
+    numeric = " ".join(sorted(NUMERIC))
+    yield f'<script type="application/json" id="data" data-step="{_STATIC_ROWS}" data-numeric="{numeric}">{{'
     for number, table in enumerate(tables):
         about = json.dumps({"kinds": [*table.shown.values()], "bad": _bad_of(table), "first": _n_first(table)})
         body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")

@@ -103,6 +103,7 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory):
         ("x.log.gz", "unpack it to x.log"),
         (name(0, ".index"), f"name .*{name(0)}"),
         ("x.txt", "the file name must end in .log"),
+        *((f"orders.{suffix}", "kafkalog load") for suffix in ("parquet", "ndjson", "csv.gz", "tsv", "feather")),
     ],
 )
 def test_a_file_that_is_no_segment_is_refused_with_what_helps(tmp_path, file, hint):

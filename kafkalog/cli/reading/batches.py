@@ -272,7 +272,7 @@ def _cells(name: str, rows: BatchRows) -> list[str]:
     if name == "control_type":
         known = {kind.value: kind.name for kind in ControlRecordType}
         return ["-" if value == -1 else known.get(value, f"unknown({value})") for value in values]
-    if name in ("is_transactional", "is_control"):
-        return ["yes" if value else "-" for value in values]
     absent = (None,) if name in _ALWAYS else (None, -1)
+    if any(isinstance(value, bool) for value in values[:1]):
+        return ["yes" if value else "-" for value in values]
     return ["-" if value in absent else escape_line(str(value)) for value in values]
