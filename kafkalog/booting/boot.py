@@ -486,7 +486,9 @@ class _Boot:
         path = str(planned.leader.path)
         for note in dict.fromkeys(planned.notes):
             is_repeated = not is_joined and note.path == path and note.n_records is not None
-            found = None if is_repeated else self._judged(planned.leader, note)
+            # the plan knows whether its topic is compacted: what it calls a hole, other files prove
+            is_hole = note.damage and bool(note.n_records)
+            found = None if is_repeated else note if is_hole else self._judged(planned.leader, note)
             if found is not None:
                 self._report.findings.add(found)
 

@@ -294,3 +294,14 @@ def test_an_index_next_to_the_one_that_the_cleaner_replaced_proves_a_lost_segmen
     if has_both:
         (partition / f"{4:020}.timeindex.deleted").write_bytes(entry)
     assert lost(kafkalog.boot(tmp_path / "log", tmp_path / "out")) == ([(4, 7)] if has_both else [])
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_what_other_files_prove_is_a_loss_of_a_compacted_topic_too(tmp_path, policy):
+    disks = [tmp_path / "a", tmp_path / "b"]
+    for disk, n in zip(disks, (8, 4), strict=True):
+        replica(disk, LOG[:n], bases=(0, 4) if n == 8 else (0,))
+        write_metadata(disk, {"t": topic_id(0)}, {(TOPIC, "t"): {"cleanup.policy": policy}}, epoch=1)
+    (disks[0] / kf.HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\nt 0 12\n")
+    for number, sources in enumerate((disks, disks[::-1], disks[:1])):
+        assert booted(sources, tmp_path / f"out-{number}") == (False, expected(LOG[:8]), [(8, 11)])
