@@ -191,6 +191,8 @@ def compilers(options: argparse.Namespace) -> int:
     failures = 0
     arm = ["aarch64-linux-gnu-gcc", "-DSIZEOF_LONG=8"]
     for compiler in (["gcc", "-O0"], ["clang", "-O2"], ["clang", "-O0"], [*arm, "-O2"], [*arm, "-O0"]):
+        if options.names and compiler[0] not in options.names:
+            continue
         if shutil.which(compiler[0]) is None:
             print(f"{compiler[0]} is not installed")
             continue
@@ -211,7 +213,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True)
     commands.add_parser("mutants").set_defaults(run=mutants)
-    commands.add_parser("compilers").set_defaults(run=compilers)
+    with_compilers = commands.add_parser("compilers")
+    with_compilers.add_argument("names", nargs="*", help="such as gcc clang; default: all")
+    with_compilers.set_defaults(run=compilers)
     under = commands.add_parser("sanitizers")
     under.add_argument("--inputs", type=int, default=2000, help="of each fuzzer (%(default)s)")
     under.add_argument("tests", nargs="*", help="default: all tests of kernels")
