@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import thread_codecs, uses_kernels
 from kafkalog.storage.source import BufferSource
+from kafkalog.words import documented_keywords, unknown_keyword
 
 __all__ = ["crc32c", "decode", "decode_headers", "decode_varints", "encode", "encode_varints"]
 
@@ -56,6 +57,16 @@ class HeaderFields(TypedDict, total=False):
     is_transactional: bool
     timestamp_type: int
     log_append_time: int | None
+
+
+class EncodedFields(HeaderFields, total=False):
+    """What `encode` takes by name: fields of batch headers, and columns."""
+
+    offset: Any
+    timestamp: Any
+    key: Any
+    value: Any
+    headers: Any
 
 
 def decode(
@@ -141,12 +152,12 @@ def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTabl
 
 
 def encode(
-    columns: RecordColumns | Mapping[str, Any] | Any,
+    columns: RecordColumns | Mapping[str, Any] | Any = None,
     *,
     compression: str | Compression | None = None,
     compression_level: int | None = None,
     batch_size: int | None = None,
-    **header: Unpack[HeaderFields],
+    **fields: Unpack[EncodedFields],
 ) -> bytes:
     """Encode records as batches of format v2, such as the records of a produce request.
 
@@ -154,14 +165,15 @@ def encode(
     ----------
     columns : RecordColumns, dict of lists and arrays, or table
         Any of offset, timestamp, key, value and headers; others are ignored. Without offsets, these are 0, 1, 2 ...,
-        as in a produce request. Arrays and tables may be of all types that `kafkalog.write_table` takes.
+        as in a produce request. Arrays and tables may be of all types that `kafkalog.write_table` takes. Instead,
+        columns may be given by name: ``encode(key=[b"a"], value=[b"1"])``.
     compression : {"none", "gzip", "snappy", "lz4", "zstd"}, optional
     compression_level : int, optional
     batch_size : int, optional
         Bytes before compression at which a producer begins another batch; default: all records in one batch.
-    **header
-        Fields of the batch headers: leader_epoch, producer_id, producer_epoch, base_sequence, is_transactional,
-        timestamp_type, log_append_time.
+    **fields
+        Columns, and fields of the batch headers: leader_epoch, producer_id, producer_epoch, base_sequence,
+        is_transactional, timestamp_type, log_append_time.
 
     Returns
     -------
@@ -178,6 +190,8 @@ def encode(
     >>> data = codec.encode({"timestamp": [5, 6], "value": [b"a", None]}, compression="lz4")
     >>> codec.decode(data).value.to_pylist()
     [b'a', None]
+    >>> codec.encode(timestamp=[5, 6], value=[b"a", None], compression="lz4") == data
+    True
 
     Structured arrays, rows of bytes and big-endian numbers are written as their bytes:
 
@@ -185,7 +199,16 @@ def encode(
     >>> codec.decode(codec.encode({"value": np.array([1, 2], ">i8")})).value.as_dtype(">i8").tolist()
     [1, 2]
     """
-    spec = BatchSpec(compression=Compression.parse(compression, level=compression_level), **header)
+    options = dict[str, Any](fields)
+    for name in options.keys() - EncodedFields.__annotations__.keys():
+        raise TypeError(
+            f"encode has no option {name!r}; {unknown_keyword(name, documented_keywords(cast(Any, encode)))}"
+        )
+    named = {name: options.pop(name) for name in fields if name not in HeaderFields.__annotations__}
+    if (columns is None) != bool(named):
+        raise TypeError("encode takes all columns by name, or in one object: encode({'key': [...], 'value': [...]})")
+    spec = BatchSpec(compression=Compression.parse(compression, level=compression_level), **options)
+    columns = named or columns
     if not isinstance(columns, RecordColumns):
         columns = _records_of(columns)
     n = columns.n_records
@@ -293,6 +316,11 @@ def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64]
     if status:
         raise CorruptionError(Reason.VARINT_OVERLONG, "a varint has more than 64 bits", position=position)
     return numbers[:n].copy() if zigzag else numbers[:n].astype(np.uint64)
+
+
+def __getattr__(name: str) -> Any:
+    """Raise AttributeError, with the functions that are here."""
+    raise AttributeError(f"module 'kafkalog.codec' has no attribute {name!r}; there are {', '.join(__all__)}")
 
 
 def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:

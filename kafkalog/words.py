@@ -375,6 +375,7 @@ engine dtype_backend as_pandas as_polars backend output_type return_type = > kaf
     kafkalog.read_polars(path) or kafkalog.read_table(path)
 index_col parse_dates names converters low_memory = > kafkalog.read_pandas(path), and pandas from there
 mode = > kafkalog.write_table(table, path, topic=name), which writes; open only reads
+level compresslevel compress_level = compression_level
 buffering compression_level = compression
 filter query condition predicate where expression = filters
 filter predicate query = drop
@@ -817,6 +818,8 @@ def unknown_keyword(name: str, known: Collection[str]) -> str:
     if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
         option = "storage_options" if name == "filesystem" else name
         return f"use {option}=" if option in known else f"pass kafkalog.open(path, {option}=...) as the path"
+    if name in ("partition", "partition_id") and "partitioner" in known:
+        return "partitions= is their number; a column partition has that of each record (0 by default)"
     if name in ("output", "html", "html_path") and name not in known and "config" in known:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):

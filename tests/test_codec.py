@@ -151,6 +151,23 @@ def test_records_are_lists_too():
         codec.encode([(b"a", b"b")])
 
 
+def test_columns_by_name_are_those_of_a_dict():
+    columns = {"key": [b"k", None], "timestamp": [5, 6], "headers": [[("h", b"1")], []]}
+    data = codec.encode(columns, compression="zstd", producer_id=7, producer_epoch=0, base_sequence=3)
+    assert data == codec.encode(**columns, compression="zstd", producer_id=7, producer_epoch=0, base_sequence=3)
+    assert codec.decode(data).headers["h"].to_pylist() == [b"1", None]
+    for call, meant in (
+        (lambda: codec.encode(compression="lz4"), "columns by name"),
+        (lambda: codec.encode(columns, value=[b"v"] * 2), "columns by name"),
+        (lambda: codec.encode(columns, level=3), "no option 'level'; use compression_level="),
+        (lambda: codec.encode(columns, codec="lz4"), "no option 'codec'; use compression="),
+    ):
+        with pytest.raises(TypeError, match=meant):
+            call()
+    with pytest.raises(AttributeError, match="there are crc32c, decode"):
+        codec.compress  # noqa: B018
+
+
 @pytest.mark.parametrize("dtype", ["u1", ">i8", "f4", "M8[ms]", "S3", "?"])
 def test_a_checksum_of_an_array_is_that_of_its_bytes(dtype):
     numbers = np.arange(12).astype(dtype).reshape(3, 4)

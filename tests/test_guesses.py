@@ -15,12 +15,13 @@ import kafkalog.spark
 from kafkalog.cli import main
 
 PYTHON = """
-kafkalog.scan(d, topic="orders") -> topics
+kafkalog.scan(d, topic="orders").count_rows() == 5 or 1 / 0
+kafkalog.scan(d, topic="orders", topics="orders") -> topic is topics, which is there twice
 kafkalog.read_tabel(d) -> read_table
 kafkalog.scan(d, start_ofset=3) -> start_offset
 kafkalog.scan(d, columns=["offset", "vaule"]) -> value
-kafkalog.scan(d, start_time="2024-01-01T00:00:00Z") -> start_timestamp
-kafkalog.scan(d, filter="offset >= 1") -> filters
+kafkalog.scan(d, start_time="2024-01-01T00:00:00Z", until="2034-01-01T00:00:00Z").count_rows() == 15 or 1 / 0
+kafkalog.scan(d, filter="offset >= 1").count_rows() == 12 or 1 / 0
 kafkalog.scan(d, where="offset >= 1") -> filters
 kafkalog.to_pandas(d) -> read_pandas
 kafkalog.open(d)["orders-0"]
@@ -44,11 +45,11 @@ pa.table(kafkalog.open(d)).num_rows == 15 or 1 / 0
 """
 PYTHON_OF_OTHER_TOOLS = """
 # pandas, Polars, pyarrow, DuckDB
-kafkalog.read_table(d, filter="key == k") -> filters=
-kafkalog.read_table(d, topic="orders") -> topics=
-kafkalog.read_table(d, nrows=3) -> limit=
+kafkalog.read_table(d, filter="key == k").num_rows == 15 or 1 / 0
+kafkalog.read_table(d, topic="orders", partition=0).num_rows == 5 or 1 / 0
+kafkalog.read_table(d, nrows=3).num_rows == 3 or 1 / 0
 kafkalog.read_table(d, n=3) -> limit=
-kafkalog.read_table(d, usecols=["key"]) -> columns=
+kafkalog.read_table(d, usecols=["key"]).column_names == ["key"] or 1 / 0
 kafkalog.read_table(d, skiprows=3) -> start_offset=
 kafkalog.read_table(d, filesystem=None) -> storage_options=
 kafkalog.read_pandas(d, chunksize=3) -> batch_size=
@@ -62,6 +63,7 @@ kafkalog.verify(d, topic="orders") -> topics=
 kafkalog.ls(d, tiered=out) -> kafkalog.open(path, tiered=...)
 kafkalog.space(d, topic="orders") -> topics=
 kafkalog.batches(d, filter="x") -> batches has no option
+len(kafkalog.batches(d, topic="orders").to_table()) == 1 or 1 / 0
 kafkalog.boot(d, out, port=9092) -> nodes=
 kafkalog.boot(d, out, retention="as-was") -> settings=
 kafkalog.boot(d, out, settings_file="x") -> metadata=
@@ -98,7 +100,9 @@ kafkalog.to_parquet -> kafkalog.export
 kafkalog.connect -> kafkalog.sql
 kafkalog.DataFrame -> kafkalog.read_pandas
 kafkalog.grep -> filters=
-kafkalog.read_table(d, start="2026-11-28") -> start_timestamp=
+kafkalog.read_table(d, start="2034-11-28T00:00Z").num_rows == 0 or 1 / 0
+kafkalog.read_table(d, start=3) -> start_timestamp=
+kafkalog.write_table({"key": [b"a"]}, out, topic="a", partition=0) -> a column partition
 kafkalog.open(d).partitions -> log_dir[topic, number]
 kafkalog.sql(d, "select 1 as x").fetchall() == [(1,)] or 1 / 0
 # Python's own protocols

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog import codec
 
 PACKAGE = Path(kafkalog.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "ARCHITECTURE.md"
@@ -100,6 +101,40 @@ def test_opening_and_scanning_one_segment_takes_few_calls(log_dir):
     walk()
     gc.collect()
     assert len(traced(walk)) <= 130
+
+
+def lines_of(walk, records):
+    """How many lines of the package run in this thread, each pass of a loop and of a comprehension counted."""
+    n = 0
+
+    def note(frame, event, _):
+        nonlocal n
+        if not frame.f_code.co_filename.startswith(f"{PACKAGE}/"):
+            return None
+        n += event == "line"
+        return note
+
+    sys.settrace(note)
+    try:
+        walk(records)
+    finally:
+        sys.settrace(None)
+    return n
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer counts lines")
+def test_columns_are_written_and_encoded_without_a_loop_over_records(disk_path):
+    columns = {"key": [b"k", None], "value": [b"v", b""], "headers": [[("h", b"1")], []]}
+    few, many = (codec.decode(codec.encode({name: n * values for name, values in columns.items()})) for n in (20, 400))
+    kafkalog.write_table(few, disk_path / "warm", topic="t")  # imports modules
+    for name, walk in {
+        "write": lambda records: kafkalog.write_table(records, disk_path / str(len(records)), topic="t"),
+        "encode": codec.encode,
+        "to Arrow": lambda records: records.to_arrow(),
+        "take": lambda records: records[records.offset % 2 == 0],
+        "header": lambda records: records.headers["h"],
+    }.items():
+        assert lines_of(walk, many) < lines_of(walk, few) + 20, name
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer counts lines")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 _INLINE: Final = 12
 """Bytes of a value that a view has itself."""
 _MOST_INT32: Final = 2**31 - 1
+
+_set: Final = object.__setattr__
 
 Slice = slice
 """The type, in classes that have a method of this name."""
@@ -112,6 +114,9 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
         """The value of a row that exists."""
         raise NotImplementedError
 
+    def _named(self, name: str) -> Any:
+        raise TypeError(f"rows are whole numbers, a mask or a slice, not {name!r}")
+
     def slice(self, start: int, stop: int) -> Self:
         raise NotImplementedError
 
@@ -133,7 +138,7 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
             start, stop, _ = row.indices(n)
             return self.slice(start, max(start, stop))
         if not isinstance(row, (int, np.integer)):
-            return self.take(row)
+            return self._named(row) if isinstance(row, str) else self.take(row)
         if not -n <= row < n:
             raise IndexError(f"row {row} of {n}")
         return self._value(int(row) % n)
@@ -237,7 +242,7 @@ class _Strings(_RowsOf[bytes | None]):
     __hash__ = object.__hash__  # a column is a key by its identity
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, init=False)
 class BinaryColumn(_Strings):
     """A column of byte strings, stored as offsets and bytes like Arrow's large_binary."""
 
@@ -247,11 +252,16 @@ class BinaryColumn(_Strings):
     validity: npt.NDArray[np.bool_] | None = None
     """bool[n]. False for null; None if no value is null. Kafka distinguishes null from empty."""
 
-    def __post_init__(self) -> None:
-        # of the two arrays by position, either may be meant as the first
-        if self.data.itemsize != 1 or self.offsets.itemsize == 1:
-            dtypes = f"{self.offsets.dtype} and {self.data.dtype}"
+    def __init__(
+        self, offsets: npt.NDArray[np.int64], data: Bytes, validity: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        # of the two arrays by position, either may be meant as the first; __post_init__ takes longer than the check
+        if data.itemsize != 1 or offsets.itemsize == 1:
+            dtypes = f"{offsets.dtype} and {data.dtype}"
             raise TypeError(f"a BinaryColumn is made of offsets (int64) and data (uint8), not of {dtypes}")
+        _set(self, "offsets", offsets)
+        _set(self, "data", data)
+        _set(self, "validity", validity)
 
     def __len__(self) -> int:
         return self.offsets.size - 1
@@ -326,8 +336,9 @@ class BinaryColumn(_Strings):
     def slice(self, start: int, stop: int) -> BinaryColumn:
         """Return rows `start` to `stop`, with offsets that begin at 0; shares the bytes."""
         offsets = self.offsets[start : stop + 1]
-        data = self.data[offsets[0] : offsets[-1]]
-        return BinaryColumn(offsets - offsets[0], data, None if self.validity is None else self.validity[start:stop])
+        first, validity = offsets[0], self.validity
+        data = self.data[first : offsets[-1]]
+        return BinaryColumn(offsets - first, data, None if validity is None else validity[start:stop])
 
     def take(self, rows: Slice | npt.ArrayLike) -> BinaryColumn:
         """Return a copy of the rows with these numbers; see `row_numbers`."""
@@ -348,7 +359,11 @@ class BinaryColumn(_Strings):
         content = [value or b"" for value in values]
         np.cumsum([*map(len, content)], out=offsets[1:])
         validity = np.array([value is not None for value in values], np.bool_)
-        data = np.frombuffer(b"".join(content), np.uint8)
+        try:
+            data = np.frombuffer(b"".join(content), np.uint8)
+        except TypeError as error:
+            text = next((value for value in cast(Sequence[object], content) if isinstance(value, str)), None)
+            raise TypeError(str(error) if text is None else f"values are bytes: write {text.encode()!r}") from None
         return cls(offsets, data, None if validity.all() else validity)
 
     @classmethod
@@ -434,7 +449,11 @@ def as_binary(column: BinaryColumn | ViewColumn) -> BinaryColumn:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
-    """The headers of records: for each record a list of keys and values, in order, with duplicates."""
+    """The headers of records: for each record a list of keys and values, in order, with duplicates.
+
+    ``headers["trace-id"]`` is the value of the last header of that name, null for a record without one. Other indexes
+    take rows.
+    """
 
     offsets: npt.NDArray[np.int64]
     """int64[n + 1]. Record `i` has the headers ``offsets[i]:offsets[i + 1]`` of `key` and `value`."""
@@ -450,6 +469,32 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
             (cast(bytes, self.key[i]), self.value[i]) for i in range(int(self.offsets[row]), int(self.offsets[row + 1]))
         ]
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, row: str) -> BinaryColumn: ...
+
+        @overload
+        def __getitem__(self, row: int) -> list[tuple[bytes, bytes | None]]: ...
+
+        @overload
+        def __getitem__(self, row: Slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> Self: ...
+
+        def __getitem__(self, row: str | Rows) -> Any: ...
+
+    def _named(self, name: str) -> BinaryColumn:
+        """For each record the value of its last header of that name; null without one."""
+        headers = np.flatnonzero(self.key == name.encode())
+        last = np.full(len(self), -1)
+        last[np.searchsorted(self.offsets, headers, "right") - 1] = headers  # the last of equal numbers counts
+        validity = last >= 0
+        values = self.value.take(last[validity])
+        offsets = np.zeros(len(self) + 1, np.int64)
+        offsets[1:][validity] = np.diff(values.offsets)
+        if values.validity is not None:
+            validity[validity] = values.validity
+        return BinaryColumn(np.cumsum(offsets), values.data, None if validity.all() else validity)
+
     def __repr__(self) -> str:
         return f"HeadersColumn({counted(len(self), 'record')}, {counted(len(self.key), 'header')})"
 
@@ -460,12 +505,13 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         return cls(zeros(n + 1), empty, empty)
 
     @classmethod
-    def of(cls, records: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> HeadersColumn:
-        """Make a column of the headers of records, as `to_pylist` returns them."""
+    def of(cls, records: Sequence[Sequence[tuple[bytes | str, bytes | None]]]) -> HeadersColumn:
+        """Make a column of the headers of records, as `to_pylist` returns them; keys may be text, as in clients."""
         offsets = np.zeros(len(records) + 1, np.int64)
         np.cumsum([len(headers) for headers in records], out=offsets[1:])
-        keys, values = ([pair[at] for headers in records for pair in headers] for at in (0, 1))
-        return cls(offsets, BinaryColumn.of(cast(Any, keys)), BinaryColumn.of(values))
+        pairs = [pair for headers in records for pair in headers]
+        keys = [key.encode() if isinstance(key, str) else key for key, _ in pairs]
+        return cls(offsets, BinaryColumn.of(keys), BinaryColumn.of([value for _, value in pairs]))
 
     def to_pylist(self) -> list[list[tuple[bytes, bytes | None]]]:
         """One list of (key, value) pairs per record."""
@@ -606,6 +652,8 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
 
     def __getitem__(self, name: str | Slice | Sequence[int] | Sequence[bool] | list[str] | npt.NDArray[Any]) -> Any:
         if isinstance(name, str):
+            if name not in self._columns:
+                raise KeyError(self._unknown(name))
             return self._columns[name]
         if isinstance(name, slice):
             start, stop, step = name.indices(self.n_records)
@@ -620,17 +668,22 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         try:
             return object.__getattribute__(self, "_columns")[name]
         except KeyError:
-            message = f"no column {name!r} here; there are {', '.join(self._columns)}"
-            if name in ALL_COLUMNS:
-                message += f" (ask for it with columns=[..., {name!r}])"
-            elif not name.startswith("_"):
-                from kafkalog.words import same_attribute, unknown_attribute
+            from kafkalog.words import same_attribute, unknown_attribute
 
-                if same := same_attribute(self, name):
-                    return getattr(self, same)
-                meant = unknown_attribute(self, name)
-                message += f"; {meant}" if meant else ""
-            raise AttributeError(message) from None
+            if name.startswith("_") or name in ALL_COLUMNS:
+                raise AttributeError(self._unknown(name)) from None
+            if same := same_attribute(self, name):
+                return getattr(self, same)
+            meant = unknown_attribute(self, name)
+            raise AttributeError(self._unknown(name) + (f"; {meant}" if meant else "")) from None
+
+    def _unknown(self, name: str) -> str:
+        """The message about a name that is no column."""
+        message = f"no column {name!r} here; there are {', '.join(self._columns)}"
+        if name in ALL_COLUMNS:
+            return f"{message} (ask for it with columns=[..., {name!r}])"
+        _, dot, header = name.partition("headers.")
+        return f"{message}; use records.headers[{header!r}]" if dot and HEADERS in self._columns else message
 
     def datetimes(self) -> npt.NDArray[np.datetime64]:
         """datetime64[ms][n]: the timestamps, NaT for a record without one. A copy.
@@ -649,6 +702,15 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
+
+    # a mapping's own make the message of an error for each column that is not there
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    if not TYPE_CHECKING:
+
+        def get(self, name: str, default: Any = None) -> Any:
+            return self._columns.get(name, default)
 
     # views of the dict: a mapping's own would take the number of records for that of columns
     def keys(self) -> KeysView[str]:

@@ -1,5 +1,6 @@
 """Columns of records take rows as NumPy arrays do, and agree with lists of Python."""
 
+import contextlib
 import gc
 import pickle
 import shutil
@@ -7,7 +8,8 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from effort import trials
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
@@ -55,6 +57,7 @@ def python_rows(records, rows):
     return [records[row] for row in rows]
 
 
+@settings(max_examples=trials(100, 500), deadline=None)
 @given(records_and_rows())
 def test_rows_are_those_of_a_list(drawn):
     records, rows, make = drawn
@@ -86,6 +89,10 @@ def test_rows_are_those_of_a_list(drawn):
     assert frame["value"].tolist() == frame["views"].tolist() == [record[1] for record in wanted]
     assert len(taken) == len(wanted) == len(frame)
     assert [*taken] == [*taken.keys()] == [name for name, _ in taken.items()] == ["offset", "value", "views", "headers"]
+    for key in {b"", *(key for record in records[:3] for key, _ in record[2])}:
+        with contextlib.suppress(UnicodeDecodeError):
+            values = [dict(headers).get(key) for _, _, headers in records + wanted]
+            assert joined["headers"][key.decode()].to_pylist() == values
     for name, place in (("value", 1), ("views", 1)):
         values = [record[place] for record in records + wanted]
         column = joined[name]
@@ -287,6 +294,21 @@ def test_words_of_other_libraries_lead_to_methods_of_columns():
     }.items():
         with pytest.raises(AttributeError, match=f"no column '{name}' here; .*{meant}"):
             getattr(columns, name)
+
+
+def test_a_column_that_is_not_there_names_those_that_are():
+    records = columns_of([(0, b"a", [("k", b"v")])])
+    for name, meant in {
+        "key": "columns=.*'key'",
+        "headers.k": r"records.headers\['k'\]",
+        "prize": "offset, value",
+    }.items():
+        with pytest.raises(KeyError, match=f"no column '{name}' here; .*{meant}"):
+            records[name]
+    assert records.get("key") is None
+    assert records["headers"].to_pylist() == [[(b"k", b"v")]]
+    with pytest.raises(TypeError, match="values are bytes: write b'x'"):
+        BinaryColumn.of([b"a", "x"])
 
 
 def test_words_of_other_libraries_that_mean_the_same_are_attributes():

@@ -61,8 +61,11 @@ def test_topics_partitions_and_columns_are_chosen(log_dir):
         kafkalog.batches(log_dir, columns="crc")
     with pytest.raises(ValueError):
         kafkalog.batches(log_dir, topics="nope")
-    with pytest.raises(TypeError, match="topics"):
-        kafkalog.batches(log_dir, topic="p-multi")
+    with pytest.raises(TypeError, match="batches has no option 'limit'"):
+        kafkalog.batches(log_dir, nrows=3)
+    assert kafkalog.batches(log_dir, topic="p-multi", partition=0).to_table()["topic"].unique().to_pylist() == [
+        "p-multi"
+    ]
 
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-txn-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-compact-0"])
