@@ -109,7 +109,7 @@ class Database:
         memory = _USUAL_MEMORY if memory is None else memory
         if memory < _LEAST_MEMORY:
             raise ValueError(f"memory (--memory) must be at least {_LEAST_MEMORY // 2**20}M")
-        self._memory = memory
+        self.memory: Final = memory
         self._fields = fields
         self._failed: BaseException | None = None
         self._stack = contextlib.ExitStack()
@@ -136,7 +136,7 @@ class Database:
         if isinstance(error, duckdb.Error) and self._failed is not None:
             raise self._failed from None
         if isinstance(error, duckdb.OutOfMemoryException):
-            detail = f"comparing needs more memory than {self._memory // 2**20} MiB: raise memory (--memory)"
+            detail = f"comparing needs more memory than {self.memory // 2**20} MiB: raise memory (--memory)"
             raise MemoryError(detail) from error
         if isinstance(error, duckdb.IOException):
             raise WriteError(Reason.WRITE_FAILED, f"the temporary directory: {error}", path=self._home) from error

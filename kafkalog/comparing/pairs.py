@@ -2,6 +2,9 @@
 
 Records that stand once on both sides, in the same order, are anchors. A record that stands several times is paired
 between the anchors around it, first with first. The others are paired anywhere, and have moved.
+
+What DuckDB hashes has to fit into its memory. Equal records have equal digests, so these queries run over some of the
+digests at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from kafkalog.comparing.digests import Database
 _MOST_SORTED: Final = 5_000_000
 """Of more anchors that are out of order, one run is found without a search for the longest one."""
 
+_BYTES_OF_ROW: Final = 32
+"""Of memory, for a query that hashes: it fails at less than 8."""
+
 # records that stand once in a partition of either side
 _ONCE: Final = """
-create or replace table once as
 select partition, a.i as ai, b.i as bi
-from (select partition, digest, min(i) as i from a group by all having count(*) = 1) a
-join (select partition, digest, min(i) as i from b group by all having count(*) = 1) b using (partition, digest)
+from (select partition, digest, min(i) as i from {a} group by all having count(*) = 1) a
+join (select partition, digest, min(i) as i from {b} group by all having count(*) = 1) b using (partition, digest)
 """
 # with the largest number before each row, and the smallest from it on: between two rows where the one is below the
 # other, the order is the same on both sides
@@ -52,30 +57,38 @@ select r.i, r.partition, r."offset", r.digest, coalesce(x.ai, -1) as gap,
 from {side} r asof left join anchors x on r.partition = x.partition and r.i >= x.{side}i
 """
 _COUNTS: Final = """
-create or replace table counts as
 select partition, digest, gap, coalesce(a.n, 0) as na, coalesce(b.n, 0) as nb
-from (select partition, digest, gap, count(*) as n from a_rows group by all) a
-full join (select partition, digest, gap, count(*) as n from b_rows group by all) b using (partition, digest, gap)
+from (select partition, digest, gap, count(*) as n from {a_rows} group by all) a
+full join (select partition, digest, gap, count(*) as n from {b_rows} group by all) b using (partition, digest, gap)
 """
 # what is not paired between anchors is paired anywhere
 _LEFT: Final = """
-create or replace table {side}_left as
 select r.i, r.partition, r."offset", r.digest, row_number() over (partition by r.digest order by r.i) as k
-from {side}_rows r join counts c using (partition, digest, gap)
+from {rows} r join {counts} c using (partition, digest, gap)
 where r.k > least(c.na, c.nb)
+"""
+_MATCHES: Final = """
+select a.i as ai, b.i as bi, a.partition as a_partition, b.partition as b_partition, a."offset" as a_offset,
+    b."offset" as b_offset, gap
+from {a_rows} a join {b_rows} b using (partition, digest, gap, k)
+union all
+select a.i, b.i, a.partition, b.partition, a."offset", b."offset", null
+from {a_left} a join {b_left} b using (digest, k)
 """
 _PAIRS: Final = """
 create or replace table pairs as
-select a.i as ai, b.i as bi, a.partition as a_partition, b.partition as b_partition, a."offset" as a_offset,
-    b."offset" as b_offset,
+select ai, bi, a_partition, b_partition, a_offset, b_offset,
     -- of records that stand several times, others may be between the same anchors
-    coalesce(max(b.i) over (partition by partition order by a.i rows between unbounded preceding and 1 preceding) > b.i,
+    coalesce(max(bi) over (partition by a_partition order by ai rows between unbounded preceding and 1 preceding) > bi,
         false) as is_moved,
     gap
-from a_rows a join b_rows b using (partition, digest, gap, k)
+from matches where gap is not null
 union all
-select a.i, b.i, a.partition, b.partition, a."offset", b."offset", true, null
-from a_left a join b_left b using (digest, k)
+select ai, bi, a_partition, b_partition, a_offset, b_offset, true, null from matches where gap is null
+"""
+_ALONE: Final = """
+select l.i, l.partition, l."offset", l.digest, l.digest in (select digest from {others}) as is_known
+from {left} l anti join {other_left} o using (digest, k)
 """
 
 
@@ -85,22 +98,31 @@ def pair(database: Database) -> None:
     Also makes ``a_alone`` and ``b_alone``: records without a partner, and whether the other side has such a record.
     """
     run = database.run
-    run(_ONCE)
+    ((n_records,),) = run("select (select count(*) from a) + (select count(*) from b)").fetchall()
+    n_parts = n_records * _BYTES_OF_ROW // database.memory + 1
+    _fill(database, "once", _ONCE, n_parts, a="a", b="b")
     run(_BLOCKS)
     run(_ANCHORS)
     _keep_longest_runs(database)
     for side in ("a", "b"):
         run(_SIDE.format(side=side))
-    run(_COUNTS)
+    _fill(database, "counts", _COUNTS, n_parts, a_rows="a_rows", b_rows="b_rows")
     for side in ("a", "b"):
-        run(_LEFT.format(side=side))
+        _fill(database, f"{side}_left", _LEFT, n_parts, rows=f"{side}_rows", counts="counts")
+    both = {name: name for name in ("a_rows", "b_rows", "a_left", "b_left")}
+    _fill(database, "matches", _MATCHES, n_parts, **both)
     run(_PAIRS)
     for side, other in (("a", "b"), ("b", "a")):
-        run(
-            f'create or replace table {side}_alone as select l.i, l.partition, l."offset", l.digest,'
-            f" l.digest in (select digest from {other}) as is_known from {side}_left l"
-            f" anti join {other}_left o using (digest, k)"
-        )
+        tables = {"left": f"{side}_left", "others": other, "other_left": f"{other}_left"}
+        _fill(database, f"{side}_alone", _ALONE, n_parts, **tables)
+
+
+def _fill(database: Database, name: str, query: str, n_parts: int, **tables: str) -> None:
+    """Make a table of a query that joins tables by the digests of records, some digests at a time."""
+    for part in range(n_parts):
+        rows = {key: f"(from {table} where hash(digest) % {n_parts} = {part})" for key, table in tables.items()}
+        selected = query.format(**(rows if n_parts > 1 else tables))
+        database.run(f"insert into {name} {selected}" if part else f"create or replace table {name} as {selected}")
 
 
 def _keep_longest_runs(database: Database) -> None:

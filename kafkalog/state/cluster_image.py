@@ -103,7 +103,8 @@ class ClusterMetadata:
     findings: list[Finding] = field(default_factory=list)
     """Errors in the metadata log, `gaps` among them."""
     torn: list[Finding] = field(default_factory=list)
-    """Those about records of known versions that cannot be decoded: no controller starts with them."""
+    """Those about records of known versions that cannot be decoded, and the first one that contradicts earlier ones: no
+    controller starts with them."""
     gaps: list[Finding] = field(default_factory=list)
     """Why the state is not complete: records that are missing from the metadata log, or cannot be read."""
     contradictions: list[str] = field(default_factory=list)

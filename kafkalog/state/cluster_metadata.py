@@ -393,7 +393,11 @@ def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limi
                 metadata.torn.append(found)
     # after a gap, contradictions are its consequence
     if metadata.contradictions and metadata.is_complete:
-        detail = f"the record at offset {record.offset} {metadata.contradictions[0]}"
+        why = metadata.contradictions[0]
+        metadata.torn.append(
+            Finding(Reason.METADATA_INCOMPLETE, why, str(path), base_offset=record.offset, damage=False)
+        )
+        detail = f"the record at offset {record.offset} {why}"
         _missing(metadata, path, detail, record.offset, record.offset, n_records=0)
     metadata.contradictions.clear()
 

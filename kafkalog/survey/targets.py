@@ -115,7 +115,7 @@ def release_problems(
 
 
 def torn_problems(cluster: ClusterMetadata) -> list[StartProblem]:
-    """Return the records of a metadata log that no release can read: its controller does not start."""
+    """Return the records of a metadata log that no release can read or apply: its controller does not start."""
     found = []
     for torn in cluster.torn:
         detail = f"{kf.METADATA_DIRECTORY}: offset {torn.base_offset}: {torn.detail}: no controller reads this record;"

@@ -15,6 +15,9 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.ScramCredentialInfo;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
@@ -102,6 +105,10 @@ public class Applied {
                 admin.alterClientQuotas(List.of(new ClientQuotaAlteration(new ClientQuotaEntity(entity), List.of(
                     new ClientQuotaAlteration.Op(one.get("key").asText(), one.get("value").asDouble()))))).all().get();
             }
+            case "scram" -> admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(
+                one.get("user").asText(),
+                new ScramCredentialInfo(ScramMechanism.valueOf(one.get("mechanism").asText()), 4096),
+                "secret"))).all().get();
             default -> throw new IllegalArgumentException(one.toString());
         }
     }

@@ -134,6 +134,59 @@ def test_commands_make_hostile_names_again_on_an_empty_cluster(tmp_path):
         assert found[part] == value, part
 
 
+PAIRS = ({"user": "u", "client-id": "c"}, {"user": "u", "client-id": None}, {"user": None, "client-id": "c"})
+ENTITIES = (*PAIRS, {"user": None, "client-id": None}, {"user": None}, {"client-id": None}, {"ip": "::1"})
+HOSTS = ("*", "10.1.2.3", "::1", "2001:db8::7")
+
+
+def users_and_settings():
+    """Topics with settings, settings of one broker and of all, quotas of pairs and defaults, ACLs, SCRAM users."""
+    settings = {"cleanup.policy": "compact", "compression.type": "zstd", "min.insync.replicas": "2"}
+    for name, partitions in (("orders", 12), ("Orders", 1), ("a.b", 2), ("_schemas", 1), ("0-1_2.", 3), ("__mine", 1)):
+        yield {"make": "topic", "name": name, "partitions": partitions, "configs": {}}
+        yield {"make": "configs", "type": "TOPIC", "name": name, "configs": settings}
+    overrides = {"max.connections.per.ip.overrides": "127.0.0.1:100,10.0.0.1:5", "log.retention.ms": "-1"}
+    yield {"make": "configs", "type": "BROKER", "name": "", "configs": overrides}
+    rate = {"leader.replication.throttled.rate": "1000000", "log.cleaner.io.max.bytes.per.second": "1.5E7"}
+    yield {"make": "configs", "type": "BROKER", "name": "1", "configs": rate}
+    for number, entity in enumerate(ENTITIES):
+        keys = ("connection_creation_rate",) if "ip" in entity else ("producer_byte_rate", "request_percentage")
+        for key in keys:
+            yield {"make": "quota", "entity": entity, "key": key, "value": 10 + number + (key[0] == "r") / 3}
+    for number, host in enumerate(HOSTS):
+        for resource, operation in (("TOPIC", "ALTER_CONFIGS"), ("GROUP", "DELETE"), ("TRANSACTIONAL_ID", "WRITE")):
+            for pattern in ("LITERAL", "PREFIXED"):
+                for permission in ("ALLOW", "DENY"):
+                    how = {"pattern": pattern, "permission": permission, "host": host}
+                    yield acl(resource, f"of-{number}.", f"User:u{number}", operation, **how)
+        yield acl("TOPIC", "*", f"User:u{number}", "ALL", host=host)
+        yield acl("CLUSTER", "kafka-cluster", f"User:u{number}", "ALTER", host=host)
+        yield acl("DELEGATION_TOKEN", f"token-{number}", f"User:u{number}", "DESCRIBE", host=host)
+        yield {"make": "scram", "user": f"u{number}", "mechanism": "SCRAM_SHA_512"}
+    yield {"make": "scram", "user": "it's", "mechanism": "SCRAM_SHA_256"}
+
+
+def test_commands_make_users_and_settings_again_on_an_empty_cluster(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    with Broker(source, **SECURED) as broker:
+        broker.start()
+        asked(broker, "make", users_and_settings())
+        wanted = json.loads(asked(broker, "show"))
+        broker.stop()
+    assert len(wanted["acls"]) == 15 * len(HOSTS)
+    metadata = kafkalog.metadata(broker.log_dir)
+    script = metadata.to_commands()
+    found, _ = applied(script, tmp_path)
+    for part, value in wanted.items():
+        assert found[part] == value, part
+    assert script.count("the password of SCRAM user") == len(HOSTS) + 1
+    # the manifests have what they can, and name the rest
+    manifests = metadata.to_strimzi()
+    assert manifests.count("kind: KafkaTopic") == len(wanted["topics"])
+    assert manifests.count("scram-sha-512") == len(HOSTS)
+
+
 def test_commands_make_the_topics_of_a_golden_log_dir_again(tmp_path):
     metadata = kafkalog.metadata(unpacked("k44"))
     found, _ = applied(metadata.to_commands(), tmp_path)

@@ -1,11 +1,13 @@
 """Brokers of several releases start on a directory, or not, as `preflight --release` says."""
 
 import pytest
+from builder import batch_v2, record_v2
 from conformance.jars import class_path, java
 from conformance.kafka import Broker, copy_tree, free_ports
 from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
+from kafkalog.protocol.encoder import encode_metadata_record
 from kafkalog.survey.targets import TARGETS, Target
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -56,6 +58,14 @@ def made(name, tmp_path, monkeypatch):
     return folder
 
 
+def with_record(folder, record):
+    """A record of the controllers more."""
+    directory = folder / "data" / "__cluster_metadata-0"
+    (log,) = directory.glob("*.log")
+    with log.open("ab") as file:
+        file.write(batch_v2([record_v2(value=record)], base_offset=kafkalog.open(directory).log_end_offset))
+
+
 def starts(folder, version):
     """Whether a broker starts."""
     with ForeignBroker(folder, jars=class_path(java(), version)) as broker:
@@ -67,6 +77,14 @@ def starts(folder, version):
 
 # at this level, no cluster has log dirs in its records, and 3.9 does not start with the two together
 _CASES = [(name, release) for name in SOURCES for release in BROKERS if (name, release) != ("an old level", "3.9")]
+
+
+@pytest.mark.parametrize("release", BROKERS)
+def test_no_broker_starts_with_a_record_that_no_earlier_one_allows(release, tmp_path, monkeypatch):
+    folder = made("of 3.9", tmp_path, monkeypatch)
+    with_record(folder, encode_metadata_record("FenceBroker", 0, id=55, epoch=3))
+    assert kafkalog.preflight(folder / "data", release=release).verdict == "does not start"
+    assert not starts(folder, BROKERS[release])
 
 
 @pytest.mark.parametrize(("name", "release"), _CASES)

@@ -177,6 +177,8 @@ METADATA = {
     "too long": (TOPIC + b"\x01", False),
     "of another frame": (b"\x02" + TOPIC[1:], False),
     "of no type": (b"\x01\xc8\x01\x00", False),
+    "about no topic": (encode_metadata_record("RemoveTopic", 0, topicId="AAAAAAAAAAAAAAAAAAAAZQ"), False),
+    "about no broker": (encode_metadata_record("FenceBroker", 0, id=55, epoch=3), False),
 }
 """Records of the metadata log, and whether brokers start after them: seen with 3.9.1 and 4.3.1."""
 
@@ -190,7 +192,7 @@ def test_a_record_of_the_metadata_log_that_a_controller_cannot_read_stops_the_st
     end = kafkalog.open(directory).log_end_offset
     with sorted(directory.glob("*.log"))[-1].open("ab") as file:
         file.write(batch_v2([record_v2(value=value)], base_offset=end))
-    if name in ("torn", "too long"):  # no release reads it
+    if name in ("torn", "too long", "about no topic", "about no broker"):  # no release starts with it
         without = kafkalog.preflight(tmp_path / "data").problems
         assert sum(one.effect == "does not start" and f"offset {end}:" in one.detail for one in without) == 1
     problems = kafkalog.preflight(tmp_path / "data", release=release).problems
