@@ -129,7 +129,7 @@ output (one is required):
   --ignore FIELD,...           fields that do not count: key, value, headers, timestamp; repeatable
   --isolation-level {read_uncommitted,read_committed}
                                read_committed leaves out aborted transactions on both sides (default: read_uncommitted)
-  --memory BYTES               memory for sorting, with K, M or G (default: 512M); the rest goes to the temporary
+  --memory BYTES               memory for sorting, with K, M or G (default: 256M); the rest goes to the temporary
                                directory
   --temporary-directory DIR    for digests, about 100 bytes per record (default: the system's)
 """,

@@ -116,7 +116,7 @@ def compare(
     ignore : sequence of {"key", "value", "headers", "timestamp"}, optional
         Fields that do not count.
     memory : int, optional
-        Bytes of memory for DuckDB, at least 64 MiB; default: 512 MiB. The rest of what it sorts goes to
+        Bytes of memory for DuckDB, at least 64 MiB; default: 256 MiB. The rest of what it sorts goes to
         `temporary_directory`, about 100 bytes per record.
     progress : callable
         ``progress(n_records)`` is called with the number of records read since the last call.

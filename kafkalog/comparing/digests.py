@@ -30,7 +30,7 @@ FIELDS: Final[tuple[Field, ...]] = ("key", "value", "headers", "timestamp")
 """What makes the content of a record."""
 
 _LEAST_MEMORY: Final = 2**26
-_USUAL_MEMORY: Final = 2**29
+_USUAL_MEMORY: Final = 2**28
 _PLACE: Final = ("partition", "offset")
 _KINDS: Final = {"parquet": "parquet", "arrow": "ipc"}
 # each part with its length before it, and null as n: no two records have the same text unless they are equal

@@ -391,15 +391,21 @@ def _apply(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, limi
             metadata.findings.append(found)
             if isinstance(error, MessageError) and not isinstance(error, UnknownVersionError):
                 metadata.torn.append(found)
+    if metadata.contradictions:
+        _contradicts(metadata, record, path, metadata.contradictions[0])
+        metadata.contradictions.clear()
+
+
+def _contradicts(metadata: ClusterMetadata, record: _MetadataRecord, path: Place, why: str) -> None:
+    """Report a record that no earlier one allows."""
+    # a controller reads past a hole, and no damaged batch
+    if not metadata.torn and len(metadata.findings) == len(metadata.gaps):
+        found = Finding(Reason.METADATA_INCOMPLETE, why, str(path), base_offset=record.offset, damage=False)
+        metadata.torn.append(found)
     # after a gap, contradictions are its consequence
-    if metadata.contradictions and metadata.is_complete:
-        why = metadata.contradictions[0]
-        metadata.torn.append(
-            Finding(Reason.METADATA_INCOMPLETE, why, str(path), base_offset=record.offset, damage=False)
-        )
+    if metadata.is_complete:
         detail = f"the record at offset {record.offset} {why}"
         _missing(metadata, path, detail, record.offset, record.offset, n_records=0)
-    metadata.contradictions.clear()
 
 
 def _records(path: Place, limits: Limits, position: int = 0) -> Iterator[_MetadataRecord]:

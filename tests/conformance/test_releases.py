@@ -61,8 +61,7 @@ def made(name, tmp_path, monkeypatch):
 def with_record(folder, record):
     """A record of the controllers more."""
     directory = folder / "data" / "__cluster_metadata-0"
-    (log,) = directory.glob("*.log")
-    with log.open("ab") as file:
+    with sorted(directory.glob("*.log"))[-1].open("ab") as file:
         file.write(batch_v2([record_v2(value=record)], base_offset=kafkalog.open(directory).log_end_offset))
 
 
@@ -82,6 +81,7 @@ _CASES = [(name, release) for name in SOURCES for release in BROKERS if (name, r
 @pytest.mark.parametrize("release", BROKERS)
 def test_no_broker_starts_with_a_record_that_no_earlier_one_allows(release, tmp_path, monkeypatch):
     folder = made("of 3.9", tmp_path, monkeypatch)
+    assert starts(folder, BROKERS[release])
     with_record(folder, encode_metadata_record("FenceBroker", 0, id=55, epoch=3))
     assert kafkalog.preflight(folder / "data", release=release).verdict == "does not start"
     assert not starts(folder, BROKERS[release])

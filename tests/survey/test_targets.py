@@ -198,3 +198,18 @@ def test_a_record_of_the_metadata_log_that_a_controller_cannot_read_stops_the_st
     problems = kafkalog.preflight(tmp_path / "data", release=release).problems
     stops = [one for one in problems if one.effect == "does not start" and f"offset {end}:" in one.detail]
     assert [len(stops)] == [0 if starts else 1], problems
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_hole_in_the_metadata_log_stops_the_start_if_a_later_record_needs_what_is_gone(is_used, tmp_path):
+    write_metadata(tmp_path / "data", ["orders"], {})
+    directory = tmp_path / "data" / "__cluster_metadata-0"
+    end = kafkalog.open(directory).log_end_offset
+    topic = encode_metadata_record("Topic", 0, name="later", topicId="AAAAAAAAAAAAAAAAAAAAZQ")
+    removal = encode_metadata_record("RemoveTopic", 0, topicId="AAAAAAAAAAAAAAAAAAAAZQ")
+    with sorted(directory.glob("*.log"))[-1].open("ab") as file:
+        # two records are gone
+        file.write(batch_v2([record_v2(value=removal if is_used else topic)], base_offset=end + 2))
+    effects = {one.effect for one in kafkalog.preflight(tmp_path / "data").problems if "offset" in one.detail}
+    assert "does not start" in effects or not is_used
+    assert is_used or effects == {"loses metadata"}
