@@ -54,8 +54,9 @@ def has_last_records(replicas: Sequence[Replica], rows: Rows, left: Rows, other:
 
     `rows` are those of the log, and `left` those that it lacks, of the replica `other`, which has the same history up
     to the offset `end`. A record counts if it has a value, its transaction was committed, and neither the log nor
-    `other` has a later one of its key. A later one may be a tombstone that is gone by now. So `other` must have lost
-    nothing after the record, and after `end` the log must have every offset. Undecodable batches prove nothing.
+    `other` has a later one of its key that was not aborted. A later one may be a tombstone that is gone by now. So
+    `other` must have lost nothing after the record, and after `end` the log must have every offset. Undecodable batches
+    prove nothing.
     """
     losses = [one for one in other.losses if (one.first_offset or 0) < end]
     since = max((_NO_END if one.end_offset is None else one.end_offset for one in losses), default=0)
@@ -70,12 +71,13 @@ def has_last_records(replicas: Sequence[Replica], rows: Rows, left: Rows, other:
         return False
     latest = LatestOffsets()
     try:
+        aborted = _Uncommitted(replicas, rows, other.partition.limits, with_unknown=False)
         for window, _, segment in read_rows(replicas, later):
             batches = window.batches[window.batches.base_offset >= end]
             n_records = np.where(batches.is_control, 1, batches.records_count)
             if (n_records != batches.last_offset - batches.base_offset + 1).any():
                 return False
-            for columns in _keyed(window, rows_of_records(window.batches), ("offset", "key"), segment):
+            for columns in _keyed(window, aborted.without(window), ("offset", "key"), segment):
                 _add_keys(latest, columns)
         ended = _Uncommitted(replicas, other.rows[other.rows["last_offset"] < end], other.partition.limits)
         for columns in ended.committed(replicas, left, ("offset", "key")):
@@ -110,9 +112,9 @@ def _has_last(latest: LatestOffsets, columns: RecordColumns) -> bool:
 
 
 class _Uncommitted:
-    """The transactions of a copy that were aborted, or have no marker."""
+    """The transactions of some rows that were not committed: aborted or, if asked for, without a marker."""
 
-    def __init__(self, replicas: Sequence[Replica], rows: Rows, limits: Limits) -> None:
+    def __init__(self, replicas: Sequence[Replica], rows: Rows, limits: Limits, *, with_unknown: bool = True) -> None:
         replay = TransactionReplay(limits=limits)
         names = ["producer_id", "first_offset", "last_offset"]
         found: list[tuple[int, ...]] = []
@@ -121,8 +123,11 @@ class _Uncommitted:
             if which.size:
                 batches, _ = with_markers(window, window.batches[which], limits=limits)
                 ended = replay.update(batches, batches.base_offset)
-                found += ended[ended["outcome"] != Outcome.COMMITTED][names].tolist()
-        found += [(one.producer_id, one.first_offset, _NO_END) for one in replay.open_transactions()]
+                is_aborted = ended["outcome"] == Outcome.ABORTED
+                is_found = ended["outcome"] != Outcome.COMMITTED if with_unknown else is_aborted
+                found += ended[is_found][names].tolist()
+        still_open = replay.open_transactions() if with_unknown else ()
+        found += [(one.producer_id, one.first_offset, _NO_END) for one in still_open]
         self._entries = np.zeros(len(found), kf.TRANSACTION_INDEX_DTYPE)
         for at, name in enumerate(names):
             self._entries[name] = [one[at] for one in found]
@@ -130,6 +135,9 @@ class _Uncommitted:
     def committed(self, replicas: Sequence[Replica], rows: Rows, names: Sequence[str]) -> Iterator[RecordColumns]:
         """Yield the records with keys of batches that are of no such transaction."""
         for window, _, segment in read_rows(replicas, rows):
-            which = rows_of_records(window.batches)
-            which = which[~are_aborted(self._entries, window.batches, which)]
-            yield from _keyed(window, which, names, segment)
+            yield from _keyed(window, self.without(window), names, segment)
+
+    def without(self, window: Window) -> npt.NDArray[np.int64]:
+        """The batches of a window with records that are of no such transaction."""
+        which = rows_of_records(window.batches)
+        return which[~are_aborted(self._entries, window.batches, which)]
