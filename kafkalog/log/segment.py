@@ -241,8 +241,15 @@ class Segment(ReadMethods):
 
     def earlier(self, n: int) -> list[Segment]:
         """The last `n` segments before this one in the directory, by their names."""
+        return self._neighbours(lambda offset: offset < self.base_offset)[-n:]
+
+    def later(self, n: int) -> list[Segment]:
+        """The first `n` segments after this one in the directory, by their names."""
+        return self._neighbours(lambda offset: offset > self.base_offset)[:n]
+
+    def _neighbours(self, is_wanted: Callable[[int], bool]) -> list[Segment]:
         directory = Directory.or_empty(self.path.absolute().parent)
-        logs = sorted((offset, name) for name, offset in directory.logs.items() if offset < self.base_offset)[-n:]
+        logs = sorted((offset, name) for name, offset in directory.logs.items() if is_wanted(offset))
         return [Segment(directory.path / name, limits=self.limits, is_last=False, must_open=False) for _, name in logs]
 
     @property

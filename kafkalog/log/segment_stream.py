@@ -29,7 +29,7 @@ from kafkalog.errors import (
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.searching.copies import Originals
-from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
+from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offset_at, offsets_from
 from kafkalog.log.searching.resynchroniser import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window
 from kafkalog.records.header import BatchHeader, claims_of
@@ -91,6 +91,7 @@ class SegmentFile(Protocol):
     def witnesses(self) -> Witnesses: ...
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool: ...
     def earlier(self, n: int) -> Sequence[SegmentFile]: ...
+    def later(self, n: int) -> Sequence[SegmentFile]: ...
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
     def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> SegmentFile: ...
@@ -145,6 +146,7 @@ class SegmentStream:
         self._window_bytes, self._first_window_bytes = window_bytes, first_window_bytes
         self._reads_all = reader is None
         self.previous = segment.base_offset - 1 if previous is None else previous
+        self._read_before = self.previous + 1  # the segments before have the offsets up to here
         self.end_offset: int | None = None
         self.stopped = False
         self._last_position = follows
@@ -154,6 +156,7 @@ class SegmentStream:
         self._start = 0
         self._follows, self._goes_on = follows, goes_on
         self._gone_back_at = self._after_copy = -1
+        self._lost: list[tuple[int, int]] = []
         self._returned_to = -1  # the last offset that was returned before offsets went back
 
     def windows(self, start: int = 0) -> Iterator[Window]:
@@ -214,9 +217,13 @@ class SegmentStream:
     def _checked(self, window: Window, position: int) -> tuple[Window, CorruptionError | None]:
         """A window up to a batch with an odd offset, and the error to raise after it; raises if nothing is left."""
         segment, before = self.segment, self._before
-        reason = odd_end(window, self.source, before, segment.limits.max_batch_bytes, self._witnesses)
-        odd = None if reason is None else odd_end_error(window, reason, segment.path)
         copy = self._first_copy(window)
+        ahead, is_before_copy = self._first_ahead(window)
+        copy = ahead if copy is None else copy
+        reason = odd_end(window, self.source, before, segment.limits.max_batch_bytes, self._witnesses)
+        if reason is Reason.OFFSET_ORDER and is_before_copy:
+            reason = None  # a copy is no evidence against the batch before it
+        odd = None if reason is None else odd_end_error(window, reason, segment.path)
         if copy is not None:
             window = self._first(window, copy + 1)
             odd = odd_end_error(window, Reason.OFFSET_ORDER, segment.path)
@@ -252,6 +259,24 @@ class SegmentStream:
             if batch is not None and self._originals.of(batch) is not None:
                 return int(row)
         return None
+
+    def _first_ahead(self, window: Window) -> tuple[int | None, bool]:
+        """The number of the first batch that is a copy before its original: lower offsets come in between.
+
+        None if there is none. Also returns whether the batch after the window is a copy of an earlier one.
+        """
+        end, last = window.batches.end_position, window.batches.end_offset - 1
+        following = offset_at(self.source, end, window) if self._on_corruption == "skip" else None
+        follower = None if following is None or following > last else self._batch_at(end)
+        if follower is None or follower.batches.first_offset > last:
+            return None, False
+        if self._originals.of(follower) is not None:
+            return None, True
+        row = int(np.flatnonzero(window.batches.last_offset >= follower.batches.first_offset)[0])
+        both = [self._batch_at(int(window.batches.position[one])) for one in (row, -1)]
+        if not all(batch is not None and self._originals.is_again_after(batch, end) for batch in both):
+            return None, False
+        return row, False
 
     def _after(self, error: KafkalogError) -> int | None:
         """Position at which to continue after damage, None if nothing follows; raises unless damage is skipped."""
@@ -298,6 +323,8 @@ class SegmentStream:
         passed = f"{length} bytes skipped" + (" to the end of the segment" if position is None else "")
         finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
         finding = self._lost_between(finding, where, first, position)
+        if finding.n_records != 0 and finding.base_offset is not None and finding.last_offset is not None:
+            self._lost.append((finding.base_offset, finding.last_offset))
         if not self._goes_on:
             finding = replace(finding, detail=error.detail, base_offset=error.base_offset)
         self.report(finding)
@@ -334,10 +361,15 @@ class SegmentStream:
             end = first_offset_at(self.source, position, self.segment.limits)
         if end is None:
             return replace(finding, base_offset=first)
-        if end < first:  # the damaged batch before it, whose header is wrong, has a finding about these offsets
-            return replace(finding, n_records=0, certainty="at_most")
+        if end < first:
+            # either batches that belong behind it are read already, or the damaged batch before it, whose header is
+            # wrong, has a finding about these offsets
+            first = max(self._originals.end_below(end, where, self.segment.base_offset), self._read_before)
+            if first >= end:
+                return replace(finding, n_records=0, certainty="at_most")
         n = end - first
-        if not n:
+        is_there = self.previous < self._returned_to and self._originals.have(first, end, where)
+        if not n or is_there:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
         n_markers = 0
@@ -368,6 +400,12 @@ class SegmentStream:
         self.source.release(window.data, where)
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = batch.first_offset, int(batch.last_offset[0])
+        if original is None and first > self.previous and self._originals.is_again_after(window, behind):
+            detail = "a copy of a batch that comes later, after lower offsets; it is returned once"
+            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
+            self._originals.passed_over.add(where)
+            self._after_copy = behind
+            return behind
         # if exactly its number of offsets is missing here, it is not a copy, but its offset may be damaged
         is_repeated = original is not None and self.previous < first <= self._returned_to
         is_missing = bool(following) and following[0] - self.previous - 1 == last - first + 1
@@ -380,6 +418,9 @@ class SegmentStream:
             if is_repeated:  # the first batches of a copied range alone were new
                 self.previous = self._returned_to
             return behind
+        if original is None and not is_missing and self._is_new(first, last, where, following):
+            self._go_back(replace(finding, base_offset=first, last_offset=last), error, batch)
+            return where
         # report a batch once, although each later batch that goes back would report it again
         is_back = first <= self.previous and where != self._gone_back_at
         if is_back and 2 * sum(offset > self.previous for offset in following) < len(following):
@@ -391,6 +432,29 @@ class SegmentStream:
             return where
         self.report(self._skipped(error, finding, batch, following, is_copied=original is not None))
         return behind
+
+    def _is_new(self, first: int, last: int, where: int, following: list[int]) -> bool:
+        """Whether a batch at a position has the only intact copy of its offsets, and other batches confirm these."""
+        if (
+            where == self._gone_back_at
+            or first < self.segment.base_offset
+            or not self._originals.are_new(first, last, where)
+        ):
+            return False
+        return following[:1] == [last + 1] or self._originals.is_damaged_before(first, last, where)
+
+    def _go_back(self, finding: Finding, error: KafkalogError, batch: BatchTable) -> None:
+        """Read a batch whose offsets are lower: what damage to its original lost is there again."""
+        first, last, where = batch.first_offset, int(batch.last_offset[0]), int(batch.position[0])
+        self._gone_back_at, self._returned_to = where, max(self._returned_to, self.previous)
+        self.previous = first - 1
+        is_lost = any(start <= first and last <= end for start, end in self._lost)
+        detail = f"{error.detail}; no batch before has its offsets, so it is read"
+        if is_lost or self._originals.is_damaged_before(first, last, where):
+            detail = f"{error.detail}; the only intact copy of a damaged batch, so it is read"
+            count = int(batch.records_count[0])
+            finding = replace(finding, n_records=-(count if count >= 0 else last - first + 1))
+        self.report(replace(finding, detail=detail))
 
     def _skipped(
         self, error: KafkalogError, finding: Finding, batch: BatchTable, following: list[int], *, is_copied: bool

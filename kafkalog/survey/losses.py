@@ -68,7 +68,7 @@ class Lost(JsonFields):
         """Return the loss that a finding of damage describes; None if neither a record nor a marker is lost."""
         if not finding.damage or finding.path is None or finding.is_unreadable:
             return None
-        if finding.n_records == 0 and not finding.n_markers:
+        if finding.n_records is not None and finding.n_records <= 0 and not finding.n_markers:
             return None
         if finding.n_records is None and ".log" not in os.path.basename(finding.path):
             return None  # another file is damaged, not the log
@@ -129,7 +129,9 @@ class PartitionsReport(HtmlReport):
 
 def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     """Return the losses that findings describe, by offset. Losses that touch or overlap become one."""
-    found = sorted((lost for one in findings if (lost := Lost.of(one)) is not None), key=_order)
+    findings = list(findings)
+    copies = [one for one in findings if (one.n_records or 0) < 0]
+    found = sorted((part for one in findings for part in _without_copies(one, copies)), key=_order)
     joined: list[Lost] = []
     for one in found:
         before = joined[-1] if joined else None
@@ -145,6 +147,38 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
         else:
             joined[-1] = _join(before, one, before.end_offset)
     return joined
+
+
+def _without_copies(finding: Finding, copies: Sequence[Finding]) -> list[Lost]:
+    """Return what is lost by a finding, without the offsets that copies have which stand after it in the log."""
+    lost = Lost.of(finding)
+    parts = [] if lost is None else [lost]
+    for copy in copies if finding.position is not None else ():
+        first, last = copy.base_offset, copy.last_offset
+        if first is not None and last is not None and _place_of(finding) < _place_of(copy):
+            parts = [part for one in parts for part in _without(one, first, last + 1)]
+    return parts
+
+
+def _place_of(finding: Finding) -> tuple[str, int]:
+    return finding.path or "", finding.position or 0
+
+
+def _without(lost: Lost, start: int, end: int) -> list[Lost]:
+    """Return what is left of a loss if a copy has some of its offsets."""
+    first, last = lost.first_offset, lost.end_offset
+    if first is None or last is None or end <= first or start >= last:
+        return [lost]
+    parts = [(low, high) for low, high in ((first, start), (end, last)) if low < high]
+    n_bytes = [lost.n_bytes, 0]
+    return [
+        replace(lost, first_offset=low, end_offset=high, n_records=_at_most(lost.n_records, high - low), n_bytes=n)
+        for (low, high), n in zip(parts, n_bytes, strict=False)
+    ]
+
+
+def _at_most(n_records: int | None, n_offsets: int) -> int | None:
+    return None if n_records is None else min(n_records, n_offsets)
 
 
 def _order(lost: Lost) -> tuple[bool, int, bool, bool, int]:

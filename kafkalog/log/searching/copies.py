@@ -16,11 +16,13 @@ import numpy.typing as npt
 from kafkalog.errors import KafkalogError
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import Window
+from kafkalog.records.header_walk import LINKED
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
 _MOST_EARLIER: Final = 4
 """Earlier segments in which the originals of copied batches are looked for."""
+_MOST_LATER: Final = 2
 _MOST_SEARCHES: Final = 64
 _EPOCH: Final = slice(12, 16)  # no checksum covers the leader epoch of a v2 batch
 
@@ -32,6 +34,7 @@ class CopiedSegment(Protocol):
     base_offset: int
 
     def earlier(self, n: int) -> Sequence[CopiedSegment]: ...
+    def later(self, n: int) -> Sequence[CopiedSegment]: ...
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
     def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def reopened(self) -> CopiedSegment: ...
@@ -53,6 +56,8 @@ class Originals:
         self._next: Original | None = None
         self._n_searches = 0
         self._intact: dict[int, IntactRuns] = {}
+        self.passed_over: set[int] = set()
+        """Positions of batches that are not returned, since later ones are the same."""
 
     @cached_property
     def segments(self) -> list[CopiedSegment]:
@@ -77,6 +82,47 @@ class Originals:
             self._next = Original(original.number, original.position + copy.data.size)
         return original
 
+    def is_again_after(self, batch: Window, position: int) -> bool:
+        """Whether the bytes of a window with one batch stand again from a position on, or in the next segments."""
+        here, last = len(self.segments) - 1, int(batch.batches.last_offset[0])
+        intact = self._intact_of(here)
+        rows = (intact.last_offset == last) & (intact.start >= position)
+        is_again = any(self._is_same(Original(here, start), batch) for start in intact.start[rows].tolist())
+        for segment in () if is_again else self._segment.later(_MOST_LATER):
+            with contextlib.suppress(KafkalogError), segment.open() as source:
+                at = int(segment.find_offsets([last])["position"][0]) if segment.base_offset <= last else -1
+                is_again |= at >= 0 and _is_at(source, at, batch)
+        return is_again
+
+    def are_new(self, first: int, last: int, position: int) -> bool:
+        """Whether no batch of the segment that was returned, before a position, has any of these offsets."""
+        found = self._returned(position)
+        return not ((found.first_offset <= last) & (found.last_offset >= first)).any()
+
+    def have(self, first: int, end: int, position: int) -> bool:
+        """Whether batches of the segment that were returned, before a position, have all these offsets."""
+        found = self._returned(position)
+        found = found[(found.first_offset < end) & (found.last_offset >= first)]
+        n_there = np.minimum(found.last_offset + 1, end) - np.maximum(found.first_offset, first)
+        return int(n_there.sum()) >= end - first
+
+    def end_below(self, offset: int, position: int, base_offset: int) -> int:
+        """The offset after the last batch that was returned, before a position, of those below an offset."""
+        found = self._returned(position)
+        return max(base_offset, int(found.last_offset[found.last_offset < offset].max(initial=-1)) + 1)
+
+    def is_damaged_before(self, first: int, last: int, position: int) -> bool:
+        """Whether the header of a damaged batch of the segment before a position has exactly these offsets."""
+        found = self._intact_of(len(self.segments) - 1)
+        found = found[(found.kind == LINKED) & (found.start < position)]
+        return bool(((found.first_offset == first) & (found.last_offset == last)).any())
+
+    def _returned(self, position: int) -> IntactRuns:
+        """The intact batches of the segment before a position, without those that are passed over."""
+        found = self._intact_of(len(self.segments) - 1)
+        is_there = (found.kind != LINKED) & (found.start < position)
+        return found[is_there & ~np.isin(found.start, [*self.passed_over])]
+
     def _search(self, copy: Window) -> Original | None:
         """Look up the offset of a copy in its own segment, then in those before."""
         last = int(copy.batches.last_offset[0])
@@ -94,25 +140,34 @@ class Originals:
         with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
             whole = self.segments[number].reopened()  # a part would lack the batches before it
             yield int(whole.find_offsets([last])["position"][0])
-        # damage, and copies of other batches, mislead a lookup: search the whole segment once
+        # damage, and copies of other batches, mislead a lookup
+        intact = self._intact_of(number)
+        yield from intact.start[intact.last_offset == last].tolist()
+
+    def _intact_of(self, number: int) -> IntactRuns:
+        """The intact batches of a whole segment, which is searched once."""
         if number not in self._intact:
             with contextlib.suppress(KafkalogError), self.segments[number].reopened().open() as source:
                 self._intact[number] = IntactRuns.concatenate([*find_batches(source)])
-        intact = self._intact.setdefault(number, IntactRuns.empty())
-        yield from intact.start[intact.last_offset == last].tolist()
+        return self._intact.setdefault(number, IntactRuns.empty())
 
     def _is_same(self, place: Original, copy: Window) -> bool:
         """Whether another batch has the bytes of a copy."""
         is_here = place.number == len(self.segments) - 1
-        if place.position < 0 or (is_here and place.position == copy.start):
+        if place.position < 0 or (is_here and place.position in {copy.start, *self.passed_over}):
             return False
         with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
             source = self._source if is_here else stack.enter_context(self.segments[place.number].open())
-            data = source.window(place.position, min(place.position + copy.data.size, source.size))
-            is_same = _are_same(data, copy)
-            source.release(data, place.position)
-            return is_same
+            return _is_at(source, place.position, copy)
         return False
+
+
+def _is_at(source: ByteSource, position: int, copy: Window) -> bool:
+    """Whether the bytes of a copy are at a position."""
+    data = source.window(position, min(position + copy.data.size, source.size))
+    is_same = _are_same(data, copy)
+    source.release(data, position)
+    return is_same
 
 
 def _are_same(data: npt.NDArray[np.uint8], copy: Window) -> bool:

@@ -59,7 +59,7 @@ def odd_end(
     `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` if the batch is damaged; None if nothing contradicts it.
     """
     last, position = window.batches.end_offset - 1, window.batches.end_position
-    following = _offset_at(source, position, window)
+    following = offset_at(source, position, window)
     if following is not None and following > last:
         return None
     before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
@@ -159,8 +159,8 @@ def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING, *, is
     return offsets
 
 
-def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
-    """The offset field at a position; None at the end of the file."""
+def offset_at(source: ByteSource, position: int, window: Window) -> int | None:
+    """Return the offset field at a position, of which a window may have the bytes; None at the end of the file."""
     at = position - window.start
     if at + 8 <= window.data.size:
         return BatchHeader(window.data[at : at + 8]).offset
