@@ -331,8 +331,8 @@ class Finding(JsonFields):
     damage: bool = True
     """False for what is normal, such as a partial batch at the end of the last segment."""
     n_records: int | None = None
-    """Records lost there; 0 if a reader returns them nevertheless, None if unknown. Negative if a later copy has records
-    that another finding counts as lost."""
+    """Records lost there; 0 if a reader returns them nevertheless, None if unknown. Negative if a copy is returned of
+    records that another finding counts as lost."""
     certainty: Certainty | None = None
     """Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
     "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours."""

@@ -94,9 +94,10 @@ class PartitionRange:
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
         open_segment = partial(_open_segment, directory, self.topic_partition, identity, limits)
-        next_base_offset = self.unread_offset
+        next_base_offset, cut_at = self.unread_offset, None
         if self.following is not None:
-            next_base_offset = self.following.first_offset if self.following.start == 0 else None
+            first = self.following.first_offset
+            next_base_offset, cut_at = (first, None) if self.following.start == 0 else (None, first)
         planned = PlannedPart(
             segments=[open_segment(memory_map, one) for one in self.segments],
             log_start_offset=self.log_start_offset,
@@ -104,6 +105,7 @@ class PartitionRange:
             end_offset=self.end_offset,
             outcomes=self.outcomes,
             next_base_offset=next_base_offset,
+            cut_at=cut_at,
             at_end=partial(self._check_following, partial(open_segment, False)),
         )
         return Partition(directory, limits=limits, planned=planned)

@@ -141,6 +141,8 @@ class PlannedPart:
     """How the transactions of the segments ended."""
     next_base_offset: int | None
     """Base offset of the segment after these, which another reader reads."""
+    cut_at: int | None
+    """First offset of the rest of the last segment, which another reader reads; None if these have its end."""
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None]
     """``at_end(last_offset, on_corruption, report)`` is called when all windows have been read."""
 
@@ -160,7 +162,7 @@ class SegmentReader:
         planned: PlannedPart | None,
         gap_between: Callable[[int, int], Finding | None],
         behind_end: Callable[[int], Finding | None],
-        cuts_in: Callable[[Segment, ByteSource], MissingParts | None],
+        cuts_in: Callable[[Segment, ByteSource | None], MissingParts | None],
         limits: Limits,
     ) -> None:
         self.segments, self.planned, self._gap_between = list(segments), planned, gap_between
@@ -445,8 +447,9 @@ class _SegmentPass:
                     del window, whole  # its memory can be reused for the next one
                     if n is not None:
                         break  # a later segment that begins below the end is still read
-                if n_offsets != self._last_offset + 1 - segment.base_offset:
-                    self._report_cuts(segment, source)
+                begin, end = self._offsets_of(number)
+                if n_offsets != (self._last_offset + 1 if end is None else end) - begin:
+                    self._report_cuts(segment, source, begin, end)
         except (ReadError, LimitExceededError) as error:
             counts.n_bytes += segment.size_in_bytes if stream is None else 0
             if self._pass_over(error, segment):
@@ -476,11 +479,22 @@ class _SegmentPass:
             reader=options.reader_for(listed),
         )
 
-    def _report_cuts(self, segment: Segment, source: ByteSource) -> None:
-        """Report batches that are gone from the middle of a segment, and would have been read."""
-        cuts = self._reader.cuts_in(segment, source)
+    def _offsets_of(self, number: int) -> tuple[int, int | None]:
+        """Where the offsets of a segment begin, or of the part that this reader has, and where those of a part end."""
+        planned, segment = self._planned, self._segments[number]
+        begin = segment.base_offset if segment.part is None else segment.part.first_offset
+        return begin, planned.cut_at if planned is not None and number == len(self._segments) - 1 else None
+
+    def _report_cuts(self, segment: Segment, source: ByteSource, begin: int, end: int | None) -> None:
+        """Report batches that are gone from the middle of a segment, and would have been read.
+
+        Of a part, only those that are gone after its first batch and before the rest of the segment.
+        """
+        is_part = segment.part is not None
+        cuts = self._reader.cuts_in(segment.reopened() if is_part else segment, None if is_part else source)
         for cut in () if cuts is None else cuts.parts:
-            if cut.end > (self._start or 0) and (self._stop is None or cut.start < self._stop):
+            is_inside = begin <= cut.start and (end is None or cut.start < end)
+            if is_inside and cut.end > (self._start or 0) and (self._stop is None or cut.start < self._stop):
                 self._options.report(cut_finding(str(segment.path), cut))
 
     def _note(self, finding: Finding) -> None:

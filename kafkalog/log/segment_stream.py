@@ -30,10 +30,11 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
 from kafkalog.log.searching.copies import Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offset_at, offsets_from
+from kafkalog.log.searching.resync import INSIDE
 from kafkalog.log.searching.resynchroniser import Resynchroniser
-from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window
+from kafkalog.records.batch_table import HIDDEN, BatchTable, RecordRun, Window, valid_crcs
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
+from kafkalog.records.header_walk import LINKED, WINDOW_BYTES, intact_batch_at, search_batches, walk, window_of
 from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
@@ -195,6 +196,7 @@ class SegmentStream:
                     del window  # its memory can be reused for the next one
                 position = None
             except KafkalogError as error:
+                error = self._over_copies(error)
                 if isinstance(error, TruncatedTailError) and segment.is_last:
                     segment.findings = [error.to_finding(damage=False)]
                     self.report(segment.findings[0])
@@ -204,6 +206,7 @@ class SegmentStream:
                     return
                 # continue in small windows: more damage is likely nearby
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
+        self.previous = max(self.previous, self._returned_to)
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
     def _reach(self, batches: BatchTable | RecordRun) -> None:
@@ -240,8 +243,22 @@ class SegmentStream:
             window = self._first(window, len(window.batches) - 1)
         if segment.part is not None:
             segment.part.check_start(window, segment.path)
+        if self._on_corruption == "skip" and self.previous < self._returned_to:
+            self._report_returned(window)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
+
+    def _report_returned(self, window: Window) -> None:
+        """Report damaged batches of which an intact copy was returned before: they lose nothing."""
+        window = with_bytes(self.source, window)
+        for row in np.flatnonzero(~valid_crcs(window)).tolist():
+            batch = window.batches[row : row + 1]
+            first, last, position = batch.first_offset, int(batch.last_offset[0]), int(batch.position[0])
+            if self._originals.have(first, last + 1, position):
+                detail, count = "an intact copy of this damaged batch is returned", int(batch.records_count[0])
+                copy = Finding(Reason.CRC_MISMATCH, detail, str(self.segment.path), position)
+                n_records = -(count if count >= 0 else last - first + 1)
+                self.report(replace(copy, base_offset=first, last_offset=last, n_records=n_records, certainty="exact"))
 
     @property
     def _walk_on(self) -> Callable[..., Iterator[Window]]:
@@ -277,6 +294,21 @@ class SegmentStream:
         if not all(batch is not None and self._originals.is_again_after(batch, end) for batch in both):
             return None, False
         return row, False
+
+    def _over_copies(self, error: KafkalogError) -> KafkalogError:
+        """The error; that about an incomplete last batch becomes damage if a copy of another batch comes after it."""
+        start, source = error.position, self.source
+        if not isinstance(error, TruncatedTailError) or error.reason is not Reason.PARTIAL_TAIL or start is None:
+            return error
+        for position, *_, kind in search_batches(
+            source, start, source.size, is_damaged=True, limits=self.segment.limits
+        ):
+            for at in position[(kind != LINKED) & (kind != INSIDE)].tolist():
+                batch = self._batch_at(at)
+                if batch is not None and self._originals.of(batch) is not None:
+                    detail = f"{error.detail}, but copies of other batches come after it"
+                    return CorruptionError.about(error, detail, reason=Reason.SIZE_EXCEEDS_FILE)
+        return error
 
     def _after(self, error: KafkalogError) -> int | None:
         """Position at which to continue after damage, None if nothing follows; raises unless damage is skipped."""

@@ -150,12 +150,12 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
 
 
 def _without_copies(finding: Finding, copies: Sequence[Finding]) -> list[Lost]:
-    """Return what is lost by a finding, without the offsets that copies have which stand after it in the log."""
+    """Return what is lost by a finding, without the offsets of which copies after it are returned."""
     lost = Lost.of(finding)
     parts = [] if lost is None else [lost]
     for copy in copies if finding.position is not None else ():
         first, last = copy.base_offset, copy.last_offset
-        if first is not None and last is not None and _place_of(finding) < _place_of(copy):
+        if first is not None and last is not None and _place_of(finding) <= _place_of(copy):
             parts = [part for one in parts for part in _without(one, first, last + 1)]
     return parts
 
@@ -459,7 +459,7 @@ def remains(
                     row = int(np.argmax(is_cut))
                     first = int(batches.base_offset[row] if is_known[row] else (batches.last_offset - spans)[row] + 1)
                 if len(intact):
-                    contents.last_offset = int(intact.last_offset[-1])
+                    contents.last_offset = max(contents.last_offset, int(intact.last_offset[-1]))
                 source.release(window.data, window.start)
     except KafkalogError as error:
         add(error.to_finding())

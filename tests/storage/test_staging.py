@@ -256,6 +256,7 @@ def test_where_nothing_can_be_undone_the_error_says_that_the_new_is_in_place(tmp
 def test_a_full_disk_is_a_write_error(tmp_path):
     program = """
 import resource, signal, sys
+sys.dont_write_bytecode = True  # a module that is kept cut off breaks the processes that import it later
 from kafkalog.errors import WriteError
 from kafkalog.storage.staging import staged_file
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,8 +1,11 @@
 """A copy of a batch is returned once and loses nothing, wherever the original is, and for every command."""
 
+import random
+
 import builder
 import pytest
-from loss_reports import counts, of_convert, of_merge, of_salvage, of_scan, of_verify
+from effort import trials
+from loss_reports import counts, of_convert, of_merge, of_salvage, of_scan, of_verify, ranges
 
 from kafkalog.format import segment_file_name
 
@@ -132,3 +135,59 @@ def test_a_copy_is_returned_once_and_loses_nothing(tmp_path, kind, case):
         ("scan", "salvage", "merge"), kept
     )
     assert reports["convert"].kept == len(kept)
+
+
+def small_log(root, rng):
+    """A log of a few batches, some of them twice: intact copies before the originals, or after them and one damaged.
+
+    Returns the number of its records.
+    """
+    n, size = rng.randrange(4, 12), rng.choice([1, 3])
+    batches = [
+        builder.batch_v2(
+            [builder.record_v2(i, 0, b"k", b"%d" % (size * number + i) * 8) for i in range(size)],
+            base_offset=size * number,
+        )
+        for number in range(n)
+    ]
+    first_of_second = rng.choice([n, rng.randrange(1, n)])
+    segments = [batches[:first_of_second], batches[first_of_second:]]
+    copied = segments[rng.randrange(2)] or segments[0]
+    begin = rng.randrange(len(copied))
+    end = min(len(copied), begin + rng.choice([1, 2, 3, len(copied)]))
+    is_ahead = rng.random() < 0.3
+    at = rng.randrange(begin + 1) if is_ahead else rng.randrange(end, len(copied) + 1)
+    copied[at:at] = copied[begin:end]
+    if not is_ahead:
+        at, kind = rng.randrange(len(copied)), rng.choice(["size", "record", "garbage"])
+        data = bytearray(copied[at])
+        if kind == "garbage":
+            copied.insert(at, rng.randbytes(rng.choice([9, 70])))
+        else:
+            data[rng.randrange(8, 12) if kind == "size" else rng.randrange(62, len(data))] ^= 1 << rng.randrange(8)
+            copied[at] = bytes(data)
+    (root / "t-0").mkdir(parents=True)
+    for base, parts in zip((0, first_of_second * size), segments, strict=True):
+        if parts:
+            (root / "t-0" / segment_file_name(base)).write_bytes(b"".join(parts))
+    return n * size
+
+
+UNDECIDED: set[int] = set()
+"""Seeds whose originals are damaged so that two readings of the log have equally many batches."""
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("seed", sorted({*range(trials(20, 200))} - UNDECIDED))
+def test_what_is_returned_is_not_lost_and_all_else_is(tmp_path, seed):
+    n = small_log(tmp_path / "logs", random.Random(seed))
+    reports = {command.__name__: command(tmp_path / "logs") for command in (of_verify, of_scan, of_salvage, of_merge)}
+    losses = ranges(reports["of_verify"].losses)
+    assert {name: ranges(one.losses) for name, one in reports.items()} == dict.fromkeys(reports, losses)
+    lost = {offset for first, end, *_ in losses for offset in range(first, n if end is None else end)}
+    for name in ("of_scan", "of_salvage", "of_merge"):
+        kept = reports[name].kept
+        assert len(kept) == len({*kept}), name
+        assert {*kept} <= {*range(n)}, name
+        assert {*kept} | lost >= {*range(n)}, name
+        assert not {*kept} & lost, name

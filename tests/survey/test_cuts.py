@@ -4,6 +4,7 @@ Logs and indexes are those of `index_twin`: of single appends, and of appends of
 brokers write them.
 """
 
+import itertools
 import random
 
 import builder
@@ -15,6 +16,8 @@ from loss_reports import of_convert, of_merge, of_recover, of_salvage, of_scan, 
 import kafkalog
 from kafkalog.errors import Reason
 from kafkalog.format import CLEANER_OFFSET_CHECKPOINT, segment_file_name
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.survey.losses import losses_of
 
@@ -70,6 +73,13 @@ def losses_of_scan(root):
     return losses_of(scan.findings)
 
 
+def losses_of_tasks(root, task_bytes):
+    found = []
+    tasks = plan(root, task_bytes=task_bytes, on_corruption="skip")
+    list(itertools.chain(*(read_task(task, report=found.append) for task in tasks.tasks)))
+    return losses_of(found)
+
+
 @pytest.mark.parametrize("calls", [(), (1, 3), (2, 6, 1)], ids=["single appends", "some of several", "of several"])
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_batches_that_are_gone_from_the_middle_of_a_segment_are_a_loss_for_every_command(tmp_path, seed, calls):
@@ -87,6 +97,8 @@ def test_batches_that_are_gone_from_the_middle_of_a_segment_are_a_loss_for_every
     assert ranges(verified.losses) == expected
     for command in (of_salvage, of_merge, of_scan, of_convert):
         assert ranges(command(root).losses) == expected, command
+    for task_bytes in (2**10, 2**12, 2**26):  # a segment is cut into parts, or read as a whole
+        assert ranges(losses_of_tasks(root, task_bytes)) == expected
     assert ranges(kafkalog.preflight(root, clean=True).losses) == expected
     assert ranges(kafkalog.preflight(root, clean=False).losses) == expected
     assert (start, end) in [(one.first_offset, one.end_offset) for one in of_recover(root).losses]
@@ -195,7 +207,7 @@ def test_a_cut_of_compressed_messages_of_old_formats_is_a_loss(tmp_path, seed):
     indexes = index_twin.write_indexes(batches, INTERVAL)
     write(root, without(b"".join(parts), batches, range(first, stop)), batches, indexes)
     start, end = batches[first].base_offset, batches[stop].base_offset
-    for command in (of_verify, of_salvage, of_scan, of_convert):  # a merge takes each to begin after the one before
+    for command in (of_verify, of_salvage, of_scan, of_convert, of_merge):
         assert ranges(command(root).losses) == [(start, end, end - start, "at_most")], command
 
 

@@ -98,22 +98,31 @@ def _reach(console: Console, before: int, position: int) -> None:
 def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     """Open the readable paths as one log dir, and report the others."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.log.log_dir import LogDir, missing_path
+    from kafkalog.log.log_dir import LogDir, is_blank, missing_path
     from kafkalog.storage.location import kind_of, place_of
 
     good: list[str] = []
+    blank: list[str] = []
     for path in dict.fromkeys(paths):
         try:
             # each path alone: one that cannot be read must not hide the others
             if kind_of(path) is None:
                 raise missing_path(path, map(place_of, good))
+            if kind_of(path) == "directory" and is_blank(place_of(path)):
+                blank.append(path)
+                continue
             log_dir = LogDir([path], limits=limits)
             good.append(path)
         except KafkalogError as error:
             console.error(error)
-    if not good:
+    if not (good or blank):
         return None
-    return log_dir if len(good) == len(paths) == 1 else LogDir(good, limits=limits)
+    try:
+        # an empty disk among others is a note, and alone an error
+        return log_dir if len(good) == len(paths) == 1 else LogDir([*good, *blank], limits=limits)
+    except KafkalogError as error:
+        console.error(error)
+        return None
 
 
 def _check_topics(log_dir: LogDir, topics: list[str]) -> None:

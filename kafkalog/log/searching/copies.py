@@ -24,6 +24,8 @@ _MOST_EARLIER: Final = 4
 """Earlier segments in which the originals of copied batches are looked for."""
 _MOST_LATER: Final = 2
 _MOST_SEARCHES: Final = 64
+_MOST_AHEAD: Final = 1000
+"""Batches that are looked for again in what comes after them."""
 _EPOCH: Final = slice(12, 16)  # no checksum covers the leader epoch of a v2 batch
 
 
@@ -54,7 +56,7 @@ class Originals:
     def __init__(self, segment: CopiedSegment, source: ByteSource) -> None:
         self._segment, self._source = segment, source
         self._next: Original | None = None
-        self._n_searches = 0
+        self._n_searches = self._n_ahead = 0
         self._intact: dict[int, IntactRuns] = {}
         self.passed_over: set[int] = set()
         """Positions of batches that are not returned, since later ones are the same."""
@@ -84,14 +86,20 @@ class Originals:
 
     def is_again_after(self, batch: Window, position: int) -> bool:
         """Whether the bytes of a window with one batch stand again from a position on, or in the next segments."""
-        here, last = len(self.segments) - 1, int(batch.batches.last_offset[0])
-        intact = self._intact_of(here)
-        rows = (intact.last_offset == last) & (intact.start >= position)
-        is_again = any(self._is_same(Original(here, start), batch) for start in intact.start[rows].tolist())
+        last, is_again = int(batch.batches.last_offset[0]), False
+        self._n_ahead += 1
+        if self._n_ahead > _MOST_AHEAD:
+            return False
+        intact = self._intact_of(len(self.segments) - 1)
+        starts = intact.start[(intact.last_offset == last) & (intact.start >= position)].tolist()
+        with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
+            # the segment may be a part of one
+            source = stack.enter_context(self._segment.reopened().open()) if starts else self._source
+            is_again = any(_is_at(source, start, batch) for start in starts)
         for segment in () if is_again else self._segment.later(_MOST_LATER):
             with contextlib.suppress(KafkalogError), segment.open() as source:
                 at = int(segment.find_offsets([last])["position"][0]) if segment.base_offset <= last else -1
-                is_again |= at >= 0 and _is_at(source, at, batch)
+                is_again |= _is_at(source, at, batch)
         return is_again
 
     def are_new(self, first: int, last: int, position: int) -> bool:
@@ -164,7 +172,9 @@ class Originals:
 
 def _is_at(source: ByteSource, position: int, copy: Window) -> bool:
     """Whether the bytes of a copy are at a position."""
-    data = source.window(position, min(position + copy.data.size, source.size))
+    if not 0 <= position <= source.size - copy.data.size:
+        return False
+    data = source.window(position, position + copy.data.size)
     is_same = _are_same(data, copy)
     source.release(data, position)
     return is_same

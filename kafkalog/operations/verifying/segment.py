@@ -136,7 +136,7 @@ class SegmentCheck:
                 if is_far and segment.has_base_offset and not has_far:
                     has_far = True
                     findings.add(_too_far(segment, intact))
-                result.last_offset = int(intact.last_offset[-1])
+                result.last_offset = max(result.last_offset, int(intact.last_offset[-1]))
             progress(batches.end_position - end)
             end = batches.end_position
             source.release(window.data, window.start)

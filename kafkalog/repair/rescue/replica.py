@@ -227,6 +227,7 @@ def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
     No compaction left these gaps.
     """
     known = known_losses(partition)
+    _begin_after(rows, [*known, *losses])
     for lost in (*known, *(one for one in losses if not one.n_bytes)):
         row = int(np.searchsorted(rows["first_offset"], lost.first_offset or 0))
         if row < rows.size:
@@ -237,6 +238,16 @@ def _with_known(rows: Rows, losses: list[Lost], partition: Place) -> list[Lost]:
         if not any((one.first_offset or 0) < end and start < (one.end_offset or 2**63 - 1) for one in losses):
             found.append(lost)
     return found
+
+
+def _begin_after(rows: Rows, losses: list[Lost]) -> None:
+    """Let compressed v0 or v1 messages, whose first offset was taken from the one before, begin after what is lost."""
+    for start, end in ((one.first_offset, one.end_offset) for one in losses):
+        row = rows.size if start is None else int(np.searchsorted(rows["last_offset"], start))
+        if row == rows.size or end is None or rows["leader_epoch"][row] >= 0:
+            continue
+        if rows["first_offset"][row] == start and end <= rows["last_offset"][row]:
+            rows["first_offset"][row] = end
 
 
 class _Search(PartitionSalvage):
