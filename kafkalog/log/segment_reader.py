@@ -447,9 +447,7 @@ class _SegmentPass:
                     del window, whole  # its memory can be reused for the next one
                     if n is not None:
                         break  # a later segment that begins below the end is still read
-                begin, end = self._offsets_of(number)
-                if n_offsets != (self._last_offset + 1 if end is None else end) - begin:
-                    self._report_cuts(segment, source, begin, end)
+                self._report_cuts(number, segment, source, n_offsets)
         except (ReadError, LimitExceededError) as error:
             counts.n_bytes += segment.size_in_bytes if stream is None else 0
             if self._pass_over(error, segment):
@@ -485,11 +483,15 @@ class _SegmentPass:
         begin = segment.base_offset if segment.part is None else segment.part.first_offset
         return begin, planned.cut_at if planned is not None and number == len(self._segments) - 1 else None
 
-    def _report_cuts(self, segment: Segment, source: ByteSource, begin: int, end: int | None) -> None:
+    def _report_cuts(self, number: int, segment: Segment, source: ByteSource, n_offsets: int) -> None:
         """Report batches that are gone from the middle of a segment, and would have been read.
 
-        Of a part, only those that are gone after its first batch and before the rest of the segment.
+        Of a part, only those that are gone after its first batch and before the rest of the segment. `n_offsets` is the
+        number of offsets that were read.
         """
+        begin, end = self._offsets_of(number)
+        if n_offsets == (self._last_offset + 1 if end is None else end) - begin:
+            return
         is_part = segment.part is not None
         cuts = self._reader.cuts_in(segment.reopened() if is_part else segment, None if is_part else source)
         for cut in () if cuts is None else cuts.parts:

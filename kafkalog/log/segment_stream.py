@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
-from kafkalog.log.searching.copies import Originals
+from kafkalog.log.searching.copies import Original, Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offset_at, offsets_from
 from kafkalog.log.searching.resync import INSIDE
 from kafkalog.log.searching.resynchroniser import Resynchroniser
@@ -217,19 +217,23 @@ class SegmentStream:
         self.previous = self._before = batches.end_offset - 1
         self._last_position = batches.last_position
 
-    def _checked(self, window: Window, position: int) -> tuple[Window, CorruptionError | None]:
-        """A window up to a batch with an odd offset, and the error to raise after it; raises if nothing is left."""
-        segment, before = self.segment, self._before
+    def _odd(self, window: Window) -> tuple[Window, CorruptionError | None]:
+        """A window up to a batch that is a copy, or has an odd offset, and the error about it; None for neither."""
         copy = self._first_copy(window)
         ahead, is_before_copy = self._first_ahead(window)
         copy = ahead if copy is None else copy
-        reason = odd_end(window, self.source, before, segment.limits.max_batch_bytes, self._witnesses)
-        if reason is Reason.OFFSET_ORDER and is_before_copy:
-            reason = None  # a copy is no evidence against the batch before it
-        odd = None if reason is None else odd_end_error(window, reason, segment.path)
         if copy is not None:
             window = self._first(window, copy + 1)
-            odd = odd_end_error(window, Reason.OFFSET_ORDER, segment.path)
+            return window, odd_end_error(window, Reason.OFFSET_ORDER, self.segment.path)
+        reason = odd_end(window, self.source, self._before, self.segment.limits.max_batch_bytes, self._witnesses)
+        # a copy is no evidence against the batch before it
+        is_odd = reason is not None and not (reason is Reason.OFFSET_ORDER and is_before_copy)
+        return window, odd_end_error(window, reason, self.segment.path) if reason and is_odd else None
+
+    def _checked(self, window: Window, position: int) -> tuple[Window, CorruptionError | None]:
+        """A window up to a batch with an odd offset, and the error to raise after it; raises if nothing is left."""
+        segment, before = self.segment, self._before
+        window, odd = self._odd(window)
         is_sound = window.valid is not None and (window.records is not None or window.valid.all())
         # a resynchroniser lists the directory: avoid that for thousands of sound segments
         if odd is None and not is_sound and self._on_corruption == "skip":
@@ -243,13 +247,14 @@ class SegmentStream:
             window = self._first(window, len(window.batches) - 1)
         if segment.part is not None:
             segment.part.check_start(window, segment.path)
-        if self._on_corruption == "skip" and self.previous < self._returned_to:
-            self._report_returned(window)
+        self._report_returned(window)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
 
     def _report_returned(self, window: Window) -> None:
         """Report damaged batches of which an intact copy was returned before: they lose nothing."""
+        if self._on_corruption != "skip" or self.previous >= self._returned_to:
+            return
         window = with_bytes(self.source, window)
         for row in np.flatnonzero(~valid_crcs(window)).tolist():
             batch = window.batches[row : row + 1]
@@ -432,23 +437,13 @@ class SegmentStream:
         self.source.release(window.data, where)
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = batch.first_offset, int(batch.last_offset[0])
-        if original is None and first > self.previous and self._originals.is_again_after(window, behind):
-            detail = "a copy of a batch that comes later, after lower offsets; it is returned once"
-            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
-            self._originals.passed_over.add(where)
-            self._after_copy = behind
-            return behind
         # if exactly its number of offsets is missing here, it is not a copy, but its offset may be damaged
-        is_repeated = original is not None and self.previous < first <= self._returned_to
         is_missing = bool(following) and following[0] - self.previous - 1 == last - first + 1
-        if original is not None and (is_repeated or not is_missing):
-            segment = self._originals.segments[original.number]
-            place = "" if segment.path == self.segment.path else f" of {segment.path.name}"
-            detail = f"a copy of the batch at position {original.position}{place}; it is returned once"
+        detail = self._copy_of(window, original, is_missing=is_missing)
+        if detail is not None:
+            detail = f"a copy of {detail}; it is returned once"
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             self._after_copy = behind
-            if is_repeated:  # the first batches of a copied range alone were new
-                self.previous = self._returned_to
             return behind
         if original is None and not is_missing and self._is_new(first, last, where, following):
             self._go_back(replace(finding, base_offset=first, last_offset=last), error, batch)
@@ -464,6 +459,25 @@ class SegmentStream:
             return where
         self.report(self._skipped(error, finding, batch, following, is_copied=original is not None))
         return behind
+
+    def _copy_of(self, window: Window, original: Original | None, *, is_missing: bool) -> str | None:
+        """The batch of which a window has a copy that is not returned, in words; None for none."""
+        first = window.batches.first_offset
+        is_repeated = original is not None and self.previous < first <= self._returned_to
+        if (
+            original is None
+            and first > self.previous
+            and self._originals.is_again_after(window, window.batches.end_position)
+        ):
+            self._originals.passed_over.add(window.start)
+            return "a batch that comes later, after lower offsets"
+        if original is None or (is_missing and not is_repeated):
+            return None
+        if is_repeated:  # the first batches of a copied range alone were new
+            self.previous = self._returned_to
+        segment = self._originals.segments[original.number]
+        place = "" if segment.path == self.segment.path else f" of {segment.path.name}"
+        return f"the batch at position {original.position}{place}"
 
     def _is_new(self, first: int, last: int, where: int, following: list[int]) -> bool:
         """Whether a batch at a position has the only intact copy of its offsets, and other batches confirm these."""

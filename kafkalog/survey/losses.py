@@ -129,11 +129,8 @@ class PartitionsReport(HtmlReport):
 
 def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     """Return the losses that findings describe, by offset. Losses that touch or overlap become one."""
-    findings = list(findings)
-    copies = [one for one in findings if (one.n_records or 0) < 0]
-    found = sorted((part for one in findings for part in _without_copies(one, copies)), key=_order)
     joined: list[Lost] = []
-    for one in found:
+    for one in sorted(_without_copies([*findings]), key=_order):
         before = joined[-1] if joined else None
         if before is None or before.first_offset is None or one.first_offset is None:
             joined.append(one)
@@ -149,15 +146,17 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     return joined
 
 
-def _without_copies(finding: Finding, copies: Sequence[Finding]) -> list[Lost]:
-    """Return what is lost by a finding, without the offsets of which copies after it are returned."""
-    lost = Lost.of(finding)
-    parts = [] if lost is None else [lost]
-    for copy in copies if finding.position is not None else ():
-        first, last = copy.base_offset, copy.last_offset
-        if first is not None and last is not None and _place_of(finding) <= _place_of(copy):
-            parts = [part for one in parts for part in _without(one, first, last + 1)]
-    return parts
+def _without_copies(findings: Sequence[Finding]) -> Iterator[Lost]:
+    """Yield what is lost by each finding, without the offsets of which copies are returned after it."""
+    copies = [one for one in findings if (one.n_records or 0) < 0]
+    for finding in findings:
+        lost = Lost.of(finding)
+        parts = [] if lost is None else [lost]
+        for copy in copies if finding.position is not None else ():
+            first, last = copy.base_offset, copy.last_offset
+            if first is not None and last is not None and _place_of(finding) <= _place_of(copy):
+                parts = [part for one in parts for part in _without(one, first, last + 1)]
+        yield from parts
 
 
 def _place_of(finding: Finding) -> tuple[str, int]:

@@ -282,8 +282,9 @@ class PartitionConversion:
             detail = f"offsets {first}..{last + 1} come after {least - 1}: the batch is left out"
             error = CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first)
             count = 0 if batches.is_control[row] else int(batches.records_count[row])
-            n, certainty = (count, "exact") if count >= 0 else (last - first + 1, "at_most")
-            finding = replace(error.to_finding(), last_offset=last, n_records=max(n, 0), certainty=certainty)
+            finding = replace(error.to_finding(), last_offset=last, n_records=count, certainty="exact")
+            if count < 0:  # a compressed message of v0 or v1 does not say
+                finding = replace(finding, n_records=max(last - first + 1, 0), certainty="at_most")
             self._handle_damage(error, finding)
         rows = np.array(kept, np.int64)
         return assemble([Part(rows, Window(window.data, window.start, batches[rows]))])

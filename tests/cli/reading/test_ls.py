@@ -28,6 +28,18 @@ def test_ls_counts_the_records_that_can_be_read(logs, capsys):
     assert lines[-1].endswith("43 records")
 
 
+def test_an_empty_disk_among_others_is_a_note_and_alone_an_error(logs, tmp_path_factory, capsys):
+    empty = tmp_path_factory.mktemp("disk")
+    for paths in ((logs, empty), (empty, logs)):
+        assert main(["ls", *map(str, paths)]) == 0
+        out, err = capsys.readouterr()
+        assert out.splitlines()[-1].endswith("60 records")
+        assert err.count("\n") == err.count(f"note: {empty}: not_kafka: ") == 1
+    for paths in ((empty,), (empty, tmp_path_factory.mktemp("disk"))):
+        assert main(["ls", *map(str, paths)]) == 3
+        assert f"error: {empty}: not_kafka: " in capsys.readouterr().err
+
+
 def test_ls_marks_a_torn_tail(logs, capsys):
     log = logs / "t-1" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes() + bytes.fromhex("000000000000000f"))
