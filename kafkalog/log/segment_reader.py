@@ -365,7 +365,7 @@ class _SegmentPass:
         self._counts = ScanStatistics() if options.statistics is None else options.statistics
         self._start, self._stop = selection.start_offset, selection.end_offset
         self._planned, self._segments = reader.planned, reader.segments
-        self._last_offset = -1
+        self._last_offset = self._counted_from = -1
         self._previous: int | None = None
         self._reached: int | None = None  # end offset of the previous segment, unless damage hides it
         self._is_end = False
@@ -447,7 +447,8 @@ class _SegmentPass:
                     del window, whole  # its memory can be reused for the next one
                     if n is not None:
                         break  # a later segment that begins below the end is still read
-                self._report_cuts(number, segment, source, n_offsets)
+                if n_offsets != self._last_offset + 1 - self._counted_from:
+                    self._report_cuts(number, segment, source, n_offsets)
         except (ReadError, LimitExceededError) as error:
             counts.n_bytes += segment.size_in_bytes if stream is None else 0
             if self._pass_over(error, segment):
@@ -464,6 +465,8 @@ class _SegmentPass:
         if self._start is not None:
             position = segment.position_for(source, self._start)
         self._position = position = max(position, options.start_at(segment))
+        # of a part, where its offsets begin and end is compared later
+        self._counted_from = segment.base_offset if self._planned is None else -1
         self._counts.n_segments_read += 1
         self._counts.n_bytes_jumped += position
         return SegmentStream(
