@@ -623,6 +623,9 @@ kafkalog export x.parquet D -> kafkalog export PATH -o x.parquet
 kafkalog convert P nowhere -> kafkalog convert PATH -o nowhere
 kafkalog load x.parquet y.parquet -> are required: -o/--output (see
 kafkalog tiered -> verify or restore
+# a name in a query that is nearly there
+kafkalog sql 'select * from order' D -> near "order"; did you mean orders?
+kafkalog sql 'select offst from orders' D -> did you mean offset?
 # Windows, and pipes
 kafkalog cat /?
 kafkalog ls -?

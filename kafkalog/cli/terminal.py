@@ -28,6 +28,9 @@ _COMMAND: Final = re.compile(r"\.sh --|^ *kafkalog ")
 """Lines to copy, which stay whole."""
 _NARROWEST: Final = 20
 _WIDEST_CELL: Final = 60
+_NARROWEST_CELL: Final = 12
+_LEAST: Final = ("headers", "timestamp_type")
+"""Columns of records that a query's table goes without first."""
 
 
 def terminal_width() -> int | None:
@@ -123,7 +126,9 @@ def shown_table(
 
 
 def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str]:
-    """Rows of any query as a table that fits a terminal: long cells are cut, then the last columns are left out.
+    """Rows of any query as a table that fits a terminal: long cells are cut, then columns are left out.
+
+    First go those that tell least about records, then the last ones; the last one is cut if enough of it is left.
 
     >>> query_table(["fruit", "n"], [["apple", "12"], ["fig", "3"]], [False, True], 40)
     ['fruit   n', 'apple  12', 'fig     3']
@@ -133,12 +138,19 @@ def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
         lines = table(cut, right)
         if max(map(text_width, lines)) <= width:
             return lines
-    n = len(names)
-    while n > 1 and max(map(text_width, lines)) > width:
-        n -= 1
-        lines = table([row[:n] for row in cut], right[:n])
-    hidden = len(names) - n
-    return [*lines, f"({hidden} more column{'s' if hidden > 1 else ''}; --csv or --json show all)"]
+    kept = [*range(len(names))]
+    for at in [*map(names.index, filter(names.__contains__, _LEAST)), *reversed(kept[1:])]:
+        too_wide = max(map(text_width, lines)) - width
+        if too_wide <= 0:
+            break
+        least = max(text_width(row[at]) for row in cut) - too_wide
+        if at == kept[-1] and least >= _NARROWEST_CELL and names[at] not in _LEAST:
+            cut = [[*row[:at], _shortened(row[at], least), *row[at + 1 :]] for row in cut]
+        elif at in kept:
+            kept.remove(at)
+        lines = table([[row[at] for at in kept] for row in cut], [right[at] for at in kept])
+    hidden = len(names) - len(kept)
+    return [*lines, f"({counted(hidden, 'more column')}; --csv or --json show all)"] if hidden else lines
 
 
 def _shortened(text: str, most: int) -> str:

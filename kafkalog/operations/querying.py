@@ -29,6 +29,7 @@ from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.options import OPENING, ScanOptions
 from kafkalog.scanning.scan import Scan
 from kafkalog.system_topics.schemas import read_schemas
+from kafkalog.text import near
 from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.options import WITH_SCHEMAS
 from kafkalog.values.schemas import in_context
@@ -303,11 +304,17 @@ class Querying:
         line = text.splitlines()[0]
         missing = re.search(r"Table with name (\S+) does not exist", text)
         column = re.search(r'Referenced column "(.+?)" not found', line)
+        column = column or re.search(r'Could not find key "(.+?)" in struct', line)
+        word = re.search(r'syntax error at or near "(\w+)"', line)
         if column is not None and self._fields:
-            fields = [path for path in self._fields if path.rpartition(".")[2] == column[1]]
-            line = line.rstrip("!") + (
-                f"; did you mean {' or '.join(fields)}?" if fields else f"; there are {', '.join(self._fields[:30])}"
-            )
+            ends = [path.rpartition(".")[2] for path in self._fields]
+            meant = column[1] if column[1] in ends else near(column[1], ends)
+            fields = [path for path, end in zip(self._fields, ends, strict=True) if end == meant]
+            line = line.rstrip("!")
+            line += "" if meant == column[1] else f"; there are {', '.join(self._fields[:30])}"
+            line += f"; did you mean {' or '.join(fields)}?" if fields else ""
+        elif word is not None and (topic := near(word[1], self.log_dir.topics)):
+            line += f"; did you mean {_table_name(topic)}?"
         elif missing is not None:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
@@ -317,9 +324,13 @@ class Querying:
         return line
 
 
+def _table_name(topic: str) -> str:
+    return f'"{topic}"' if re.search(r"\W", topic) else topic
+
+
 def _tables(topics: Sequence[str], missing: str) -> str:
     """The topic that is meant by a name with underscores, as shells and other tools want it; or all of them."""
-    quoted = [f'"{topic}"' if re.search(r"\W", topic) else topic for topic in topics]
+    quoted = [*map(_table_name, topics)]
     same = [name for name in quoted if re.sub(r"\W", "_", name.strip('"')) == missing.strip('"')]
     return f"Did you mean {same[0]}?" if same else f"The topics are tables: {', '.join(quoted[:20])}"
 

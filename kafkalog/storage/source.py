@@ -364,5 +364,6 @@ def open_regular(path: str, *, devices: bool = False) -> tuple[int, os.stat_resu
     status = os.fstat(descriptor)
     if not (stat.S_ISREG(status.st_mode) or (devices and stat.S_ISBLK(status.st_mode))):
         os.close(descriptor)
-        raise ReadError(Reason.NOT_A_FILE, "not a regular file", path=path)
+        named = "; name the image of a disk, or a device, such as disk.img or /dev/sdb1" if devices else ""
+        raise ReadError(Reason.NOT_A_FILE, f"not a regular file{named}", path=path)
     return descriptor, status

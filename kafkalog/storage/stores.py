@@ -204,7 +204,10 @@ class _LibraryStore(Store):
             if isinstance(error, PermissionError) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
                 detail = f"the store denies access; check the credentials and their rights ({detail})"
             elif "169.254.169.254" in line:
-                detail = "no credentials found; put them into the environment, or set skip_signature for public buckets"
+                detail = (
+                    "no credentials found; put them into the environment, such as AWS_ACCESS_KEY_ID and"
+                    " AWS_SECRET_ACCESS_KEY, or set --storage-option skip_signature=true for public buckets"
+                )
             elif "ExpiredToken" in str(error):
                 detail = "the credentials have expired; renew them"
             elif "error sending request" in line:

@@ -64,6 +64,9 @@ def place(log_dir, tmp_path, monkeypatch):
             "a log dir, not a partition directory: name one, such as data/p-compact-0, or compare the",
         ),
         ("diff table.csv data", 3, "table.csv"),
+        ("undelete data -o out", 3, "not a regular file; name the image of a disk, or a device, such as disk.img"),
+        ("cat data/p-txn-0 --value-format avro --schema table.csv", 2, "the schema is not JSON: "),
+        ("cat data/p-txn-0 --value-format avro --schema table.csv", 2, "; it begins '"),
     ],
 )
 def test_an_error_says_what_to_do(run_lines, place, argv, code, message):
@@ -71,6 +74,17 @@ def test_an_error_says_what_to_do(run_lines, place, argv, code, message):
     assert found == code
     assert message in err
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("condition", "second"), [("key = = x", "="), ("offset > = 5", "="), ("key == != x", "!="), ("key ! = x", None)]
+)
+def test_two_operators_are_a_slip(run_lines, place, condition, second):
+    code, _, err = run_lines("cat", "data/p-txn-0", "--filter", condition)
+    assert code == 2
+    assert second is None or f"{second!r} follows the operator" in err
+    code, _, _ = run_lines("cat", "data/p-txn-0", "--filter", 'key == "= x" or value contains =')
+    assert code == 0
 
 
 @pytest.mark.parametrize(

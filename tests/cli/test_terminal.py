@@ -349,6 +349,14 @@ def test_sql_prints_a_table_on_a_terminal_and_tabs_elsewhere(damaged, monkeypatc
     out, _ = screens(["sql", f"select {wide}", damaged], monkeypatch)
     assert max(map(len, out.splitlines())) <= 80
     assert "more columns; --csv or --json show all" in out
+    # of records, the value stays as long as some of it fits
+    record = "'orders' as topic, 0 as partition, 5 as \"offset\", repeat('9', 24) as timestamp, 0 as timestamp_type"
+    for width in (80, 100, 160):
+        monkeypatch.setenv("COLUMNS", str(width))
+        query = f"select {record}, 'user-1' as key, repeat('x', 70) as value, '[]' as headers"
+        out, _ = screens(["sql", query, damaged], monkeypatch)
+        assert max(map(len, out.splitlines())) <= width
+        assert "value" in out.splitlines()[0].split()
 
 
 def test_tables_stay_in_line_whatever_names_and_values_are(damaged, monkeypatch):

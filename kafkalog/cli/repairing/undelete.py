@@ -77,7 +77,7 @@ def _lines(report: Undeleted) -> Iterator[str]:
 
     partitions = report.tables["partitions"]
     if partitions.rows:
-        least = ["output", "n_fragments", "n_batches", "start_offset", "n_bytes", "end_offset"]
+        least = ["output", "n_fragments", "n_batches", "why", "start_offset", "n_bytes", "end_offset"]
         yield from result_table(partitions, least, exact=is_exact(False))
     if (topics := report.tables["topics"]).rows:
         yield from ("", "Metadata records in the images name these topics:")

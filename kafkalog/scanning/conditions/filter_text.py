@@ -82,6 +82,8 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
         return column, operation, [None if item in ("null", "NULL") else _value(column, item, dtype) for item in items]
     if not match["value"]:
         raise ValueError('a value is expected; the empty one is ""')
+    if match["sign"] and (second := re.match(r"[=<>!~]=?(?=\s)", match["value"])):
+        raise ValueError(f"{second[0]!r} follows the operator {operation!r}; put a text that begins so in quotes")
     if match["value"] in ("null", "NULL"):
         negated = " not" if operation == "!=" else ""
         raise ValueError(f"null does not compare; write '{column} is{negated} null', or put the text in quotes")

@@ -66,7 +66,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"the schema is not JSON: {error}") from None
+        raise SchemaError(f"the schema is not JSON: {error}; it begins {text[:30]!r}") from None
 
 
 def _union(branches: list[AvroType]) -> AvroType:

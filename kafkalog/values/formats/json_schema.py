@@ -28,7 +28,7 @@ def schema_type(text: str) -> pa.DataType:
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"the schema is not JSON: {error}") from None
+        raise SchemaError(f"the schema is not JSON: {error}; it begins {text[:30]!r}") from None
     return _Reader(schema).type_of(schema, ())[0]
 
 
