@@ -138,19 +138,28 @@ def query_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
         lines = table(cut, right)
         if max(map(text_width, lines)) <= width:
             return lines
+    return _most_columns(cut, right, width)
+
+
+def _most_columns(cut: list[list[str]], right: Sequence[bool], width: int) -> list[str]:
+    names = cut[0]
     kept = [*range(len(names))]
     for at in [*map(names.index, filter(names.__contains__, _LEAST)), *reversed(kept[1:])]:
-        too_wide = max(map(text_width, lines)) - width
-        if too_wide <= 0:
-            break
+        too_wide = max(map(text_width, _chosen(cut, right, kept))) - width
         least = max(text_width(row[at]) for row in cut) - too_wide
+        if too_wide <= 0 or at not in kept:
+            continue
         if at == kept[-1] and least >= _NARROWEST_CELL and names[at] not in _LEAST:
             cut = [[*row[:at], _shortened(row[at], least), *row[at + 1 :]] for row in cut]
-        elif at in kept:
+        else:
             kept.remove(at)
-        lines = table([[row[at] for at in kept] for row in cut], [right[at] for at in kept])
     hidden = len(names) - len(kept)
-    return [*lines, f"({counted(hidden, 'more column')}; --csv or --json show all)"] if hidden else lines
+    more = f"({counted(hidden, 'more column')}; --csv or --json show all)"
+    return [*_chosen(cut, right, kept), *([more] if hidden else [])]
+
+
+def _chosen(rows: Sequence[Sequence[str]], right: Sequence[bool], kept: Sequence[int]) -> list[str]:
+    return table([[row[at] for at in kept] for row in rows], [right[at] for at in kept])
 
 
 def _shortened(text: str, most: int) -> str:

@@ -307,12 +307,7 @@ class Querying:
         column = column or re.search(r'Could not find key "(.+?)" in struct', line)
         word = re.search(r'syntax error at or near "(\w+)"', line)
         if column is not None and self._fields:
-            ends = [path.rpartition(".")[2] for path in self._fields]
-            meant = column[1] if column[1] in ends else near(column[1], ends)
-            fields = [path for path, end in zip(self._fields, ends, strict=True) if end == meant]
-            line = line.rstrip("!")
-            line += "" if meant == column[1] else f"; there are {', '.join(self._fields[:30])}"
-            line += f"; did you mean {' or '.join(fields)}?" if fields else ""
+            line = line.rstrip("!") + _columns(self._fields, column[1])
         elif word is not None and (topic := near(word[1], self.log_dir.topics)):
             line += f"; did you mean {_table_name(topic)}?"
         elif missing is not None:
@@ -322,6 +317,15 @@ class Querying:
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
             line += f". {several_types(min(self._mixed), 'Compare it with a number, text or a boolean')}"
         return line
+
+
+def _columns(paths: Sequence[str], missing: str) -> str:
+    """The columns and fields that are meant by a name; all of them, if it is not just that of a field."""
+    ends = [path.rpartition(".")[2] for path in paths]
+    meant = missing if missing in ends else near(missing, ends)
+    fields = [path for path, end in zip(paths, ends, strict=True) if end == meant]
+    every = "" if meant == missing else f"; there are {', '.join(paths[:30])}"
+    return every + (f"; did you mean {' or '.join(fields)}?" if fields else "")
 
 
 def _table_name(topic: str) -> str:

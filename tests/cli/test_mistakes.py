@@ -82,7 +82,7 @@ def test_an_error_says_what_to_do(run_lines, place, argv, code, message):
 def test_two_operators_are_a_slip(run_lines, place, condition, second):
     code, _, err = run_lines("cat", "data/p-txn-0", "--filter", condition)
     assert code == 2
-    assert second is None or f"{second!r} follows the operator" in err
+    assert second is None or f"{second!r} follows an operator" in err
     code, _, _ = run_lines("cat", "data/p-txn-0", "--filter", 'key == "= x" or value contains =')
     assert code == 0
 

@@ -41,6 +41,7 @@ _NEGATED: Final = {
 }  # fmt: skip
 _NEGATED_BACK: Final = {one: other for other, one in _NEGATED.items() if other != "="}
 _MOST_DEPTH: Final = 50
+_SECOND_SIGN: Final = re.compile(r"[=<>!~]=?(?=\s)")
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
@@ -65,6 +66,8 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
             " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
             " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
         )
+    if second := _SECOND_SIGN.match((match["sign"] and match["value"]) or ""):
+        raise ValueError(f"{second[0]!r} follows an operator; put a text that begins so in quotes")
     column = match["column"]
     column = column.replace('"', "") if column.startswith("headers") else column
     operation = match["sign"] or " ".join(match["word"].lower().split())
@@ -82,8 +85,6 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
         return column, operation, [None if item in ("null", "NULL") else _value(column, item, dtype) for item in items]
     if not match["value"]:
         raise ValueError('a value is expected; the empty one is ""')
-    if match["sign"] and (second := re.match(r"[=<>!~]=?(?=\s)", match["value"])):
-        raise ValueError(f"{second[0]!r} follows the operator {operation!r}; put a text that begins so in quotes")
     if match["value"] in ("null", "NULL"):
         negated = " not" if operation == "!=" else ""
         raise ValueError(f"null does not compare; write '{column} is{negated} null', or put the text in quotes")
