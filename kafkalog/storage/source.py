@@ -190,6 +190,7 @@ class FileSource(ByteSource):
         # sparse, as `setLength` leaves it; Windows does not tell
         self.is_preallocated = getattr(status, "st_blocks", status.st_size) * _BLOCK < status.st_size
         self._waited_at, self._n_waits, self._patience = -1, 0, _PATIENCE_SECONDS
+        self._extent = 0, 0  # bytes that are known to be in no hole
         self._lock = threading.Lock()
         self._closed = False
         self._ends_in_zeros = not self.is_preallocated and self._zeros_at_end()
@@ -296,7 +297,7 @@ class FileSource(ByteSource):
 
     def next_data(self, position: int) -> int:
         """See `ByteSource.next_data`; the position itself where the system does not tell of holes."""
-        if not hasattr(os, "SEEK_DATA"):
+        if not hasattr(os, "SEEK_DATA") or self._extent[0] <= position < self._extent[1]:
             return position
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
@@ -307,10 +308,16 @@ class FileSource(ByteSource):
 
     def next_hole(self, position: int) -> int:
         """See `ByteSource.next_hole`."""
+        start, hole = self._extent
+        if start <= position < hole:
+            return min(hole, self.size)
         try:
-            return min(os.lseek(self._descriptor, position, os.SEEK_HOLE), self.size)
+            hole = min(os.lseek(self._descriptor, position, os.SEEK_HOLE), self.size)
         except (OSError, AttributeError):
             return self.size
+        # file systems look through all data up to a hole: for each window of a large file, that would take long
+        self._extent = position, hole
+        return hole
 
     def data_end(self) -> int:
         if not self.is_preallocated:

@@ -222,3 +222,25 @@ def test_a_missing_permission_comes_with_advice():
     missing, denied = (ReadError.of(OSError(code, "no"), "t-0") for code in (errno.ENOENT, errno.EACCES))
     assert (missing.detail, missing.path) == ("no", "t-0")
     assert "read permission is needed" in denied.detail
+
+
+def test_a_search_asks_for_holes_once_per_run_of_data(tmp_path, monkeypatch):
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.write(b"x" * 2**20)
+        file.seek(8 * 2**20)
+        file.write(b"y" * 2**20)
+    if path.stat().st_blocks * 512 >= path.stat().st_size:
+        pytest.skip("the file system has no holes")
+    calls = []
+    lseek = os.lseek
+    monkeypatch.setattr(os, "lseek", lambda *args: calls.append(args[2]) or lseek(*args))
+    with source_module.FileSource(path) as source:
+        assert [source.next_hole(at) for at in (0, 5, 2**20 - 1)] == [2**20] * 3
+        assert [source.next_data(at) for at in (0, 2**19)] == [0, 2**19]
+        assert calls == [os.SEEK_HOLE]
+        # at the end of what is known, and in another run, the system is asked
+        assert source.next_data(2**20) == 8 * 2**20
+        assert source.next_hole(8 * 2**20) == 9 * 2**20
+        assert source.next_data(0) == 0
+        assert len(calls) == 4
