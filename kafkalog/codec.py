@@ -200,10 +200,9 @@ def encode(
     [1, 2]
     """
     options = dict[str, Any](fields)
-    for name in options.keys() - EncodedFields.__annotations__.keys():
-        raise TypeError(
-            f"encode has no option {name!r}; {unknown_keyword(name, documented_keywords(cast(Any, encode)))}"
-        )
+    if unknown := sorted(options.keys() - EncodedFields.__annotations__.keys()):
+        meant = unknown_keyword(unknown[0], documented_keywords(cast(Any, encode)))
+        raise TypeError(f"encode has no option {unknown[0]!r}; {meant}")
     named = {name: options.pop(name) for name in fields if name not in HeaderFields.__annotations__}
     if (columns is None) != bool(named):
         raise TypeError("encode takes all columns by name, or in one object: encode({'key': [...], 'value': [...]})")

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +42,6 @@ from kafkalog.survey.retention import expiring, newest_timestamp
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.text import counted
-
-_TAKEN: Final = kf.SEGMENT_SUFFIXES
 
 
 @dataclass(slots=True)
@@ -125,7 +122,7 @@ def stage(
 
 def _taken(names: Iterable[str]) -> list[str]:
     """The names of a partition's own files, without what else lies in its directory."""
-    return [name for name in names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
+    return [name for name in names if name.endswith(kf.SEGMENT_SUFFIXES) or name == kf.LEADER_EPOCH_CHECKPOINT]
 
 
 def _add_verified(

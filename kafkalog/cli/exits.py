@@ -57,7 +57,7 @@ _LIMIT_NAMES: Final = {
     "batch_too_large": "max_batch_bytes",
     "decompressed_too_large": "max_decompressed_bytes",
     "too_many_records": "max_records_per_batch",
-    "too_many_headers": "max_headers_per_record=N or max_headers_per_batch",
+    "too_many_headers": "max_headers_per_record max_headers_per_batch",
     "too_many_directories": "max_directories",
     "too_many_open_transactions": "max_open_transactions",
 }
@@ -144,4 +144,5 @@ def exit_of_finding(finding: Finding) -> Exit:
 
 def limit_hint(reason: str) -> str:
     """Return a hint about the option that changes the limit in `reason`; "" for other reasons."""
-    return f"use --limits {_LIMIT_NAMES[reason]}=N to change the limit" if reason in _LIMIT_NAMES else ""
+    names = " or ".join(f"{name}=N" for name in _LIMIT_NAMES.get(reason, "").split())
+    return f"use --limits {names} to change the limit" if names else ""

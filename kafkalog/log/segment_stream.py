@@ -226,13 +226,10 @@ class SegmentStream:
             window = self._first(window, copy + 1)
             return window, odd_end_error(window, Reason.OFFSET_ORDER, self.segment.path)
         reason = odd_end(window, self.source, self._before, self.segment.limits.max_batch_bytes, self._witnesses)
-        if reason is None:
-            return window, None
-        # a copy is no evidence against the batch before it; the next segment is
-        following = self._witnesses().next_base_offset if is_before_copy else None
-        is_odd = reason is not Reason.OFFSET_ORDER or not is_before_copy
-        is_odd |= following is not None and following < window.batches.end_offset
-        return window, odd_end_error(window, reason, self.segment.path) if is_odd else None
+        if reason is Reason.OFFSET_ORDER and is_before_copy:
+            # a copy is no evidence against the batch before it; the next segment is
+            reason = reason if self._witnesses().exclude(window.batches.end_offset - 1) else None
+        return window, None if reason is None else odd_end_error(window, reason, self.segment.path)
 
     def _checked(self, window: Window, position: int) -> tuple[Window, CorruptionError | None]:
         """A window up to a batch with an odd offset, and the error to raise after it; raises if nothing is left."""

@@ -668,10 +668,10 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         try:
             return object.__getattribute__(self, "_columns")[name]
         except KeyError:
-            from kafkalog.words import same_attribute, unknown_attribute
-
             if name.startswith("_") or name in ALL_COLUMNS:
                 raise AttributeError(self._unknown(name)) from None
+            from kafkalog.words import same_attribute, unknown_attribute
+
             if same := same_attribute(self, name):
                 return getattr(self, same)
             meant = unknown_attribute(self, name)

@@ -109,17 +109,21 @@ def applied(script, tmp_path):
     return found, calls
 
 
-def test_commands_make_hostile_names_again_on_an_empty_cluster(tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
-    with Broker(source, **SECURED) as broker:
+def made(directory, lines):
+    """What an empty broker has after an administrator made something, and its metadata log."""
+    directory.mkdir()
+    with Broker(directory, **SECURED) as broker:
         broker.start()
-        asked(broker, "make", hostile_metadata())
-        wanted = json.loads(asked(broker, "show"))
+        asked(broker, "make", lines)
+        found = json.loads(asked(broker, "show"))
         broker.stop()
+    return found, kafkalog.metadata(broker.log_dir)
+
+
+def test_commands_make_hostile_names_again_on_an_empty_cluster(tmp_path):
+    wanted, metadata = made(tmp_path / "source", hostile_metadata())
     assert len(wanted["topics"]) == len(TOPICS) + 1
     assert len(wanted["acls"]) == 5 * len(HOSTILE) + 2
-    metadata = kafkalog.metadata(broker.log_dir)
     script = metadata.to_commands()
     assert script.isascii() or script.replace("\n", "").isprintable()
     found, _ = applied(script, tmp_path)
@@ -167,15 +171,8 @@ def users_and_settings():
 
 
 def test_commands_make_users_and_settings_again_on_an_empty_cluster(tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
-    with Broker(source, **SECURED) as broker:
-        broker.start()
-        asked(broker, "make", users_and_settings())
-        wanted = json.loads(asked(broker, "show"))
-        broker.stop()
+    wanted, metadata = made(tmp_path / "source", users_and_settings())
     assert len(wanted["acls"]) == 15 * len(HOSTS)
-    metadata = kafkalog.metadata(broker.log_dir)
     script = metadata.to_commands()
     found, _ = applied(script, tmp_path)
     for part, value in wanted.items():

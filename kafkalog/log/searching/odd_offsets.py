@@ -48,6 +48,10 @@ class Witnesses:
         rows = np.flatnonzero(self.offset_index.position == position)
         return int(self.offset_index.offset[rows[0]]) if rows.size else None
 
+    def exclude(self, offset: int) -> bool:
+        """Whether the next segment begins at an offset or before it, so that no batch of this segment has it."""
+        return self.next_base_offset is not None and self.next_base_offset <= offset
+
 
 def odd_end(
     window: Window, source: ByteSource, previous: int | None, max_batch_bytes: int, witnesses: Callable[[], Witnesses]
@@ -88,7 +92,7 @@ def odd_last(before: int, first: int, last: int, known: Witnesses) -> Reason | N
     it to its checkpoints: if the batch would end there without the gap before it, its offset is wrong.
     """
     if known.next_base_offset is not None:
-        return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None
+        return Reason.OFFSET_OUTSIDE_SEGMENT if known.exclude(last) else None
     if last + 1 in known.end_offsets:
         return None
     is_odd = before + 1 + last - first + 1 == max(known.end_offsets, default=-1)
@@ -121,8 +125,7 @@ def _contradicts(
         if base == before + 1:
             return False
         if follower.first_offset <= before:  # the follower is wrong, unless both are among copies
-            next_base_offset = witnesses().next_base_offset
-            return next_base_offset is not None and next_base_offset <= first
+            return witnesses().exclude(first)
         if follower.first_offset == before + 1 + last - first + 1:
             return True  # the batch would fit exactly between its neighbours
     known = witnesses()
@@ -132,7 +135,7 @@ def _contradicts(
     indexed = known.offset_at(int(follower.position[0]))
     if indexed is not None:
         return indexed >= int(follower.last_offset[0])
-    if known.next_base_offset is not None and known.next_base_offset <= last:
+    if known.exclude(last):
         return True
     # no evidence: the batch is wrong if at least half of the next batches are below it
     following = offsets_from(source, int(follower.position[0]))
