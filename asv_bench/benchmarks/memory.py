@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import shapes
 
 import kafkalog
@@ -41,6 +42,12 @@ kafkalog.reindex(
 """,
     "verify": "kafkalog.verify(sys.argv[1], threads=int(sys.argv[3]))",
 }
+
+_COMPARING_IMPORTS = "import duckdb, pyarrow.dataset, kafkalog.comparing.content"
+_COMPARE = """
+a, b, memory, home = sys.argv[1:]
+kafkalog.comparing.content.compare(a, b, memory=int(memory), temporary_directory=home)
+"""
 
 
 class StreamingMemory:
@@ -126,6 +133,38 @@ class RepairMemory:
         return spent - peak_mib(_REPAIR_IMPORTS)
 
     track_repair_mib.unit = "MiB"
+
+
+class ComparingMemory:
+    """MiB that `diff --content` adds to its imports; the bound is DuckDB's memory, 200, and 5 per million records.
+
+    One of 997 records of A is missing in B.
+    """
+
+    params = ([1, 10], [64, 256])
+    param_names = ("million_records_on_each_side", "mib_of_duckdb")
+    timeout = 900.0
+
+    def setup(self, n_millions: int, mib: int) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="kafkalog-comparing-"))
+        for side in ("a", "b"):
+            (self.home / side).mkdir()
+            random = np.random.default_rng(7)
+            with kafkalog.PartitionWriter(self.home / side / "t-0", compression="zstd") as writer:
+                for number in range(n_millions * 20):
+                    ids = random.integers(0, 2**62, 50_000)
+                    ids = np.delete(ids, np.s_[::997]) if side == "b" else ids
+                    values = np.char.add("v" * 40, ids.astype("U20")).astype("S60")
+                    writer.append({"value": values, "timestamp": np.full(ids.size, 1_700_000_000_000 + number)})
+
+    def teardown(self, *_: object) -> None:
+        shutil.rmtree(self.home)
+
+    def track_comparing_mib(self, n_millions: int, mib: int) -> float:
+        arguments = self.home / "a", self.home / "b", mib * 2**20, self.home
+        return peak_mib(f"{_COMPARING_IMPORTS}\n{_COMPARE}", *arguments) - peak_mib(_COMPARING_IMPORTS)
+
+    track_comparing_mib.unit = "MiB"
 
 
 class ImportMemory:
