@@ -201,7 +201,8 @@ def encode(
     """
     options = dict[str, Any](fields)
     if unknown := sorted(options.keys() - EncodedFields.__annotations__.keys()):
-        meant = unknown_keyword(unknown[0], documented_keywords(cast(Any, encode)))
+        known = {**dict.fromkeys(documented_keywords(cast(Any, encode))), **EncodedFields.__annotations__}
+        meant = unknown_keyword(unknown[0], known)
         raise TypeError(f"encode has no option {unknown[0]!r}; {meant}")
     named = {name: options.pop(name) for name in fields if name not in HeaderFields.__annotations__}
     if (columns is None) != bool(named):

@@ -161,6 +161,7 @@ def test_columns_by_name_are_those_of_a_dict():
         (lambda: codec.encode(columns, value=[b"v"] * 2), "columns by name"),
         (lambda: codec.encode(columns, level=3), "no option 'level'; use compression_level="),
         (lambda: codec.encode(columns, codec="lz4"), "no option 'codec'; use compression="),
+        (lambda: codec.encode(keys=[b"a"]), "no option 'keys'; did you mean key="),
     ):
         with pytest.raises(TypeError, match=meant):
             call()
