@@ -168,7 +168,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if len(argv) > 2 and argv[0] in LISTS and argv[1] in LISTING_VERBS:
         argv = _without_verb(argv)
     elif argv and argv[0] not in SUMMARIES:
-        from kafkalog.words import translated
+        from kafkalog.cli.leads import translated
 
         argv = translated(argv, SUMMARIES)
     parser = build_parser(argv)

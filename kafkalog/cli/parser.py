@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
 
     def _meant_output(self) -> str:
         """The end of the message about a missing output: the command line, if a path was meant as one."""
-        from kafkalog.words import with_output
+        from kafkalog.cli.leads import with_output
 
         takes_value = {text: one for text, one in self._option_string_actions.items() if one.nargs != 0}
         output = takes_value.get("--output")
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         if getattr(found, "output", "") is None and len(found.paths) > 1 and (line := self._meant_output()):
             self.error(f"an output has an option{line}")
         if rest and self.short_help[0] and self._subparsers is None:
-            from kafkalog.words import unexpected
+            from kafkalog.cli.leads import unexpected
 
             hint = unexpected(rest[0], self.prog.rpartition(" ")[2], self._given)
             self.error(f"unexpected argument {rest[0]!r}{hint}")
@@ -159,7 +159,7 @@ class Parser(argparse.ArgumentParser):
 
     def _option_like(self, name: str, value: str) -> str:
         """The option that is meant by the beginning of its name; an error that says what to type if none is."""
-        from kafkalog.words import filled, unknown_option
+        from kafkalog.cli.leads import filled, unknown_option
 
         known = [text for text in self._option_string_actions if text.startswith("--")]
         spelt = name.replace("_", "-")
@@ -178,8 +178,8 @@ class Parser(argparse.ArgumentParser):
 
     def _longer(self, spelt: str, name: str, known: Sequence[str], takes: Sequence[str]) -> str:
         """The one option that begins so; an error that names those that may be meant if there are others or none."""
+        from kafkalog.cli.leads import FIRST, filled
         from kafkalog.text import near
-        from kafkalog.words import FIRST, filled
 
         longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
         if len(longer) == 1:
@@ -194,7 +194,7 @@ class Parser(argparse.ArgumentParser):
         if action.dest != "command" or action.choices is None or value in action.choices:
             super()._check_value(action, value)
             return
-        from kafkalog.words import unknown_command
+        from kafkalog.cli.leads import unknown_command
 
         typed = self._given[self._given.index(value) :]
         raise argparse.ArgumentError(None, f"no command {value!r}; {unknown_command(typed, [*action.choices])}")
