@@ -48,7 +48,7 @@ select            > kafkalog sql 'select ...' PATH | sql(query, path)
 duckdb connect execute exec > kafkalog sql 'select ...' PATH | sql(query, path)
 count wc count-rows num-rows num-records n-records n-rows rowcount row-count zählen \
     > kafkalog ls PATH (RECORDS), or kafkalog sql 'select count(*) from TOPIC' PATH \
-    | scan(path).countrows()
+    | scan(path).count_rows()
 schema describe-table dtypes \
     > kafkalog sql 'describe TOPIC' PATH for the columns, kafkalog schemas PATH for those of a \
     registry | schemas(path), or scan(path).schema for the columns
@@ -259,7 +259,7 @@ df pandas toPandas to_df to_dataframe dataframe = to_pandas()
 pl polars = to_polars()
 arrow to_arrow read_table table fetch_arrow_table arrow_table = to_table()
 numpy values to_array = to_numpy()
-count size shape num_rows n_rows nrows height length n_records num_records count_records total = countrows()
+count size shape num_rows n_rows nrows height length n_records num_records count_records total = count_rows()
 dtypes schema fields columns collect_schema column_names names = to_table().schema, or scan(...).schema
 name = topic_partition, or path
 last newest = tail(1)
