@@ -73,9 +73,9 @@ from kafkalog.operations.trace_lookup import Lookup as Lookup
 from kafkalog.operations.verifying.verified_partitions import Verification as Verification
 from kafkalog.operations.verifying.verify import verify as verify
 from kafkalog.records.batch_table import BatchTable as BatchTable
+from kafkalog.records.byte_columns import BinaryColumn as BinaryColumn
+from kafkalog.records.byte_columns import HeadersColumn as HeadersColumn
 from kafkalog.records.codecs import Compression as Compression
-from kafkalog.records.columns import BinaryColumn as BinaryColumn
-from kafkalog.records.columns import HeadersColumn as HeadersColumn
 from kafkalog.records.columns import RecordColumns as RecordColumns
 from kafkalog.repair.compacting.compact import compact as compact
 from kafkalog.repair.compacting.compacted_partitions import CompactionReport as CompactionReport

@@ -21,16 +21,9 @@ from kafkalog._kernels.wire import STATUS, read_varints
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import (
-    ALL_COLUMNS,
-    BINARY_COLUMNS,
-    DEFAULT_COLUMNS,
-    HEADERS,
-    BinaryColumn,
-    HeadersColumn,
-    RecordColumns,
-)
+from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, DEFAULT_COLUMNS, HEADERS, RecordColumns
 from kafkalog.records.decode import decode_all
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.records.gathering import GatheredRecords

@@ -17,7 +17,8 @@ import kafkalog
 from kafkalog import codec
 from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Limits, UnwritableError
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS
-from kafkalog.records.columns import DEFAULT_COLUMNS, BinaryColumn, RecordColumns, as_views
+from kafkalog.records.byte_columns import BinaryColumn, as_views
+from kafkalog.records.columns import DEFAULT_COLUMNS, RecordColumns
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OF_RECORDS = (*DEFAULT_COLUMNS, *(name for name in EXTRA_COLUMNS if name != "segment"))

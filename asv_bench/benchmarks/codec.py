@@ -12,7 +12,7 @@ import numpy as np
 from peers import Side, clients, compare, timed
 
 from kafkalog import RecordColumns, codec
-from kafkalog.records.columns import BinaryColumn
+from kafkalog.records.byte_columns import BinaryColumn
 
 from .common import CpuTimed
 

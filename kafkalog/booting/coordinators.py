@@ -23,7 +23,8 @@ from kafkalog.errors import Finding, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.protocol.encoder import encode_keyed_record
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import RecordColumns
 from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.groups import Group, groups
 from kafkalog.system_topics.reading import AsOf

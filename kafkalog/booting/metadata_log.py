@@ -26,7 +26,8 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.format import ControlRecordType
 from kafkalog.protocol.encoder import encode_message, encode_metadata_record
 from kafkalog.records.batch_spec import BatchSpec
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.survey.targets import Target

@@ -39,7 +39,8 @@ from kafkalog.interchange.arrow_values import (
     refuse_row,
     storage_type,
 )
-from kafkalog.records.columns import BINARY_COLUMNS, BinaryColumn, Column, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import BINARY_COLUMNS, Column, RecordColumns
 
 SLICE_BYTES: Final = 4 * 2**20
 SLICE_ROWS: Final = 2**16

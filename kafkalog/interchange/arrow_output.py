@@ -19,16 +19,8 @@ from kafkalog import format as kf
 from kafkalog._kernels.record_windows import KINDS
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import may_lack_timestamps
-from kafkalog.records.columns import (
-    BinaryColumn,
-    HeadersColumn,
-    RecordColumns,
-    ViewColumn,
-    as_views,
-    is_masked,
-    lacks_timestamp,
-    zeros,
-)
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn, as_views, zeros
+from kafkalog.records.columns import RecordColumns, is_masked, lacks_timestamp
 from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import STORED_NAMES
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, zeros
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, zeros
 
 LONG_MAX: Final = 2**63 - 1
 BYTES_TYPES: Final = "binary, string, large_binary, large_string, binary_view, string_view, fixed_size_binary"

@@ -22,7 +22,8 @@ from kafkalog.interchange.arrow_output import (
     repeated,
     stored_names_schema,
 )
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn, is_masked
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn
+from kafkalog.records.columns import Column, RecordColumns, is_masked
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,12 +7,14 @@
     `spans`         decompressed batches to spans: start and size of the fields of each record
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
+    `byte_columns`  columns of byte strings and of headers
     `columns`       `RecordColumns`: records as NumPy columns
     `gathering`     records that arrive in parts, as columns of their own
     `batch_columns` columns of records, joined by those with one value per batch
     `readers`       fast path: reads batches of a file and fills columns in one call
     `decode`        batches of a window to columns, in one call or by spans
     `compress`      compression in the frames that Kafka writes
+    `partitioner`   chooses the partition of a key
     `batch_spec`    header fields of batches to encode
     `encode`        columns to v2 batches
 

@@ -22,7 +22,8 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_columns import Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.columns import DEFAULT_COLUMNS, HEADERS, BinaryColumn, Column, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import DEFAULT_COLUMNS, HEADERS, Column, RecordColumns
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import FunctionFailure, Selection

@@ -20,8 +20,9 @@ from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import DEFAULT_LIMITS, Reason
 from kafkalog.records.batch_spec import BatchSpec, Int64s, complete_heads, heads_of, unwritable
 from kafkalog.records.batch_table import BatchTable, Window, table_of
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn, as_binary
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_binary, is_masked
+from kafkalog.records.columns import RecordColumns, is_masked
 from kafkalog.records.compress import compressor
 from kafkalog.records.spans import scratch
 from kafkalog.storage.buffer_pool import empty

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels.growing_columns import GrowingHeaders, GrowingRecords, GrowingStrings
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn, is_masked
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn
+from kafkalog.records.columns import Column, RecordColumns, is_masked
 from kafkalog.storage.buffer_pool import GrowingArray
 
 APPENDED: Final = frozenset(("offset", "timestamp", "timestamp_type", "key", "value", "headers"))

@@ -36,7 +36,8 @@ from kafkalog.log.segment_reader import OF_TRANSACTIONS, ReadOptions, ScanStatis
 from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import BatchTable, RecordRun
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.gathering import APPENDED, Appended, GatheredRecords
 from kafkalog.records.header_walk import WINDOW_BYTES, walk

@@ -50,7 +50,8 @@ from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, as_views
+from kafkalog.records.byte_columns import BinaryColumn, as_views
+from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside

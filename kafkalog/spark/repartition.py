@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_values import binary_column
-from kafkalog.writing.partitioner import MAX_PARTITIONS, hash_keys
+from kafkalog.records.partitioner import MAX_PARTITIONS, hash_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

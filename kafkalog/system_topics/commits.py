@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 import kafkalog._kernels.commits as kernels
 from kafkalog.format import TopicPartition
-from kafkalog.records.columns import BinaryColumn
+from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.storage.source import Bytes
 
 _PARTITION_BITS: Final = 32

@@ -24,7 +24,8 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError, UnknownVersionError
 from kafkalog.protocol.framing import InternalRecord, UnknownTypeError, decode_record
 from kafkalog.protocol.printed import TRANSACTION_STATES
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import RecordColumns
 from kafkalog.storage.location import Place
 from kafkalog.system_topics.commits import read_commits
 from kafkalog.system_topics.reading import AsOf, TopicRecords, listed, read_topic

@@ -27,7 +27,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member
-from kafkalog.records.columns import BinaryColumn
+from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits

@@ -22,7 +22,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ReadOptions, SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.batch_columns import Form
-from kafkalog.records.columns import Column, RecordColumns, ViewColumn
+from kafkalog.records.byte_columns import ViewColumn
+from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.records.decode import decode_all
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.record_reader import RecordReader

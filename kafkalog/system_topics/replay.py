@@ -22,7 +22,8 @@ from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
-from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, ViewColumn, as_views
+from kafkalog.records.byte_columns import BinaryColumn, ViewColumn, as_views
+from kafkalog.records.columns import Column, RecordColumns
 from kafkalog.storage.source import Bytes
 from kafkalog.system_topics.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 

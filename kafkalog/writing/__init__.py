@@ -7,7 +7,6 @@
     `segment_writer`      writes one `.log` and its indexes
     `log_end`             reads the state that an append continues from
     `partition_staging`   stages a partition and moves its files into place in a safe order
-    `partitioner`         chooses the partition of a key
     `routing`             routes the rows of a table to partitions
     `job_directories`     what jobs keep next to a log dir: their directories, a lock, the log of commits
     `job_commit`          moves partitions that tasks staged into a log dir: all or none

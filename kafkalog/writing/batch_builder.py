@@ -19,8 +19,9 @@ from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Limits, Reason, UnwritableError, warn
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches, encode_marker
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState

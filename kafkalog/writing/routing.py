@@ -22,9 +22,9 @@ from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_input import ColumnReader, cut
 from kafkalog.interchange.arrow_values import integer_values, plain_column
 from kafkalog.records.columns import RecordColumns
+from kafkalog.records.partitioner import Partitioner, record_sizes
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
-from kafkalog.writing.partitioner import Partitioner, record_sizes
 
 WAITING_BYTES: Final = 32 * 2**20
 """Approximate bytes of waiting records over all partitions."""

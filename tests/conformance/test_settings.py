@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog import ConfigWarning, LogConfig
 from kafkalog.interchange.arrow_input import record_slices
-from kafkalog.writing.partitioner import Partitioner, hash_keys
+from kafkalog.records.partitioner import Partitioner, hash_keys
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

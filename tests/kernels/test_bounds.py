@@ -16,7 +16,8 @@ from kafkalog import codec
 from kafkalog._kernels import avro
 from kafkalog._kernels.buffer_pool import Block
 from kafkalog._kernels.fill import PAD, Codecs
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import RecordColumns
 
 pytestmark = pytest.mark.kernels
 

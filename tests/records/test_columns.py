@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, as_views, row_numbers
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, as_views, row_numbers
+from kafkalog.records.columns import RecordColumns
 
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.just(b"\0\0"), st.binary(min_size=13, max_size=40))
 NAMES = st.text(st.characters(codec="utf-8"), max_size=3).map(str.encode)
@@ -228,7 +229,7 @@ def test_values_are_compared_with_bytes():
 
 
 def test_bytes_beyond_two_gib_are_compared(monkeypatch):
-    monkeypatch.setattr(kafkalog.records.columns, "_MOST_INT32", 5)
+    monkeypatch.setattr(kafkalog.records.byte_columns, "_MOST_INT32", 5)
     values = [b"abc", None, b"", b"abc", b"abcdefgh", b"x"] * 3
     for value in (b"abc", b"", b"abcdefgh"):
         assert (BinaryColumn.of(values)[1:] == value).tolist() == [item == value for item in values[1:]]

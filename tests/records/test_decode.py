@@ -16,7 +16,8 @@ from reading import EVERYTHING, read, without_magic
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
-from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection

@@ -26,8 +26,9 @@ from kafkalog.errors import KafkalogError, Reason, UnwritableError
 from kafkalog.format import Codec
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import COLUMNS
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches, encode_marker
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, HeadersColumn
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import ALL_COLUMNS
 from kafkalog.records.readers import record_reader
 
 WANTED = ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]

@@ -5,7 +5,7 @@ from sink_rows import frame, hidden, plain, rows, save
 
 import kafkalog
 import kafkalog.spark
-from kafkalog.writing.partitioner import murmur2
+from kafkalog.records.partitioner import murmur2
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,9 @@ import builder
 import numpy as np
 
 from kafkalog.records.batch_spec import BatchSpec
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import UNCOMPRESSED, Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import encode_batches
 
 Headers = list[tuple[bytes, bytes | None]]

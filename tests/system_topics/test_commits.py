@@ -16,7 +16,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.encoder import encode_message
 from kafkalog.protocol.framing import decode_record
-from kafkalog.records.columns import BinaryColumn
+from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.system_topics.commits import read_commits
 
 

@@ -15,7 +15,8 @@ import kafkalog
 from kafkalog._kernels.replay import LastRows
 from kafkalog.cli import main
 from kafkalog.cli.system_topics.metadata import _cell
-from kafkalog.records.columns import BinaryColumn, RecordColumns, ViewColumn, as_views
+from kafkalog.records.byte_columns import BinaryColumn, ViewColumn, as_views
+from kafkalog.records.columns import RecordColumns
 from kafkalog.system_topics import replay
 from kafkalog.system_topics.metadata import TABLES
 from kafkalog.system_topics.reading import OF_TRANSACTIONS, TopicRecords, listed

@@ -16,8 +16,8 @@ from kafkalog import PartitionWriter, TopicPartition
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_input import ColumnReader
 from kafkalog.records.columns import RecordColumns
+from kafkalog.records.partitioner import murmur2
 from kafkalog.storage.open_file_limit import count_open_files
-from kafkalog.writing.partitioner import murmur2
 from kafkalog.writing.routing import Routed, Router, WaitingRecords
 
 

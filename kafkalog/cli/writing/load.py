@@ -187,7 +187,7 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
     n = len(result.partitions)
     verb = "would be written to" if args.dry_run else "written to"
     if result.partitioner is not None:
-        from kafkalog.writing.partitioner import PARTITIONERS
+        from kafkalog.records.partitioner import PARTITIONERS
 
         console.note(f"partitions by the partitioner {result.partitioner}: {PARTITIONERS[result.partitioner]}")
     console.note(f"{counted(result.n_records, 'record')} in {counted(n, 'partition')} {verb} {result.path}")

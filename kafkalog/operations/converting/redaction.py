@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import Column, RecordColumns
 
 ACTIONS: Final = ("null", "hash")
 TARGETS: Final = ("key", "value", "headers", "headers.NAME")

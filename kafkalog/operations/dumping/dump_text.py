@@ -29,7 +29,8 @@ from kafkalog.operations.dumping.log_walk import BatchRun, LogWalk
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.protocol.printed import printed_record
 from kafkalog.records.batch_table import sequences
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import RecordColumns
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

@@ -43,8 +43,10 @@ from kafkalog.operations.loading.loaded_partitions import LoadedPartition, LoadR
 from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.rows import Rows, in_rows
 from kafkalog.parsing import TopicPatterns, one_of
+from kafkalog.records.byte_columns import BinaryColumn
 from kafkalog.records.codecs import Compression
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.partitioner import PARTITIONERS
 from kafkalog.state.log_config import LogConfig, default_config
 from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.location import kind_of
@@ -54,7 +56,6 @@ from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
 from kafkalog.values.schemas import imports_beside
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
-from kafkalog.writing.partitioner import PARTITIONERS
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)

@@ -16,7 +16,8 @@ from kafkalog._kernels.record_windows import RecordWindow, RecordWindows
 from kafkalog.errors import Limits
 from kafkalog.records.batch_columns import NEED_OFFSETS, Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import COLUMNS, BatchTable, ReadTable, Window, all_valid, filled_counts
-from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, ViewColumn
+from kafkalog.records.columns import HEADERS, Column, RecordColumns
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.storage.source import NO_BYTES, Bytes
 

@@ -26,10 +26,11 @@ from refusals import fails_with
 import kafkalog
 from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.partitioner import murmur2
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.survey.retention import retention_note
-from kafkalog.writing.partitioner import murmur2
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 

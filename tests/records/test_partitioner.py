@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from kafkalog._kernels import columns as columns_kernel
 from kafkalog._kernels import partitioner as kernels
 from kafkalog.interchange.arrow_input import record_slices
-from kafkalog.records.columns import BinaryColumn, RecordColumns
-from kafkalog.writing.partitioner import Partitioner, hash_keys, murmur2
+from kafkalog.records.byte_columns import BinaryColumn
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.partitioner import Partitioner, hash_keys, murmur2
 
 pytestmark = pytest.mark.kernels
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import kafkalog._kernels.partitioner as kernels
 from kafkalog import format as kf
 from kafkalog.parsing import one_of
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
+from kafkalog.records.columns import RecordColumns
 
 MAX_PARTITIONS: Final = 2**31 - 1
 
