@@ -245,14 +245,20 @@ def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[s
 
 
 @cache
-def cpu_count() -> int:
-    """The CPUs of the machine, the default for threads. Asked for once: the answer takes as long as opening a file."""
+def decoder_count() -> int:
+    """The default for threads that decode: the CPUs. Asked for once: the answer takes as long as opening a file."""
     return os.cpu_count() or 1
 
 
-def thread_count(threads: int | None) -> int:
-    """Threads for work on many partitions: as many as asked for, or a few, since they wait for one disk."""
-    return optional_integer("threads", threads, 1) or min(cpu_count(), 4)
+MAX_READERS: Final = 4
+"""The most threads that wait for one disk, unless more are asked for."""
+
+
+def thread_count(threads: int | None, *, decodes: bool = False) -> int:
+    """The threads that are asked for; by default one per CPU for work that decodes, else at most `MAX_READERS`."""
+    return optional_integer("threads", threads, 1) or (
+        decoder_count() if decodes else min(decoder_count(), MAX_READERS)
+    )
 
 
 def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:

@@ -29,6 +29,8 @@ import kafkalog
 import kafkalog.spark
 from kafkalog.cli import main
 from kafkalog.cli.app import build_parser
+from kafkalog.parsing import MAX_READERS
+from kafkalog.protocol.releases import DEFAULT_RELEASE, span
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -231,6 +233,15 @@ def test_every_page_is_reached_from_the_front_page():
                 name = (re.search(r"<(.*)>", line) or [line, line])[1].strip()
                 left += [found for found in page.parent.glob(f"{name}.md") if found not in seen] if name else []
     assert seen >= {page for page in PAGES if page.is_relative_to(DOCS)}
+
+
+def test_releases_and_threads_in_texts_are_those_of_the_code():
+    """Help of boot and preflight is made from the code; docstrings, pages and `_SHARED` repeat it."""
+    modules = [*(ROOT / "kafkalog").rglob("*.py")]
+    spans = {text for page in [*PAGES, *modules] for text in re.findall(r"\b3\.9 to 4\.\d+", page.read_text())}
+    assert spans == {span(), span(DEFAULT_RELEASE)}
+    help = (ROOT / "kafkalog" / "cli" / "options.py").read_text()
+    assert re.findall(r"one per CPU, up to (\d+)", help) == [str(MAX_READERS)]
 
 
 def test_every_reason_is_explained():

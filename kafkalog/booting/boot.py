@@ -66,7 +66,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import TopicPatterns, integer, one_of
-from kafkalog.protocol.releases import level_name
+from kafkalog.protocol.releases import DEFAULT_RELEASE, level_name
 from kafkalog.repair.recovering.preflight import preflight
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
@@ -74,13 +74,14 @@ from kafkalog.state.checkpoints import (
     encode_partition_metadata,
 )
 from kafkalog.state.cluster_image import BROKER, ClusterMetadata
+from kafkalog.state.log_config import DELETE
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
-from kafkalog.survey.targets import DEFAULT_RELEASE, TARGETS, release_of
+from kafkalog.survey.targets import TARGETS, release_of
 from kafkalog.system_topics.coordinator_load import with_load_failures
 from kafkalog.system_topics.strimzi_manifests import cluster_manifests
 from kafkalog.text import counted
@@ -124,8 +125,8 @@ def boot(
         Directory to create: `data/`, `server.properties`, `report.json` and `report.txt`. With several nodes, each has
         its own `node-N/` with the first two.
     release : str, optional
-        The release of Kafka that starts on it, "3.9" to "4.4". Default: that of the old cluster's metadata log if it is
-        3.9 or later, but not later than 4.3; else 4.3.
+        The release of Kafka that starts on it, 3.9 to 4.4. Default: that of the old cluster's metadata log if it is
+        3.9 to 4.3; else 4.3.
     image : {"strimzi", "apache", "bitnami", "confluent"}, optional
         The image of the containers that run it: the name of the log dir, `log.dirs`, the owner, and the next commands
         are for it. The quorum is static then, as the entry points of these images need it. Several nodes need a host
@@ -476,10 +477,9 @@ class _Boot:
     def _is_compacted(self, topic: str) -> bool | None:
         """Whether a topic is compacted; None if that is not known."""
         plan = next((plan for plan in self._topics if plan.name == topic), None)
-        if plan is not None or self._metadata is None:
-            return None if plan is None else plan.is_known_compacted
-        policy = self._metadata.cleanup_policy(topic)
-        return None if policy is None else "compact" in policy
+        if plan is not None:
+            return plan.is_known_compacted
+        return None if self._metadata is None else self._metadata.is_compacted(topic)
 
     def _add_notes(self, planned: PlannedCopies, *, is_joined: bool) -> None:
         """Add what is noted of copies; what a copy lacks that is served as it is, its verification reports."""
@@ -722,7 +722,7 @@ class _Boot:
         for key, (leader, *_) in self._cluster.placed.items():
             leaders.setdefault(key.topic, []).append(leader)
         for topic in self._topics:
-            is_deleted = "delete" in topic.settings.get("cleanup.policy", "delete")
+            is_deleted = DELETE in topic.settings.get("cleanup.policy", "delete")
             if is_deleted and not topic.is_internal and not self._options.keeps_retention(topic.name):
                 config = topic.old_retention(defaults)
                 topic.n_expiring = offsets_past_retention(leaders.get(topic.name, ()), config, self._now)

@@ -13,6 +13,7 @@ from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
+from kafkalog.state.log_config import DELETE
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.targets import TARGETS
 from kafkalog.text import counted, first_names
@@ -327,7 +328,7 @@ def _retention_changes(topic: TopicPlan) -> tuple[list[str], bool]:
 
 def _deletes(topic: TopicPlan, new: list[str], old: Mapping[str, str]) -> bool:
     """Whether records may go if settings are removed (`new`) or get their `old` values again."""
-    if "delete" not in topic.settings.get("cleanup.policy", "delete"):
+    if DELETE not in topic.settings.get("cleanup.policy", "delete"):
         return False
     # the default of brokers is a week, and any size
     return "retention.ms" in new or any(value != "-1" for value in old.values())

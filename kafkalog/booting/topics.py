@@ -32,7 +32,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.parsing import check_names, integer
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import COMPACT, INTERNAL_SETTINGS, LogConfig
 from kafkalog.survey.absent_partitions import is_directory_id
 from kafkalog.survey.targets import Target
 from kafkalog.survey.topics import compacted_by
@@ -50,28 +50,6 @@ KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 OFF: Final = "off until you decide"
 """The origin of such a setting that boot has made."""
 _RETENTION_DEFAULTS: Final = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes", "hours", "bytes"))
-INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
-    kf.CONSUMER_OFFSETS: {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": "104857600",
-    },
-    kf.TRANSACTION_STATE: {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "segment.bytes": "104857600",
-        "min.insync.replicas": "1",
-        "unclean.leader.election.enable": "false",
-    },
-    kf.SHARE_GROUP_STATE: {
-        "cleanup.policy": "delete",
-        "compression.type": "producer",
-        "segment.bytes": "104857600",
-        "min.insync.replicas": "1",
-        "retention.ms": "-1",
-    },
-}
-"""The settings with which a broker creates its internal topics. Without them, it deletes offsets by their age."""
 _LOST_STATE: Final = {
     kf.CONSUMER_OFFSETS: ". Groups whose offsets were there lose them",
     kf.TRANSACTION_STATE: ". Transactional ids there lose their epochs, and nobody ends their open transactions",
@@ -122,7 +100,7 @@ class TopicPlan:
             return False
         if self.origins.get("cleanup.policy", "guessed").startswith("guessed"):
             return None
-        return "compact" in self.settings["cleanup.policy"]
+        return COMPACT in self.settings["cleanup.policy"]
 
     @property
     def is_set(self) -> bool:

@@ -96,7 +96,10 @@ _SHARED: Final = {
                                    and exit code 1)
 """,
     "threads": """
-  --threads N    $
+  --threads N    $ (default: one per CPU)
+""",
+    "reader_threads": """
+  --threads N    $ (default: one per CPU, up to 4)
 """,
     "index_interval": """
   --index-interval-bytes N    the topics' index.interval.bytes$
@@ -161,7 +164,7 @@ which records:
 reading:
   @on_corruption raise
   --no-check-crcs    do not check checksums
-  @threads decoding threads (default: one per CPU)
+  @threads decoding threads
   @limits
 """,
     "decoding": """

@@ -19,7 +19,7 @@ from kafkalog.errors import NotKafkaError, Reason, WriteError
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
 from kafkalog.log.log_dir import LogDir, missing_path
-from kafkalog.parsing import cpu_count
+from kafkalog.parsing import decoder_count
 from kafkalog.scanning.read import scan
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Database:
         # it goes to standard output, between the results
         self.run("set enable_progress_bar_print = false")
         # per thread, sorting holds buffers of its own
-        self.run(f"set threads = {min(cpu_count(), 8)}")
+        self.run(f"set threads = {min(decoder_count(), 8)}")
 
     def __enter__(self) -> Database:
         return self

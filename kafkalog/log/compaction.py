@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,8 @@ from kafkalog.log import live
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import cluster_metadata
+from kafkalog.state.log_config import COMPACTED
 from kafkalog.storage.location import Place
-
-COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
-"""Topics that a broker creates with `cleanup.policy=compact`."""
 
 
 class Density(NamedTuple):
@@ -81,9 +79,9 @@ def is_compacted(
     cleaned, is_known = _cleaned_to(path, key) if kind is None else (None, False)
     if cleaned is not None and end <= cleaned:
         return True
-    policy = _policy(path, key)
-    if policy is not None:
-        return True if "compact" in policy else is_lost
+    compacts = _is_policy_compact(path, key)
+    if compacts is not None:
+        return compacts or is_lost
     return _told_by_segments([*segments()], end, cleaned or 0, is_lost, is_known=is_known)
 
 
@@ -96,8 +94,7 @@ def was_cleaned(path: Place, key: kf.TopicPartition | None, kind: str | None, ba
         return cleaned is not None and base_offset < cleaned
     if key is not None and key.topic in COMPACTED:
         return True
-    policy = _policy(path, key)
-    return None if policy is None else "compact" in policy
+    return _is_policy_compact(path, key)
 
 
 def _told_by_segments(
@@ -141,12 +138,12 @@ def _cleaned_to(path: Place, key: kf.TopicPartition | None) -> tuple[int | None,
     return (None, False) if offsets is None else (offsets.get(key), True)
 
 
-def _policy(path: Place, key: kf.TopicPartition | None) -> str | None:
-    """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
+def _is_policy_compact(path: Place, key: kf.TopicPartition | None) -> bool | None:
+    """Whether the metadata log next to the partition has the topic as compacted; None if it does not tell."""
     if key is None:
         return None
     metadata = cluster_metadata(path.absolute().parent)
     # an incomplete metadata log may lack the last change of a topic
     if metadata is None or metadata.findings or key.topic not in metadata.topic_ids:
         return None
-    return metadata.cleanup_policy(key.topic)
+    return metadata.is_compacted(key.topic)

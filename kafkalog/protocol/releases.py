@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 METADATA_VERSION: Final = "metadata.version"
+DEFAULT_RELEASE: Final = "4.3"
+"""The release that `boot` makes a directory for if nothing decides on another one."""
 _DATA: Final = Path(__file__).with_name("releases.json")
 
 
@@ -19,6 +21,21 @@ def releases() -> dict[str, dict[str, Any]]:
     """What each release knows, by its number: types of records, levels and features."""
     found: dict[str, dict[str, Any]] = json.loads(_DATA.read_text())
     return found
+
+
+def is_since(release: str, first: str) -> bool:
+    """Whether a release is that of `first` or a later one, such as 4.10 after 4.2."""
+    return _number(release) >= _number(first)
+
+
+def _number(release: str) -> list[int]:
+    return [int(part) for part in release.split(".")]
+
+
+def span(last: str | None = None) -> str:
+    """The first release known here and the last one, or another last one: "3.9 to 4.4"."""
+    known = [*releases()]
+    return f"{known[0]} to {last or known[-1]}"
 
 
 def level_name(level: int) -> str:

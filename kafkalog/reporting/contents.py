@@ -34,7 +34,7 @@ from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.state.cluster_image import OF_TOPIC
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import DELETE, LogConfig
 from kafkalog.storage.location import parent_of
 from kafkalog.storage.removals import is_gone
 from kafkalog.survey.next_steps import NextStep
@@ -463,7 +463,7 @@ def outlook(partition: Partition, settings: TopicSettings, now_ms: int, first_op
     last = partition.segments[-1:]
     newest = [newest_timestamp(segment, is_proved=segment in last) for segment in partition.segments]
     reasons: list[str] = []
-    if "delete" in config.cleanup_policy:
+    if DELETE in config.cleanup_policy:
         expired = expiring(sizes, newest, config, now_ms)
         found |= {"n_segments_expired": len(expired), "n_bytes_expired": sum(sizes[: len(expired)])}
         stays = next((number for number in range(len(expired), len(sizes)) if sizes[number]), None)

@@ -15,7 +15,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import Limits, OnCorruption
 from kafkalog.log.open import PlaceOfFiles
-from kafkalog.parsing import Time, TopicPatterns, cpu_count, integer, one_of, parse_milliseconds
+from kafkalog.parsing import Time, TopicPatterns, decoder_count, integer, one_of, parse_milliseconds
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.words import unknown_keyword
 
@@ -203,7 +203,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _threads(name: str, value: object) -> int:
-    return cpu_count() if value is None else integer(name, value, 1)
+    return decoder_count() if value is None else integer(name, value, 1)
 
 
 CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {

@@ -31,7 +31,7 @@ from kafkalog.parsing import (
     TopicPatterns,
     check_once,
     check_partitions,
-    cpu_count,
+    decoder_count,
     is_to_end,
     parse_milliseconds,
     some,
@@ -99,7 +99,7 @@ class Query:
         for name in _TIMES:
             if name in given and is_to_end(given[name]):
                 to_end[name] = given.pop(name)
-        checked = {"internal": False, "threads": cpu_count(), **check_options(**given)}
+        checked = {"internal": False, "threads": decoder_count(), **check_options(**given)}
         target, limits = _opened(path, options)
         functions, where, filters = given.get("extract"), given.get("where"), given.get("filters")
         extract = Extract(functions) if functions else None

@@ -18,7 +18,7 @@ from kafkalog.errors import ConfigWarning, Finding
 from kafkalog.protocol.decoder import decode_message
 from kafkalog.protocol.framing import decode_record
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.log_config import LogConfig, default_config
+from kafkalog.state.log_config import COMPACT, LogConfig, default_config
 
 BROKER, TOPIC = 4, 2
 OF_TOPIC, OF_BROKERS = "topic", "all brokers"
@@ -170,10 +170,11 @@ class ClusterMetadata:
         levels = self.setting_levels(topic).values()
         return {name: value for settings in reversed(levels) for name, value in settings.items()}
 
-    def cleanup_policy(self, topic: str) -> str | None:
-        """Return the topic's `cleanup.policy`, or the default that all brokers share; None if neither is set here."""
+    def is_compacted(self, topic: str) -> bool | None:
+        """Whether a topic is compacted, by itself or the default of all brokers; None if neither is set here."""
         own, shared = self.setting_levels(topic).values()
-        return own.get("cleanup.policy", shared.get("log.cleanup.policy"))
+        policy = own.get("cleanup.policy", shared.get("log.cleanup.policy"))
+        return None if policy is None else COMPACT in policy
 
     def log_config(self, topic: str) -> LogConfig | None:
         """Return a topic's settings, less values that no broker takes; None if the cluster does not have the topic."""

@@ -21,6 +21,9 @@ from kafkalog.state.properties import read_settings
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+COMPACT: Final = "compact"
+DELETE: Final = "delete"
+"""The policies in a `cleanup.policy`, which has one or both."""
 
 _HOUR: Final = 3_600_000
 _INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
@@ -148,7 +151,7 @@ class LogConfig:
     @property
     def is_compacted(self) -> bool:
         """Whether the cleaner compacts the topic."""
-        return "compact" in self.cleanup_policy
+        return COMPACT in self.cleanup_policy
 
     @property
     def max_segment_ms(self) -> int:
@@ -223,6 +226,32 @@ class LogConfig:
     def to_properties(self) -> dict[str, str]:
         """Return every setting by its topic name, as text that Kafka and `from_properties` accept."""
         return {topic_name(item): _text(getattr(self, item.name)) for item in fields(self)}
+
+
+INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    kf.CONSUMER_OFFSETS: {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+    kf.TRANSACTION_STATE: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "false",
+    },
+    kf.SHARE_GROUP_STATE: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "1",
+        "retention.ms": "-1",
+    },
+}
+"""The settings with which a broker creates its internal topics. Without them, it deletes offsets by their age."""
+COMPACTED: Final = frozenset(topic for topic, names in INTERNAL_SETTINGS.items() if COMPACT in names["cleanup.policy"])
+"""Topics that a broker creates with `cleanup.policy=compact`."""
 
 
 @cache

@@ -17,7 +17,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
-from kafkalog.state.log_config import LogConfig, default_config
+from kafkalog.state.log_config import DELETE, LogConfig, default_config
 from kafkalog.storage.files import file_status, last_entry
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.startup import Retention
@@ -47,7 +47,7 @@ def retention_rules(known: TopicConfig) -> tuple[LogConfig, str]:
     Of two limits, one that is unknown does not count. Of a tiered topic a broker deletes only segments that are remote.
     """
     config = known.config
-    if "delete" not in config.cleanup_policy:
+    if DELETE not in config.cleanup_policy:
         return config, ""
     why = known.why_unknown("cleanup.policy", "remote.storage.enable")
     if known.is_tiered:
@@ -68,7 +68,7 @@ def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now
     4.3.
     """
     found: list[Retention] = []
-    if "delete" not in config.cleanup_policy:
+    if DELETE not in config.cleanup_policy:
         return found
     surplus = sum(sizes) - config.retention_bytes if config.retention_bytes >= 0 else -1
     for size, timestamp in zip(sizes, newest, strict=True):
@@ -171,9 +171,7 @@ def retention_note(
 def retention_ms(topic: str, config: LogConfig, cluster: ClusterMetadata | None) -> int:
     """How long a topic keeps records, ms; -1 forever, also if `cleanup.policy` is ``compact`` alone."""
     said = {} if cluster is None else cluster.settings.get((TOPIC, topic), {})
-    policy = said.get("cleanup.policy")
-    policies = config.cleanup_policy if policy is None else [name.strip() for name in policy.split(",")]
-    if "delete" not in policies:
+    if DELETE not in said.get("cleanup.policy", config.cleanup_policy):
         return -1
     try:
         return int(said.get("retention.ms", config.retention_ms))

@@ -23,6 +23,7 @@ from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogEr
 from kafkalog.html import JsonFields
 from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import log_dir_of
+from kafkalog.protocol.releases import is_since
 from kafkalog.state.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     checkpoint_lines,
@@ -217,7 +218,7 @@ def log_dirs_problems(config: BrokerConfig, release: str | None) -> Iterator[Sta
 
     Source: ServerLogConfigs, Kafka 4.2; earlier ones pass over empty entries.
     """
-    if config.has_empty_dir and (release is None or release >= _REFUSES_EMPTY_ENTRIES):
+    if config.has_empty_dir and (release is None or is_since(release, _REFUSES_EMPTY_ENTRIES)):
         detail = f"log.dirs has an empty entry. Kafka {_REFUSES_EMPTY_ENTRIES} and later do not start: remove the comma"
         yield StartProblem(Reason.META_PROPERTIES, config.path, detail, is_configured=True)
 

@@ -4,7 +4,7 @@
 (`protocol.releases`). A lower release than that of the disks answers a downgrade.
 
 Source: MetadataVersion.fromFeatureLevel, ClusterControlManager.registerBroker, MetadataRecordSerde,
-CoordinatorRecordSerde, Kafka 3.9 to 4.4.
+CoordinatorRecordSerde, of the releases in `protocol/releases.json`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError, UnknownVersionError
 from kafkalog.protocol.definitions import Versions
 from kafkalog.protocol.framing import decode_record, type_and_version
-from kafkalog.protocol.releases import METADATA_VERSION, feature_range, level_name, releases
+from kafkalog.protocol.releases import DEFAULT_RELEASE, METADATA_VERSION, feature_range, is_since, level_name, releases
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import loaded_values
 from kafkalog.state.log_config import LogConfig
@@ -29,8 +29,6 @@ from kafkalog.survey.startup_config import BrokerConfig
 from kafkalog.survey.startup_root import Effect, StartProblem, has_metadata_log, is_kraft, is_zookeeper
 from kafkalog.system_topics.coordinator_load import load_failures
 from kafkalog.system_topics.reading import AsOf, read_records
-
-DEFAULT_RELEASE: Final = "4.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,7 @@ TARGETS: Final = {
 _COORDINATED: Final = (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE, kf.SHARE_GROUP_STATE, kf.REMOTE_LOG_METADATA)
 _PASSES_OVER_VERSIONS: Final = "4.3"
 """The first release whose transaction coordinator passes over a value of an unknown version; others do not load it."""
+_WITHOUT_ZOOKEEPER: Final = "4.0"
 _WAY_BACK: Final = "a newer release that still runs takes features back with kafka-features.sh downgrade"
 _GROUPS_FILE: Final = "kafkalog groups -o FILE keeps the offsets, and kafkalog boot --groups FILE serves them"
 _BOOT: Final = "kafkalog boot --release {} makes a directory for it"
@@ -127,7 +126,7 @@ def torn_problems(cluster: ClusterMetadata) -> list[StartProblem]:
 def _zookeeper_problems(
     roots: Sequence[Path], cluster: ClusterMetadata | None, config: BrokerConfig, release: str
 ) -> Iterator[StartProblem]:
-    if release.startswith("3."):
+    if not is_since(release, _WITHOUT_ZOOKEEPER):
         return
     way = f"Kafka {release} has no ZooKeeper: migrate with 3.9 first, or {_BOOT.format(release)}"
     if config.path and not config.roles:
@@ -191,7 +190,7 @@ def _coordinator_problems(roots: Sequence[Path], release: str, limits: Limits) -
             path = str(log_dir.path_of(where).path)
             stopped |= set() if unknown.is_passed_over else {path}
             yield StartProblem(Reason.INTERNAL_RECORD, path, detail, effect=effect)
-    for failure in load_failures(log_dir, is_old=release.startswith("3.")):
+    for failure in load_failures(log_dir, is_old=not is_since(release, _WITHOUT_ZOOKEEPER)):
         if (path := failure.path or "") not in stopped:
             yield StartProblem(failure.reason, path, failure.detail, effect="no coordinator")
 
@@ -222,7 +221,7 @@ def _unknown(release: str, topic: str, key: bytes | None, value: bytes | None) -
     if version is not None and version not in own:
         why = f"Kafka {release} knows versions {versions} of record type {number}, and this is {version}"
     if topic != kf.METADATA_TOPIC:
-        is_passed_over = topic == kf.TRANSACTION_STATE and release >= _PASSES_OVER_VERSIONS
+        is_passed_over = topic == kf.TRANSACTION_STATE and is_since(release, _PASSES_OVER_VERSIONS)
         return _Unknown(why, is_passed_over) if why else None
     try:
         # a controller reads a newer version as its last one, and ends at what is too much or too little

@@ -19,12 +19,11 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.state.checkpoints import checkpointed_topics, java_number, node_number_of
 from kafkalog.state.cluster_image import BROKER, OF_TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
-from kafkalog.state.log_config import LogConfig, broker_setting, default_config, topic_name, topic_setting
+from kafkalog.state.log_config import COMPACTED, LogConfig, broker_setting, default_config, topic_name, topic_setting
 from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import Place, parent_of

@@ -13,7 +13,7 @@ from kafkalog.cli import main
 from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.encoder import encode_keyed_record, encode_metadata_record
 from kafkalog.protocol.framing import decode_record, type_and_version
-from kafkalog.protocol.releases import feature_range, level_name, next_level, releases
+from kafkalog.protocol.releases import feature_range, is_since, level_name, next_level, releases
 from kafkalog.survey.targets import TARGETS
 from kafkalog.system_topics.reading import AsOf, read_records
 from kafkalog.writing.partition_writer import PartitionWriter
@@ -90,6 +90,7 @@ def test_tables_of_releases():
     assert [*releases()] == [*TARGETS]
     assert (level_name(21), level_name(33), level_name(999)) == ("3.9-IV0", "4.4-IV2", "")
     assert next_level("metadata.version", 21) == (25, "4.0")
+    assert [is_since(release, "4.2") for release in ("3.9", "4.2", "4.10")] == [False, True, True]
     assert next_level("metadata.version", 33) is None
     assert feature_range("3.9", "share.version") == (0, 0)
     for release, target in TARGETS.items():

@@ -56,7 +56,7 @@ The exit code is 1 if something is damaged, or if a broker would lose records or
 how:
   --config FILE    the broker's server.properties, for retention, the cleaner and log.dirs
   @ages
-  @threads segments read at the same time (default: up to 4)
+  @reader_threads segments read at the same time
   @decoding
 """,
     paths=_DIRS,

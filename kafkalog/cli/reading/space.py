@@ -42,7 +42,7 @@ what is counted:
   --top N [20]         producers, keys, headers to list (default: 20)
   --sample-bytes BYTES [64M]    bytes to convert (default: 64M)
   --seed N [0]         chooses the sample (default: 0)
-  @threads threads that decode and convert (default: one per CPU)
+  @threads threads that decode and convert
 """,
 )
 

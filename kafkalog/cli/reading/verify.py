@@ -53,7 +53,7 @@ checks:
   | --deep            also decode every record, and compare it with the batch header
   --values            also decode keys or values; report per topic how many do not decode, the first one, and the reason
   @index_interval ; an index with far fewer entries is damaged
-  @threads number of segments to read at a time (default: up to 4)
+  @reader_threads number of segments to read at a time
 output:
   --json    an object per segment, partition and log dir, with its findings
   @decoding

@@ -12,6 +12,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen, selected_bytes
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import iso_seconds
+from kafkalog.protocol.releases import DEFAULT_RELEASE, span
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ A crash leaves the output absent or complete. --rescue-quorum replaces one file 
   kafkalog boot /mnt/disk --dry-run --json
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
   kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
-    options="""
+    options=f"""
   --json    the report as a JSON object, as in report.json
   @limits
 output (one of these, or --rescue-quorum):
@@ -69,8 +70,8 @@ output (one of these, or --rescue-quorum):
 what:
   @topics
 the new cluster:
-  --release RELEASE        the release of Kafka that starts on it, 3.9 to 4.4 (default: that of the old cluster if it
-                           is 3.9 or later, but not later than 4.3; else 4.3)
+  --release RELEASE        the release of Kafka that starts on it, {span()} (default: that of the old cluster if it is
+                           {span(DEFAULT_RELEASE)}; else {DEFAULT_RELEASE})
   --image IMAGE            strimzi, apache, bitnami or confluent: paths, owner, static quorum and next commands for this
                            image of a container; for Strimzi also the resources, in strimzi.yaml
   --nodes N|NODE,...       number of nodes, each a broker and a controller (default: 1), or ID@HOST:PORT:CONTROLLER_PORT
@@ -87,7 +88,7 @@ facts that the directories lack:
   @remote
   --metadata PATH*    a log dir with a copy of __cluster_metadata-0, or a file with the topics as they were: JSON lines
                       of kafkalog metadata --show topics --json, or one JSON object such as
-                      {"orders": {"cleanup.policy": "compact"}}; repeatable
+                      {{"orders": {{"cleanup.policy": "compact"}}}}; repeatable
   --set:settings TOPIC:NAME=VALUE*    a setting of topics, by name or glob; without VALUE it is removed; repeatable.
                                       TOPIC:retention=as-was keeps the old retention, TOPIC:topic.id=ID is an id
   --groups keep|as-was|none|FILE    committed offsets: those of __consumer_offsets (default; as-was keeps those that

@@ -36,7 +36,7 @@ run kafkalog recover, which completes it, then compact again.""",
   --now TIME       the cleaner's clock (default: now)
   --config FILE    the broker's server.properties: its settings, and all of its log.dirs
   --metadata DIR   a log dir with the cluster's metadata log, which has the topics' settings
-  @threads partitions to compact at a time (default: one per CPU, up to 4)
+  @reader_threads partitions to compact at a time
   --json           an object per partition
   @limits
   @output --backup is optional

@@ -11,6 +11,7 @@ from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.terminal import is_exact, size_text
 from kafkalog.cli.text import counted
+from kafkalog.protocol.releases import span
 
 if TYPE_CHECKING:
     from kafkalog.repair.recovering.recovered_partitions import Preflight
@@ -47,7 +48,7 @@ The exit code is 1 if anything is lost or the broker does not start.""",
   kafkalog preflight /disk1/kafka /disk2/kafka --config /etc/kafka/server.properties
   kafkalog preflight /var/lib/kafka --release 4.4
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
-    options="""
+    options=f"""
   --json    one object with the whole result
   @limits
 which partitions:
@@ -58,11 +59,11 @@ how:
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
   --config FILE    the broker's server.properties: all of its log.dirs are judged, with its retention and index settings
                    (topic settings override it)
-  --release RELEASE    also: would this release of Kafka, 3.9 or 4.0 to 4.4, load these disks? It compares each record
+  --release RELEASE    also: would this release of Kafka, {span()}, load these disks? It compares each record
                        of the cluster's metadata, groups, transactions, share groups and remote storage, features and
                        settings with what the release knows; a lower release answers a downgrade
   --metadata DIR   a log dir with the cluster's metadata log, if it is on none of these disks
-  @threads partitions to read at a time (default: up to 4)
+  @reader_threads partitions to read at a time
 """,
     paths=_DIRS,
 )

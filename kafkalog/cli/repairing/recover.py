@@ -45,7 +45,7 @@ how:
   --all    recover all segments, not only those after the recovery point
   --metadata DIR    a log dir with __cluster_metadata-0, such as another disk of the broker, for topic ids
   @index_interval  (default: from the cluster's metadata, else from existing indexes)
-  @threads segments to read at a time (default: one per CPU, up to 4)
+  @reader_threads segments to read at a time
   @expire
 """,
     types={"now": timestamp},

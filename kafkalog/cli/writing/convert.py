@@ -86,7 +86,7 @@ how to write:
   @config roll new segments with this topic setting, such as segment.ms=3600000 or index.interval.bytes=1024; repeatable
 reading and reporting:
   @on_corruption raise
-  @threads number of threads (default: one per CPU)
+  @threads number of threads
   --dry-run    show the result and write nothing
   --json       an object per partition
   @limits

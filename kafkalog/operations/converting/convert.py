@@ -40,7 +40,7 @@ from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.partitions import may_copy, saved_alone
-from kafkalog.parsing import cpu_count, one_of, optional_integer
+from kafkalog.parsing import one_of, optional_integer, thread_count
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.conditions.filters import Filter
@@ -192,7 +192,7 @@ def convert(
     decodes_all = on_corruption != "raise"
     settings = Settings(_compression(compression, compression_level), batch_size, limits, decodes_all)
     one_of("on_corruption", on_corruption, get_args(OnCorruption))
-    n_threads = optional_integer("threads", threads, 1) or cpu_count()
+    n_threads = thread_count(threads, decodes=True)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = ConversionReport(is_written=not dry_run)
 

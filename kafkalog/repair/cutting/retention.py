@@ -15,7 +15,7 @@ from kafkalog.errors import Finding, Reason, UnsafePathError
 from kafkalog.log.partition import Partition
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.state.cluster_image import OF_TOPIC
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import DELETE, LogConfig
 from kafkalog.storage.files import size_of
 from kafkalog.survey.retention import expiring, newest_timestamp, retention_rules
 from kafkalog.survey.startup_load import LoadPlan
@@ -107,7 +107,7 @@ class _LeftAlone:
         is_internal = topic in kf.INTERNAL_TOPICS and not is_own
         # what a key's last record is, no setting lets `free` delete
         keeps_keys = known.config.is_compacted and options.free is not None
-        if is_internal or keeps_keys or "delete" not in known.config.cleanup_policy:
+        if is_internal or keeps_keys or DELETE not in known.config.cleanup_policy:
             self._compacted.add(topic)
         elif known.is_tiered:
             self._tiered.add(topic)

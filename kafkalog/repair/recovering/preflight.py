@@ -99,7 +99,7 @@ def preflight(
         The broker's `server.properties`: for the settings of indexes, for retention, for its id, and for its other log
         dirs, which are judged, too, if one of them is named.
     release : str, optional
-        The release of Kafka that starts, "3.9" to "4.4": records, features and settings that it does not know are
+        The release of Kafka that starts, 3.9 to 4.4: records, features and settings that it does not know are
         `problems` of the result. A lower release than that of the disks answers a downgrade.
     now : int (ms) or aware datetime, optional
         The time from which retention counts. Default: now.
