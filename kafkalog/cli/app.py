@@ -23,7 +23,7 @@ from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import add_command, check_needs, make_limits
 from kafkalog.cli.parser import Completion, Parser
 from kafkalog.cli.text import escape_line
-from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
+from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, CorruptionWarning, Limits, UnknownNameError
 
 _DESCRIPTION: Final = """\
 kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log without
@@ -213,7 +213,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=console.is_json)
             check_needs(args)
-            args.limits = make_limits(getattr(args, "limits", None) or [])
+            args.limits = make_limits(getattr(args, "limits", None) or [], _default_limits(args.command))
             with _reported_warnings(console):
                 command(args, console)
         finally:
@@ -235,6 +235,15 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         console.error(error)
     console.close()
     return console.exit_code
+
+
+def _default_limits(command: str) -> Limits:
+    """The limits that `--limits` changes."""
+    if command == "undelete":
+        from kafkalog.undeleting.undelete import SEARCH_LIMITS
+
+        return SEARCH_LIMITS
+    return DEFAULT_LIMITS
 
 
 def _places(args: argparse.Namespace) -> list[Any]:

@@ -522,18 +522,17 @@ def selected_keys(log_dir: LogDir, args: argparse.Namespace) -> list[TopicPartit
     return log_dir.select(args.topics, getattr(args, "partitions", None))
 
 
-def make_limits(pairs: list[tuple[str, int]]) -> Limits:
-    """Return the limits given with ``--limits``; raises UsageError if a name or a value is invalid."""
-    from dataclasses import fields
+def make_limits(pairs: list[tuple[str, int]], default: Limits) -> Limits:
+    """Return limits, changed by those of ``--limits``; raises UsageError if a name or a value is invalid."""
+    from dataclasses import fields, replace
 
-    from kafkalog.errors import Limits
     from kafkalog.parsing import hint
 
-    known = [item.name for item in fields(Limits)]
+    known = [item.name for item in fields(default)]
     for name, _ in pairs:
         if name not in known:
             raise UsageError(f"no limit {name!r}; {hint(name, known)}")
     try:
-        return Limits(**dict(pairs))
+        return replace(default, **dict(pairs))
     except ValueError as error:
         raise UsageError(str(error)) from None

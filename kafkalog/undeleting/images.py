@@ -46,7 +46,8 @@ _COLUMNS: Final = {
     "producer_epoch", "base_sequence", "control_type",
 )}  # fmt: skip
 _MARK_EVERY: Final = 2**28  # bytes that a stopped search does again at most
-_MAGIC: Final = b"kafkalog-undelete-2\n"
+_MAGIC: Final = b"kafkalog-undelete-3\n"
+_DIGITS: Final = 11  # of a limit, with the end of its line
 _EXT4_MAGIC_AT: Final = 1024 + 56
 _LEAST_BLOCK: Final = 1024
 
@@ -54,10 +55,10 @@ _LEAST_BLOCK: Final = 1024
 class Journal:
     """The file of rows; it is read as one array."""
 
-    def __init__(self, path: Path, images: Sequence[ByteSource], *, is_kept: bool) -> None:
+    def __init__(self, path: Path, images: Sequence[ByteSource], limits: Limits, *, is_kept: bool) -> None:
         self.path = path
-        about = json.dumps([[str(image.path), image.size] for image in images]).encode() + b"\n"
-        head = _MAGIC + about
+        searched = json.dumps([[str(image.path), image.size] for image in images]).encode()
+        head = _MAGIC + searched + b"\n%d\n" % limits.max_batch_bytes
         self._start = len(head)
         with writing(path):
             self._file = open(path, "a+b" if is_kept else "w+b")  # noqa: SIM115 - closed by `__exit__`
@@ -71,11 +72,16 @@ class Journal:
         self._file.seek(0)
         found = self._file.read(len(head))
         if found != head:
+            others = self._file.read(_DIGITS)
             self._file.close()
             # it may be anything, even an image
             detail = "is no journal of undelete: name a new file"
             if found.startswith(_MAGIC):
-                detail = "is the journal of a search of other images: remove it to search again, or name a new file"
+                of = "of other images"
+                if found.startswith(_MAGIC + searched + b"\n"):
+                    most = (found + others).removeprefix(_MAGIC + searched + b"\n").partition(b"\n")[0].decode()
+                    of = f"with --limits max_batch_bytes={most}"
+                detail = f"is the journal of a search {of}: remove it to search again, or name a new file"
             raise UnsafePathError(Reason.NOT_KAFKA, detail, path=path)
 
     def resume_at(self, image: int) -> int:

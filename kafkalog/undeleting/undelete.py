@@ -44,11 +44,12 @@ from kafkalog.undeleting.topic_names import TopicNames, is_metadata
 from kafkalog.writing.batch_builder import now_ms
 from kafkalog.writing.partition_writer import PartitionWriter
 
+SEARCH_LIMITS: Final = Limits(max_batch_bytes=2**25)
+"""Those of a search by default: random bytes look like the start of large batches."""
 REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
 _SEGMENT_BYTES: Final = 2**30
-_LARGEST: Final = 2**25  # bytes of a batch, unless limits say more: random bytes look like the start of large ones
 _NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
@@ -152,7 +153,7 @@ def undelete(
     journal: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     progress: Callable[[int], object] = lambda n_bytes: None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = SEARCH_LIMITS,
 ) -> Undeleted:
     """Find the batches of deleted segments in images of disks, and write them as partitions.
 
@@ -174,7 +175,7 @@ def undelete(
     progress : callable
         ``progress(n_bytes)`` is called with the number of bytes searched since the last call.
     limits : Limits
-        By default, batches of up to 32 MiB are found.
+        Larger batches than `max_batch_bytes` are not found; it is 32 MiB without `limits`.
 
     Returns
     -------
@@ -185,7 +186,7 @@ def undelete(
     ReadError
         An image or a log dir cannot be read.
     UnsafePathError
-        `output` or `journal` lies in a log dir, or is an image; or `journal` is that of other images.
+        `output` or `journal` lies in a log dir, or is an image; or `journal` is that of other images or limits.
     OutputExistsError
         `output` exists.
     WriteError
@@ -211,8 +212,6 @@ def undelete(
     """
     if output is None and not dry_run:
         raise ValueError("exactly one of output= and dry_run=True is required")
-    if limits == DEFAULT_LIMITS:
-        limits = replace(limits, max_batch_bytes=_LARGEST)
     paths, log_dirs = _several(images), _several(log_dir)
     if not paths:
         raise ValueError("images is a sequence of at least one path")
@@ -227,7 +226,7 @@ def undelete(
         staged = None if dry_run else stack.enter_context(staged_directory(target or Path()))
         kept = None if journal is None else Path(journal)
         place = kept or Path(stack.enter_context(_scratch_directory(staged)), "journal")
-        rows_file = stack.enter_context(Journal(place, sources, is_kept=kept is not None))
+        rows_file = stack.enter_context(Journal(place, sources, limits, is_kept=kept is not None))
         findings = Findings(limits.max_findings)
         live = _live_batches(log_dirs, findings, limits)
         for number, source in enumerate(sources):
@@ -258,7 +257,9 @@ def _scratch_directory(staged: StagedDirectory | None) -> Iterator[str]:
 
 
 def _live_batches(log_dirs: Iterable[str | os.PathLike[str]], findings: Findings, limits: Limits) -> LiveBatches:
-    live = LiveBatches()
+    # what a broker accepts is read, however small the batches are that are searched for
+    most = max(limits.max_batch_bytes, DEFAULT_LIMITS.max_batch_bytes)
+    live, limits = LiveBatches(), replace(limits, max_batch_bytes=most)
     for root in log_dirs:
         for partition in LogDir(root, limits=limits).values():
             for segment in partition.segments:
@@ -303,7 +304,10 @@ class _FoundBatches:
     def report_unreadable(self, findings: Findings) -> None:
         """Add a finding for each range of bad sectors, and one if nothing was found at all."""
         if not self.summary["n_batches"]:
-            detail = "no batches of Kafka were found: name an image of the disk that had the log dir"
+            most = self.limits.max_batch_bytes
+            detail = (
+                f"no batches of up to max_batch_bytes={most} were found: name an image of the disk that had the log dir"
+            )
             findings.add(Finding(Reason.SEGMENT_MISSING, detail, path=self.sources[0].path, n_records=0))
         for source in self.sources:
             for start, end in source.unreadable:

@@ -469,6 +469,39 @@ def test_equal_traffic_of_two_partitions_is_never_certain(tmp_path):
     assert all(row["certainty"] != "certain" for row in report.to_dict()["partitions"])
 
 
+def test_a_limit_of_a_search_counts_though_it_is_that_of_other_commands(tmp_path, capsys):
+    config = kafkalog.LogConfig(max_message_bytes=2**26)
+    with kafkalog.PartitionWriter(tmp_path / "orders-0", config=config) as writer:
+        writer.append({"value": [bytes(33 * 2**20)]})
+    image, journal = tmp_path / "orders-0" / f"{0:020}.log", tmp_path / "journal"
+    search = ["undelete", str(image), "--dry-run", "--json"]
+    for limits, n in (
+        ([], 0),
+        (["--limits", "max_findings=10"], 0),
+        (["--limits", "max_batch_bytes=100M"], 1),
+        (["--limits", "max_batch_bytes=104857600"], 1),
+        (["--limits", "max_batch_bytes=200M"], 1),
+    ):
+        assert main([*search, *limits]) == 1
+        out, err = capsys.readouterr()
+        assert json.loads(out)["summary"]["n_deleted_batches"] == n
+        # an empty result names the limit
+        assert ("max_batch_bytes=33554432" in err) == (not n)
+    assert kafkalog.undelete(image, dry_run=True).summary["n_batches"] == 0
+    assert kafkalog.undelete(image, dry_run=True, limits=kafkalog.Limits()).summary["n_batches"] == 1
+    # what a smaller limit left out is not missed for good
+    assert main([*search, "--journal", str(journal)]) == 1
+    assert main([*search, "--journal", str(journal), "--limits", "max_batch_bytes=200M"]) == 6
+    assert "with --limits max_batch_bytes=33554432" in capsys.readouterr().err
+
+
+def test_nothing_deleted_is_said(tmp_path, retention, capsys):
+    _, live, _ = retention
+    image = next(live.glob("*-0/*.log"))
+    assert main(["undelete", str(image), "--log-dir", str(live), "-o", str(tmp_path / "out")]) == 0
+    assert f"nothing deleted was found; see {tmp_path / 'out'}/undelete.html" in capsys.readouterr().err
+
+
 def test_a_journal_is_never_written_into_a_source(tmp_path, retention):
     image, live, _ = retention
     before = image.read_bytes()

@@ -69,6 +69,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(one for one in report.findings.rows if one not in in_table)
     console.unkept_findings(report.findings.n_more)
     console.show([report], _lines(report))
+    if not report.tables["partitions"].rows and report.summary["n_batches"]:
+        where = f"; see {args.output}/undelete.html" if report.is_written else ""
+        console.note(f"nothing deleted was found{where}")
     console.next_steps(report.next)
 
 
