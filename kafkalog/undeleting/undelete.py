@@ -306,7 +306,8 @@ class _FoundBatches:
         if not self.summary["n_batches"]:
             most = self.limits.max_batch_bytes
             detail = (
-                f"no batches of up to max_batch_bytes={most} were found: name an image of the disk that had the log dir"
+                "no batches of Kafka were found: name an image of the disk that had the log dir"
+                f" (batches above max_batch_bytes={most} are not searched for)"
             )
             findings.add(Finding(Reason.SEGMENT_MISSING, detail, path=self.sources[0].path, n_records=0))
         for source in self.sources:
