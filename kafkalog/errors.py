@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
-from kafkalog.html import JsonFields
+from kafkalog.html import JsonFields, PartsReport, ReportList
 from kafkalog.text import counted, near
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -463,8 +463,18 @@ def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
         losses.setdefault(directory, Loss()).add(finding)
 
 
+class FindingList(ReportList[Finding]):
+    """Findings: a list, and a table with a row for each."""
+
+    noun = "finding"
+
+    def summary(self) -> str:
+        """Return how many of them are damage."""
+        return f"{sum(one.damage for one in self):,} of damage" if self else ""
+
+
 @dataclass(slots=True)
-class Findings:
+class Findings(PartsReport):
     """Findings in the order found, up to a limit; further ones are only counted. Losses are summed per directory."""
 
     limit: int = DEFAULT_LIMITS.max_findings
@@ -474,6 +484,13 @@ class Findings:
     n_unreadable: int = 0
     """How many of the findings of damage are files that cannot be read."""
     losses: dict[str, Loss] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        more = f", and {self.n_more:,} more" if self.n_more else ""
+        return f"{FindingList(self.rows)!r}{more}"
+
+    def _rows(self) -> list[object]:
+        return [*self.rows]
 
     def add(self, finding: Finding) -> None:
         """Keep a finding, or only count it once the limit is reached."""

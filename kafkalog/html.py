@@ -10,11 +10,27 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar, get_origin
+from pathlib import PurePath
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    TypeVar,
+    get_origin,
+    overload,
+)
+
+from kafkalog.format import parse_partition_directory
+from kafkalog.text import first_names, near
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +41,7 @@ Item = TypeVar("Item")
 MOST_ROWS: Final = 50
 _MOST_FINDINGS: Final = 20
 _MOST_CHARACTERS: Final = 300
-_ROWS: Final = ("partitions", "files", "segments")
+_ROWS: Final = ("partitions", "files", "segments", "faults")
 _FINDING: Final = ("reason", "path", "position", "base_offset", "last_offset", "n_records", "damage", "detail")
 
 
@@ -145,6 +161,12 @@ class Result(PublicNames):
 
     __slots__ = ()
 
+    def __bool__(self) -> bool:
+        """Whether the result is `ok`, if it has this attribute; of others, whether they have items."""
+        if hasattr(type(self), "ok"):
+            return bool(getattr(self, "ok"))  # noqa: B009 - a name of subclasses
+        return len(self) > 0 if isinstance(self, Sized) else True
+
     def _rows(self) -> list[object]:
         """The rows of the table: those of partitions, files or segments, the items of a list, or the result itself."""
         if isinstance(self, list):
@@ -202,19 +224,119 @@ class HtmlReport(Result):
         own_rows = list(self) if isinstance(self, list) else []
         rows = next((list(getattr(self, name)) for name in _ROWS if hasattr(self, name)), own_rows)
         parts = [_objects(repr(self), rows)]
-        own = getattr(self, "all_findings", None)
-        findings = own() if own is not None else getattr(self, "findings", [])
-        found = list(getattr(findings, "rows", findings))
+        findings = getattr(self, "findings", [])
+        found = list(findings)
         if found:
             few = ([getattr(one, name) for name in _FINDING] for one in islice(found, _MOST_FINDINGS))
             parts.append(table("findings", _FINDING, few, n_rows=len(found) + getattr(findings, "n_more", 0)))
         return "\n".join(parts)
 
 
-class ReportList(list[Item], HtmlReport):
-    """A list with a short text, and a table for notebooks."""
+class PartsReport(HtmlReport):
+    """A report on parts, such as partitions: a container of them, by position, and by their names.
+
+    ``report["orders", 0]`` and ``report["orders-0"]`` are a part, ``report["orders"]`` those of a topic.
+    """
+
+    __slots__ = ()
+
+    def _parts(self) -> Sequence[Any]:
+        found: Sequence[Any] = self if isinstance(self, list) else self._rows()
+        return found
+
+    @property
+    def topics(self) -> list[Any]:
+        """The topics of the parts, sorted."""
+        return sorted({str(topic) for topic in (_place_of(part)[0] for part in self._parts()) if topic is not None})
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts())
+
+    def __len__(self) -> int:
+        return len(self._parts())
+
+    def __contains__(self, key: object) -> bool:
+        return any(key in names for names in _names_of(self._parts())) or key in [*self]
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = self._parts()
+        if isinstance(key, (SupportsIndex, slice)):
+            return parts[key]  # type: ignore[index]
+        own, shared = _names_of(parts)
+        key = key if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else key
+        if len(found := own.get(key, ())) == 1:
+            return found[0]
+        if found := found or shared.get(key, ()):
+            return ReportList(found)
+        known = [*dict.fromkeys(name for name in (*shared, *own) if isinstance(name, str) and "/" not in name)]
+        topic = key[0] if isinstance(key, tuple) and len(key) > 1 else key
+        known.sort(key=lambda name: not name.startswith(f"{topic}-"))
+        close = near(str(key), known)
+        raise KeyError(f"no {key!r} here; " + (f"did you mean {close!r}?" if close else f"there are {_listed(known)}"))
+
+
+_OWN_NAMES: Final = ("name", "transactional_id", "path", "output")
+_SHARED_NAMES: Final = ("subject", "reason")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return first_names(names) or "none"
+
+
+def _place_of(part: object) -> tuple[Any, Any]:
+    """Topic and partition of a part of a result; None where it has none."""
+    if place := _held(part, "topic_partition"):
+        return place[0], place[1]
+    if (topic := _held(part, "topic")) is not None:
+        return topic, _held(part, "partition")
+    path = PurePath(str(_held(part, "path") or _held(part, "output") or ""))
+    directory = parse_partition_directory(path.name) or parse_partition_directory(path.parent.name)
+    is_set_apart = directory is None or directory.kind or _held(part, "reason")  # a finding may be about a log dir
+    return (None, None) if directory is None or is_set_apart else directory.topic_partition
+
+
+def _held(part: object, name: str) -> Any:
+    """An attribute that an object has, without what stands for other names; None if it has none."""
+    try:
+        return part.get(name) if isinstance(part, dict) else object.__getattribute__(part, name)
+    except AttributeError:
+        return None
+
+
+def _names_of(parts: Iterable[object]) -> tuple[dict[Any, list[Any]], dict[Any, list[Any]]]:
+    """The names of parts, and those that several parts share: topics, subjects, reasons."""
+    own: dict[Any, list[Any]] = {}
+    shared: dict[Any, list[Any]] = {}
+    for part in parts:
+        topic, number = _place_of(part)
+        names = [] if topic is None or number is None else [(topic, number), f"{topic}-{number}"]
+        texts = [str(value) for name in _OWN_NAMES if (value := _held(part, name)) is not None]
+        for name in dict.fromkeys([*names, *texts, *(text.rpartition("/")[2] for text in texts)]):
+            own.setdefault(name, []).append(part)
+        for value in (topic, *(_held(part, name) for name in _SHARED_NAMES)):
+            if value is not None:
+                shared.setdefault(str(value), []).append(part)
+    return own, shared
+
+
+class ReportList(list[Item], PartsReport):
+    """A list with a short text, and a table for notebooks. Names find items, too."""
 
     noun = "item"
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Item: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Item]: ...
+    @overload
+    def __getitem__(self, key: str | tuple[str, int]) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (SupportsIndex, slice)):
+            return list.__getitem__(self, key)
+        return PartsReport.__getitem__(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        return list.__contains__(self, key) or PartsReport.__contains__(self, key)
 
     def summary(self) -> str:
         """Return the summary next to the number of items; "" for nothing."""

@@ -12,7 +12,7 @@ from kafkalog.booting.images import IMAGES
 from kafkalog.booting.metadata_log import Node
 from kafkalog.booting.topics import KEPT, OFF, TopicPlan
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
-from kafkalog.html import HtmlReport
+from kafkalog.html import PartsReport
 from kafkalog.state.log_config import DELETE
 from kafkalog.survey.next_steps import NextStep
 from kafkalog.survey.targets import TARGETS
@@ -72,7 +72,7 @@ class BootTransaction:
 
 
 @dataclass(slots=True)
-class BootReport(HtmlReport):
+class BootReport(PartsReport):
     """The result of `boot`."""
 
     path: str

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason, SidecarError
-from kafkalog.html import HtmlReport
+from kafkalog.html import PartsReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
@@ -62,7 +62,7 @@ class StorageFault:
 
 
 @dataclass(slots=True)
-class StorageReport(HtmlReport):
+class StorageReport(PartsReport):
     """What `verify_tiered` found.
 
     Attributes
@@ -262,7 +262,7 @@ def _faults_of_content(
         if not joined.links:
             continue
         segments = iter_verify(opened[joined.key], deep=deep, limits=limits)
-        findings = [finding for segment in segments for finding in segment.all_findings() if _is_fault(finding)]
+        findings = [finding for segment in segments for finding in segment.findings if _is_fault(finding)]
         if not store.layout.starts_at_epochs:  # a log dir
             yield from _gaps(findings, joined)
         yield from _damage(findings, joined, store)
@@ -378,7 +378,7 @@ def restore_tiered(
         if log_dir is not None:
             with staged.create(ORIGIN_NAME) as file:
                 file.write(encode_origin("tiered restore", [log_dir]))
-    return [*dict.fromkeys([*findings, *verify(output, limits=limits).all_findings()])]
+    return [*dict.fromkeys([*findings, *verify(output, limits=limits).findings])]
 
 
 def write_partitions(

@@ -232,7 +232,7 @@ class Contents:
         self.add_findings(clusters.findings)
         result = Verification()
         for verified in iter_verify(log_dir, topics=topics, limits=self.limits, into=result, **options):
-            self.add_findings(verified.all_findings())
+            self.add_findings(verified.findings)
             self.findings.n_more += verified.n_more_findings
             self.findings.n_damage += verified.n_more_findings
             for lost in verified.losses:
@@ -242,7 +242,7 @@ class Contents:
                 continue
             self._measure(partition, verified, clusters)
         self._end_topic()
-        self.add_findings(result.findings)
+        self.add_findings(result.own_findings)
         self._end_partitions()
 
     def add_outlook(
@@ -326,9 +326,8 @@ class Contents:
             n_records=summary.n_readable_records,
             n_records_is_minimum=summary.n_readable_is_minimum,
             formats=[f"v{magic}" for magic in summary.magics],
-            n_damage=verified.n_more_findings
-            + sum(one.damage and not one.is_unreadable for one in verified.all_findings()),
-            n_unreadable=sum(one.is_unreadable for one in verified.all_findings()),
+            n_damage=verified.n_more_findings + sum(one.damage and not one.is_unreadable for one in verified.findings),
+            n_unreadable=sum(one.is_unreadable for one in verified.findings),
             n_records_lost=verified.loss.n_records,
             verdict=self._verdicts.get(os.path.abspath(verified.path), UNKNOWN),
             **{name: getattr(summary, name) for name in _OF_SUMMARY},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog import html
-from kafkalog.html import PublicNames
+from kafkalog.html import Result
 from kafkalog.parsing import hint
 from kafkalog.text import iso_seconds
 
@@ -68,8 +68,8 @@ class Table:
         return [cell_text(value, kind) for value, kind in zip(row, self.shown.values(), strict=False)]
 
 
-class TablesResult(PublicNames):
-    """A result of several tables, each of which is a table of Arrow or pandas."""
+class TablesResult(Result):
+    """A result of several tables by name, each of which is a table of Arrow or pandas."""
 
     __slots__ = ()
     tables: dict[str, Table]
@@ -86,12 +86,25 @@ class TablesResult(PublicNames):
         """Return the rows of all tables, by table, for JSON."""
         return {name: [*table.objects()] for name, table in self.tables.items()}
 
+    def __getitem__(self, name: str) -> Table:
+        return self.tables[self._known(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def _known(self, table: str) -> str:
+        if table not in self.tables:
+            raise ValueError(f"no table {table!r}; {hint(table, self.tables)}")
+        return table
+
     def to_arrow(self, table: str = "partitions") -> pa.Table:
         """Return a table as a `pyarrow.Table`; `tables` has the names."""
         import pyarrow as pa
 
-        if table not in self.tables:
-            raise ValueError(f"no table {table!r}; {hint(table, self.tables)}")
+        self._known(table)
         types = {"time": pa.timestamp("ms", "UTC"), "list": pa.string(), "arguments": pa.string()}
         columns = self.tables[table].columns.items()
         rows = [*self.tables[table].objects()]

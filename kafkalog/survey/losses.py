@@ -19,7 +19,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, lost_markers
-from kafkalog.html import HtmlReport, JsonFields
+from kafkalog.html import JsonFields, PartsReport
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.ends import ProvedEnd
 from kafkalog.log.partition import Partition
@@ -115,7 +115,7 @@ def records_lost(n_records: int | None, certainty: Certainty | None, n_markers: 
     return f"records lost: {n}{sure}{markers}"
 
 
-class PartitionsReport(HtmlReport):
+class PartitionsReport(PartsReport):
     """A report with a row per partition."""
 
     __slots__ = ()

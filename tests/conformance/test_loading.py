@@ -119,5 +119,5 @@ def test_the_broker_has_nothing_to_say_and_appends_behind(loaded):
         new = [row for row in after if row["offset"] > ends[row["partition"]]]
         assert [row for row in after if row["offset"] <= ends[row["partition"]]] == before
         assert len(new) == 30
-    found = [str(finding) for finding in kafkalog.verify(loaded.log_dir, deep=True).all_findings()]
+    found = [str(finding) for finding in kafkalog.verify(loaded.log_dir, deep=True).findings]
     assert found == []

@@ -164,7 +164,7 @@ def compared(path, log, seen, rules):
     is_whole = not log.problem and log.batches and log.batches[-1].stop == len(data)
     if rows != theirs if is_whole else rows[: len(theirs)] != theirs:
         yield f"kafkalog reads {rows}, and Kafka {theirs}"
-    verified = {one.position for one in kafkalog.verify(path, deep=True).all_findings() if one.damage}
+    verified = {one.position for one in kafkalog.verify(path, deep=True).findings if one.damage}
     if not {one.position for one in findings} <= verified:
         yield f"verify finds nothing at {findings}"
 

@@ -69,7 +69,7 @@ def test_a_broker_serves_exactly_the_rows_and_keeps_spark_out_while_it_runs(sunk
     done = sunk.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert [path.name for path in sunk.broker.log_dir.parent.iterdir() if "kafkalog" in path.name] == []
-    found = [str(finding) for finding in kafkalog.verify(sunk.broker.log_dir, deep=True).all_findings()]
+    found = [str(finding) for finding in kafkalog.verify(sunk.broker.log_dir, deep=True).findings]
     assert found == []
     sunk.boot()
     rows = sunk.client.consume(tmp_path / "read.jsonl", ["sunk"]).records["sunk"]

@@ -21,7 +21,7 @@ FACTS = {
 def test_nothing_is_said_about_a_healthy_log_dir(history, name, deep):
     stage = getattr(history, name)
     result = kafkalog.verify(stage.log_dir, deep=deep)
-    found = list(result.all_findings())
+    found = list(result.findings)
     assert [str(finding) for finding in found if finding.damage] == []
     assert {finding.reason.value for finding in found} <= FACTS[name]
     segments = [segment for partition in result.partitions for segment in partition.segments]
@@ -39,7 +39,7 @@ def test_nothing_is_said_about_files_that_grow_while_they_are_read(history):
             len(n_batches) < 3 or n_batches[-1] <= n_batches[0] or (len(n_batches) < 25 and time.monotonic() < enough)
         ):
             result = kafkalog.verify(history.live.log_dir, topics="growing")
-            assert [str(finding) for finding in result.all_findings() if finding.damage] == []
+            assert [str(finding) for finding in result.findings if finding.damage] == []
             n_batches.append(sum(segment.n_batches for one in result.partitions for segment in one.segments))
     finally:
         history.client.ask("dry")

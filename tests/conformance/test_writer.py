@@ -590,7 +590,7 @@ def test_the_broker_appends_behind_ours(written):
 
 def test_nothing_is_found_by_verify(written):
     result = kafkalog.verify(written.log_dir, deep=True)
-    found = [str(finding) for finding in result.all_findings()]
+    found = [str(finding) for finding in result.findings]
     assert found == []
     assert sum(len(partition.segments) for partition in result.partitions) > 200
 

@@ -91,7 +91,7 @@ OPENINGS_AND_LISTINGS = ((Segment, "open"), (Segment, "read_index"), (os, "scand
 
 def damage_in(found):
     """What a result says is damaged, lost, or not started."""
-    findings = found.all_findings() if hasattr(found, "all_findings") else getattr(found, "findings", found)
+    findings = found.findings if hasattr(found, "all_findings") else getattr(found, "findings", found)
     rows = getattr(findings, "rows", findings)
     rows = [finding for row in rows for finding in getattr(row, "findings", [row])]
     plans = [one.lines() for one in getattr(found, "partitions", ()) if getattr(one, "verdict", "starts") in FAILS]

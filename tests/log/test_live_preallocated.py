@@ -119,7 +119,7 @@ def batch_rows(directory):
 
 def verified(directory, **options):
     result = kafkalog.verify(directory, **options)
-    assert result.ok, list(result.all_findings())
+    assert result.ok, list(result.findings)
     (partition,) = result.partitions
     return list(range(partition.segments[0].last_offset + 1))
 

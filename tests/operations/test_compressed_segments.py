@@ -72,7 +72,7 @@ def test_reading_names_what_the_file_is(kind, n_bytes, base_offset, tmp_path):
     assert (error.value.path, error.value.reason) == (str(path), "compressed_file")
     with pytest.warns(CorruptionWarning, match=f"compressed_file: .*{kind}.*unpack it"):
         assert kafkalog.read_table(tmp_path / NAME, on_corruption="skip").num_rows == 294
-    reasons = {finding.reason for finding in kafkalog.verify(tmp_path).all_findings()}
+    reasons = {finding.reason for finding in kafkalog.verify(tmp_path).findings}
     assert "compressed_file" in reasons
     assert not reasons & {"bad_magic", "size_too_small", "partial_tail", "size_exceeds_file"}
 

@@ -81,7 +81,7 @@ def test_each_finding_says_which_offsets_and_how_many_records(partition, size, w
             str(partition): kafkalog.Loss(1, expected[2] or 0, expected[3], 0, expected[0], expected[1])
         }
     (verified,) = kafkalog.verify(partition).partitions
-    assert lost(next(finding for finding in verified.all_findings() if finding.damage)) == expected
+    assert lost(next(finding for finding in verified.findings if finding.damage)) == expected
     assert verified.loss == one.losses[str(partition)]
 
 

@@ -53,7 +53,7 @@ def test_its_numbers_are_those_of_the_other_commands(name, damaged_root):
     root = unpacked("k44") if name == "clean" else damaged_root
     report = kafkalog.report(root, now=NOW)
     verified = kafkalog.verify(root)
-    of_verify = {place(one) for one in verified.all_findings()}
+    of_verify = {place(one) for one in verified.findings}
     found = {place(one) for one in rows(report, "findings")}
     assert of_verify <= found
     assert {one for one in found - of_verify if one[-1]} == set()

@@ -135,7 +135,7 @@ def test_a_complete_metadata_log_is_silent_and_knows_strays(tmp_path, segments, 
     if segments:
         assert main(["metadata", str(tmp_path)]) == 0
         # that of the root files counts for itself: there is no meta.properties here
-        reasons = {one.reason for one in kafkalog.verify(tmp_path).all_findings() if one.damage}
+        reasons = {one.reason for one in kafkalog.verify(tmp_path).findings if one.damage}
         assert not reasons & {Reason.METADATA_INCOMPLETE, Reason.SEGMENT_MISSING}
 
 
@@ -154,7 +154,7 @@ def test_a_metadata_log_that_lacks_records_says_so_and_calls_nothing_a_stray(
     gaps = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"gaps"' in line]
     assert [(one["reason"], one["base_offset"]) for one in gaps] == [("metadata_incomplete", offsets[0])]
     found = kafkalog.verify(tmp_path)
-    assert Reason.METADATA_INCOMPLETE in {one.reason for one in found.all_findings() if one.damage}
+    assert Reason.METADATA_INCOMPLETE in {one.reason for one in found.findings if one.damage}
     for command in ("ls", "preflight"):
         main([command, str(tmp_path)])
         assert "stray" not in "".join(capsys.readouterr())

@@ -494,7 +494,7 @@ def test_records_whose_abort_the_index_alone_has_are_left_out_with_a_note(tmp_pa
     assert notes_of(path, threads=2)[0] == expected
     assert notes_of(path, start_offset=expected[-1])[0] == expected[-1:]
     found = kafkalog.verify(path)
-    assert Reason.INDEX_TRANSACTION in {one.reason for one in found.all_findings() if one.damage}
+    assert Reason.INDEX_TRANSACTION in {one.reason for one in found.findings if one.damage}
     planned = [
         offset
         for task in kafkalog.scan(path, columns=["offset"], **COMMITTED).plan(target_bytes=1)
@@ -516,7 +516,7 @@ def test_an_epoch_that_changes_within_a_transaction_is_named(tmp_path, bases):
     read, notes = notes_of(path)
     assert read == [0, 2, 3, 4, 6, 7, 8], "as consumers get them"
     assert [(note.base_offset, note.damage) for note in notes] == [(7, False)]
-    damage = [one for one in kafkalog.verify(path).all_findings() if one.damage]
+    damage = [one for one in kafkalog.verify(path).findings if one.damage]
     assert [(one.reason, one.base_offset) for one in damage] == [(Reason.TRANSACTION_OUTCOME, 7)]
 
 
@@ -540,7 +540,7 @@ def test_healthy_transactions_give_no_finding(tmp_path, batches):
     # its records are compacted away, and its marker after them
     (path / f"{0:020d}.txnindex").write_bytes(index_of(*[(9, 0, 1)] * (batches[1] == abort(1, 9))))
     assert not notes_of(path)[1]
-    assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
+    assert not [one for one in kafkalog.verify(path).findings if one.damage]
 
 
 def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_others(tmp_path):
@@ -549,7 +549,7 @@ def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_o
     (path / kf.segment_file_name(0)).write_bytes(data(0, -1) + data(7, 9) + commit(8, 9))
     (path / f"{0:020d}.txnindex").write_bytes(index_of((9, 2, 5), (8, 3, 6)))
     assert notes_of(path) == ([0, 7], [])
-    assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
+    assert not [one for one in kafkalog.verify(path).findings if one.damage]
 
 
 def test_damage_where_nothing_is_open_leaves_no_outcome_open():

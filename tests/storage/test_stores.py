@@ -147,7 +147,7 @@ def test_a_store_gives_what_local_files_give(place):
             segment.path.name for segment in other.segments
         ]
     found, expected = kafkalog.verify(stored), kafkalog.verify(local)
-    assert [one.reason for one in found.all_findings()] == [one.reason for one in expected.all_findings()]
+    assert [one.reason for one in found.findings] == [one.reason for one in expected.findings]
     assert kafkalog.dataset(stored).count_rows() == kafkalog.dataset(local).count_rows()
     assert [(one.n_records, one.end) for one in kafkalog.ls(stored)] == [
         (one.n_records, one.end) for one in kafkalog.ls(local)

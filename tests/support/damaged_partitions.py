@@ -369,7 +369,7 @@ def damaged_partition(log_dir_copy):
 def reasons(path, **options):
     """What is found to be damaged, by file name."""
     found = {}
-    for finding in kafkalog.verify(path, **options).all_findings():
+    for finding in kafkalog.verify(path, **options).findings:
         if finding.damage:
             found.setdefault(Path(finding.path or "").name, set()).add(finding.reason.value)
     return found

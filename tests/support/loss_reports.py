@@ -41,7 +41,7 @@ def check_nothing_is_lost(root):
 
 def of_verify(root):
     result = kafkalog.verify(root)
-    return Report(result.losses, noted=losses_of(counting_notes(result.all_findings())))
+    return Report(result.losses, noted=losses_of(counting_notes(result.findings)))
 
 
 def of_salvage(root):

@@ -27,7 +27,7 @@ def hidden(folder):
 
 
 def rows(path):
-    assert [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()] == []
+    assert [str(finding) for finding in kafkalog.verify(path, deep=True).findings] == []
     columns = ["partition", "offset", "key", "value", "headers", "timestamp"]
     table = kafkalog.read_table(path, columns=columns)
     stamps = table.column("timestamp").cast(pa.int64())

@@ -98,7 +98,7 @@ def files_in(path):
 
 def sound(path):
     """What is wrong with a partition; offsets that no segment holds were left out on purpose here."""
-    found = kafkalog.verify(path, deep=True).all_findings()
+    found = kafkalog.verify(path, deep=True).findings
     return [str(finding) for finding in found if finding.damage or finding.reason is not Reason.OFFSET_GAP]
 
 

@@ -257,7 +257,7 @@ def check(folder, kind, seed, damaging=damage):
     # only leader epochs tell that a log began before its first segment
     if bases and bases[0] and (kind == "v0 and v1" or not (root / ".kafka_cleanshutdown").exists()):
         gone = [offset for offset in gone if offset >= bases[0]]  # retention may have deleted them
-    torn = [one for one in kafkalog.verify(root).all_findings() if one.reason is Reason.PARTIAL_TAIL and not one.damage]
+    torn = [one for one in kafkalog.verify(root).findings if one.reason is Reason.PARTIAL_TAIL and not one.damage]
     gone = [] if torn else gone  # an incomplete last batch is what a crash leaves
     # a note is enough where nothing tells that offsets were not compacted away; where they may be, there is none
     known = [*verified.losses, *verified.noted]

@@ -41,7 +41,7 @@ def test_readers_return_the_records_and_a_start_is_forecast_to_delete_as_many(ro
     scan = kafkalog.scan(root)
     assert scan.count_rows() == len(whole)
     for findings in (
-        kafkalog.verify(root).all_findings(),
+        kafkalog.verify(root).findings,
         scan.findings,
         kafkalog.salvage(root, dry_run=True).findings.rows,
     ):

@@ -46,7 +46,7 @@ def root(tmp_path):
     for name in CHECKPOINTS:
         (root / name).write_bytes(encode_offset_checkpoint({KEY: end}))
     (root / ".kafka_cleanshutdown").touch()
-    assert [*kafkalog.verify(root).all_findings()] == []
+    assert [*kafkalog.verify(root).findings] == []
     return root
 
 
@@ -67,7 +67,7 @@ def remove(partition, base, *suffixes):
 def damage(path):
     return [
         (finding.reason.value, finding.base_offset, finding.last_offset)
-        for finding in kafkalog.verify(path).all_findings()
+        for finding in kafkalog.verify(path).findings
         if finding.damage
     ]
 
@@ -75,7 +75,7 @@ def damage(path):
 def notes(path):
     return [
         (finding.reason.value, finding.base_offset, finding.last_offset)
-        for finding in kafkalog.verify(path).all_findings()
+        for finding in kafkalog.verify(path).findings
         if not finding.damage
     ]
 
@@ -196,7 +196,7 @@ def test_snapshots_inside_a_segment_and_old_checkpoints_are_no_loss(root, partit
     shutil.copy(sorted(partition.glob("*.snapshot"))[0], partition / f"{base + 1:020d}.snapshot")
     for name in CHECKPOINTS:
         (root / name).write_bytes(encode_offset_checkpoint({KEY: 5}))
-    assert [*kafkalog.verify(root).all_findings()] == []
+    assert [*kafkalog.verify(root).findings] == []
 
 
 def test_a_directory_that_is_being_deleted_has_lost_nothing(root, partition):
@@ -360,7 +360,7 @@ def test_a_log_dir_that_cannot_be_listed_proves_no_loss(root, partition, monkeyp
 
 def test_a_log_that_begins_where_its_files_say_has_lost_nothing_that_could_be_known(root, partition):
     lose_first(root, partition, "nothing")
-    assert [*kafkalog.verify(root).all_findings()] == []
+    assert [*kafkalog.verify(root).findings] == []
 
 
 def test_readers_say_that_the_log_started_earlier(root, partition):
@@ -380,7 +380,7 @@ def test_an_offset_index_that_reaches_behind_the_end_of_its_log_proves_that_the_
     first, following = bases(partition)[1:3]
     (partition / f"{first:020d}.log").write_bytes(b"")
     assert ("log_end_missing", first, following - 1) in damage(partition)
-    finding = next(one for one in kafkalog.verify(partition).all_findings() if one.reason.value == "log_end_missing")
+    finding = next(one for one in kafkalog.verify(partition).findings if one.reason.value == "log_end_missing")
     assert (finding.n_records, finding.certainty) == (following - first, "at_most")
 
 
@@ -504,7 +504,7 @@ def test_what_retention_has_just_deleted_is_not_missing(root, partition):
     for suffix in (".log", ".index", ".timeindex"):
         path = partition / f"{first:020d}{suffix}"
         path.rename(path.with_name(f"{path.name}.deleted"))
-    assert [*kafkalog.verify(root).all_findings()] == []
+    assert [*kafkalog.verify(root).findings] == []
 
 
 def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path):
@@ -631,7 +631,7 @@ def test_a_lost_marker_is_no_lost_record(tmp_path, row, after):
 def test_a_gap_after_a_damaged_end_is_that_damage_alone(root, partition):
     first = min(partition.glob("*.log"))
     flip(first, first.stat().st_size - 3)
-    found = [*kafkalog.verify(root).all_findings()]
+    found = [*kafkalog.verify(root).findings]
     assert [one.reason for one in found if one.path != str(first)] == []
     assert notes(root) == []
 

@@ -21,7 +21,7 @@ def damaged(tmp_path, *, damaged=(), missing=None):
 def notes(path):
     found = kafkalog.verify(path)
     assert found.ok
-    return [(one.base_offset, one.last_offset) for one in found.all_findings() if "This loss is known" in one.detail]
+    return [(one.base_offset, one.last_offset) for one in found.findings if "This loss is known" in one.detail]
 
 
 def test_verify_repeats_the_losses_that_salvage_reported_as_known(tmp_path):

@@ -66,7 +66,7 @@ def content(log_dir):
 
 def values(path, *, is_going_on=False):
     # a commit that is going on puts the index before its segment, or has taken it away: a broker helps itself
-    found = [str(finding) for finding in kafkalog.verify(path, deep=True).all_findings()]
+    found = [str(finding) for finding in kafkalog.verify(path, deep=True).findings]
     assert [
         text for text in found if not is_going_on or not re.search("without a .log|index_missing|log_end_missing", text)
     ] == []

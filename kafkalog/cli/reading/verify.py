@@ -106,11 +106,11 @@ def _verify_partitions(
     options = chosen(args, *names)
     for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
         totals.add(partition)
-        console.count_findings(partition.all_findings())
+        console.count_findings(partition.findings)
         if partition.losses:
             console.losses({partition.path: partition.loss})
         console.unkept_findings(partition.n_more_findings)
-        is_folded = not (is_exact(args.verbose) or any(partition.all_findings()) or partition.gaps)
+        is_folded = not (is_exact(args.verbose) or any(partition.findings) or partition.gaps)
         totals.n_folded += is_folded
         is_shown = not (is_folded or (args.quiet and partition.ok))
         console.show(_objects(partition), _text_lines(partition, verbose=args.verbose) if is_shown else ())
@@ -122,13 +122,13 @@ def _steps_after(log_dir: LogDir, result: Verification, totals: _Totals, console
     from kafkalog.survey.next_steps import boot_step, log_dirs_of
 
     undecoded = [one.to_finding() for one in result.values if not one.ok]
-    n_unreadable = sum(finding.is_unreadable for finding in result.findings)
+    n_unreadable = sum(finding.is_unreadable for finding in result.own_findings)
     totals.n_unreadable += n_unreadable
-    totals.n_damage += sum(finding.damage for finding in result.findings) - n_unreadable
+    totals.n_damage += sum(finding.damage for finding in result.own_findings) - n_unreadable
     # a boot does not help with values that do not decode
     steps = [] if not totals.n_damage or any(map(is_url, log_dir.paths)) else [boot_step(log_dirs_of(log_dir.paths))]
     totals.n_damage += len(undecoded)
-    console.count_findings([*result.findings, *undecoded])
+    console.count_findings([*result.own_findings, *undecoded])
     return steps
 
 
@@ -176,9 +176,9 @@ class _Totals:
         self.n_segments += len(partition.segments)
         self.n_batches += sum(segment.n_batches for segment in partition.segments)
         self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
-        n_unreadable = sum(finding.is_unreadable for finding in partition.all_findings())
+        n_unreadable = sum(finding.is_unreadable for finding in partition.findings)
         n_damage = partition.n_more_findings - n_unreadable
-        n_damage += sum(finding.damage for finding in partition.all_findings())
+        n_damage += sum(finding.damage for finding in partition.findings)
         if n_damage:
             self.damaged.append(_name_of(partition))
         if n_unreadable:
@@ -221,10 +221,10 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
         state = _state_of(segment.findings, segment.n_more_findings)
         yield f"{name}  {os.path.basename(segment.path)}  {state}"
         yield from _finding_lines(segment.findings, verbose=verbose)
-    if partition.findings or not partition.segments:
-        state = _state_of(partition.findings)
+    if partition.own_findings or not partition.segments:
+        state = _state_of(partition.own_findings)
         yield f"{name}  {'other files' if partition.segments else 'no segments'}  {state}"
-        yield from _finding_lines(partition.findings, verbose=verbose)
+        yield from _finding_lines(partition.own_findings, verbose=verbose)
     yield from _gap_lines(name, partition)
 
 
@@ -270,14 +270,14 @@ def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
         more = {"unreadable": any(finding.is_unreadable for finding in one.findings), "findings": findings}
         yield {"kind": "segment", **place, **{name: getattr(one, name) for name in names}, **more}
     losses = {"lost": partition.loss.as_dict(), "losses": [lost.as_dict() for lost in partition.losses]}
-    gaps, findings = map(asdict, partition.gaps), [finding.as_dict() for finding in partition.findings]
-    unreadable = any(finding.is_unreadable for finding in partition.all_findings())
+    gaps, findings = map(asdict, partition.gaps), [finding.as_dict() for finding in partition.own_findings]
+    unreadable = any(finding.is_unreadable for finding in partition.findings)
     more = {"unreadable": unreadable, **losses, "gaps": [*gaps], "findings": findings}
     yield {"kind": "partition", "path": partition.path, **place, "ok": partition.ok, **more}
 
 
 def _total(result: Verification, log_dir: LogDir, totals: _Totals) -> dict[str, Any]:
-    rows = [finding.as_dict() for finding in result.findings]
+    rows = [finding.as_dict() for finding in result.own_findings]
     paths = [str(path) for path in log_dir.paths]
     path = paths[0] if len(paths) == 1 else paths
     names = {"damaged": totals.damaged, "unreadable": totals.unreadable}
@@ -285,9 +285,9 @@ def _total(result: Verification, log_dir: LogDir, totals: _Totals) -> dict[str, 
 
 
 def _root_lines(result: Verification, totals: _Totals, not_checked: str, *, is_quiet: bool) -> Iterator[str]:
-    if result.findings:
+    if result.own_findings:
         yield "log dir"
-        for finding in result.findings:
+        for finding in result.own_findings:
             yield f"  {'!' if finding.damage else '-'} {finding}"
     if totals.n_folded and not is_quiet:
         yield f"OK: {counted(totals.n_folded, 'partition')} without findings (-v lists them)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
-from kafkalog.html import HtmlReport, JsonFields
+from kafkalog.html import JsonFields, PartsReport
 from kafkalog.operations.converting.rewrite import Counts
 from kafkalog.text import counted
 
@@ -54,7 +54,7 @@ class ConvertedPartition(JsonFields):
 
 
 @dataclass(slots=True)
-class ConversionReport(HtmlReport):
+class ConversionReport(PartsReport):
     """What `kafkalog.convert` did."""
 
     partitions: list[ConvertedPartition] = field(default_factory=list)

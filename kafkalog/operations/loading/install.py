@@ -289,7 +289,7 @@ def _check_source(partition: Partition, verify: bool) -> None:
             detail = "the cleaner's output is half moved into place: let a broker finish that, or recover it"
             raise CorruptionError(finding.reason, detail, path=finding.path)
     if verify:
-        for finding in verify_path(partition).all_findings():
+        for finding in verify_path(partition).findings:
             if (finding.path or "").endswith(kf.LOG_SUFFIX):
                 _refuse(finding)
     partition.segments[-1].next_offset  # noqa: B018 - reading it adds findings about the segment's end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafkalog.html import HtmlReport, JsonFields
+from kafkalog.html import JsonFields, PartsReport
 from kafkalog.text import counted
 from kafkalog.writing.routing import RoutedPartition
 
@@ -31,7 +31,7 @@ class LoadedPartition(JsonFields):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadResult(HtmlReport):
+class LoadResult(PartsReport):
     """What a load wrote."""
 
     path: str

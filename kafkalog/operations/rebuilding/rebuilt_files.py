@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings
-from kafkalog.html import HtmlReport
+from kafkalog.html import PartsReport
 from kafkalog.operations.rebuilding.index_interval import IndexInterval
 from kafkalog.survey.startup import Change, Kind, RebuiltFile
 from kafkalog.text import counted
@@ -24,7 +24,7 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class RebuildReport(HtmlReport):
+class RebuildReport(PartsReport):
     """What `reindex` did."""
 
     files: list[RebuiltFile] = field(default_factory=list)

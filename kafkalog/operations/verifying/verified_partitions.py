@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Loss
+from kafkalog.errors import Finding, FindingList, Loss
 from kafkalog.html import JsonFields
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
@@ -39,31 +38,33 @@ class VerifiedSegment(SegmentContents, JsonFields):
 
 
 @dataclass(slots=True)
-class VerifiedPartition:
+class VerifiedPartition(JsonFields):
     """The result of checking one partition."""
+
+    _json_properties = ("ok", "findings")
+    _json_without = ("own_findings",)
 
     path: str
     topic_partition: kf.TopicPartition | None
     kind: str | None
     """`"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix."""
     segments: list[VerifiedSegment]
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`."""
+    own_findings: list[Finding] = field(default_factory=list)
+    """Issues of the directory, its snapshots and checkpoints alone; `findings` has those of the segments, too."""
     n_more_findings: int = 0
     """Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept."""
     gaps: list[OffsetGap] = field(default_factory=list)
     """Gaps between segments, including those that compaction left."""
 
-    def all_findings(self) -> Iterator[Finding]:
-        """Yield the findings about the segments, then those about the directory."""
-        for segment in self.segments:
-            yield from segment.findings
-        yield from self.findings
+    @property
+    def findings(self) -> FindingList:
+        """The findings about the segments and their indexes, then those about the directory."""
+        return FindingList([*(one for segment in self.segments for one in segment.findings), *self.own_findings])
 
     @property
     def losses(self) -> list[Lost]:
         """What is lost, by offset; losses that touch are one. `salvage` reports the same."""
-        return losses_of(self.all_findings())
+        return losses_of(self.findings)
 
     @property
     def loss(self) -> Loss:
@@ -73,33 +74,35 @@ class VerifiedPartition:
     @property
     def ok(self) -> bool:
         """Whether no finding is damage; a torn tail, for example, is normal and is not damage."""
-        return not any(finding.damage for finding in self.all_findings())
+        return not any(finding.damage for finding in self.findings)
 
 
 @dataclass(slots=True)
-class Verification(PartitionsReport):
+class Verification(PartitionsReport, JsonFields):
     """The result of `verify`."""
 
+    _json_properties = ("ok", "findings")
+    _json_without = ("own_findings",)
+
     partitions: list[VerifiedPartition] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the log dirs themselves."""
+    own_findings: list[Finding] = field(default_factory=list)
+    """Issues of the log dirs themselves; `findings` has those of the partitions, too."""
     values: list[VerifiedValues] = field(default_factory=list)
     """With `decode`, the keys and values of each topic."""
 
-    def all_findings(self) -> Iterator[Finding]:
-        """Yield the findings of all partitions, then those of the log dirs."""
-        for partition in self.partitions:
-            yield from partition.all_findings()
-        yield from self.findings
-        yield from (one.to_finding() for one in self.values if not one.ok)
+    @property
+    def findings(self) -> FindingList:
+        """The findings of all partitions, then those of the log dirs, and values that do not decode."""
+        found = [*(one for partition in self.partitions for one in partition.findings), *self.own_findings]
+        return FindingList([*found, *(one.to_finding() for one in self.values if not one.ok)])
 
     @property
     def ok(self) -> bool:
         """Whether no finding is damage."""
-        return not any(finding.damage for finding in self.all_findings())
+        return not any(finding.damage for finding in self.findings)
 
     def __repr__(self) -> str:
         n_segments = sum(len(partition.segments) for partition in self.partitions)
-        n_damage = sum(finding.damage for finding in self.all_findings())
+        n_damage = sum(finding.damage for finding in self.findings)
         state = "OK" if self.ok else f"{counted(n_damage, 'finding')} of damage"
         return f"Verification({counted(len(self.partitions), 'partition')}, {counted(n_segments, 'segment')}, {state})"

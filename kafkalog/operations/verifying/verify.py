@@ -157,7 +157,7 @@ def iter_verify(
         path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
     chosen = partitions_to_verify(path, topics, partitions, limits, found)
     if into is not None:
-        into.findings += found
+        into.own_findings += found
     bar = _Bar(progress)
     check = SegmentCheck(
         crcs=not indexes_only, deep=deep, interval_bytes=index_interval_bytes, limits=limits, progress=bar.add
@@ -183,7 +183,7 @@ def iter_verify(
                     if finding is None:
                         raise removed
                     # what was found in it was half deleted
-                    row = replace(row, segments=[], findings=[finding], n_more_findings=0, gaps=[])
+                    row = replace(row, segments=[], own_findings=[finding], n_more_findings=0, gaps=[])
                 yield row
         finally:
             check.stop()  # the caller may stop iterating early: do not read the remaining segments
@@ -194,7 +194,7 @@ def _removed(partition: Partition, row: VerifiedPartition) -> ReadError | None:
     identity = partition.segments[0].directory if partition.segments else None
     is_removed = (
         is_gone(partition.path)
-        or any(finding.reason is Reason.PARTITION_REMOVED for finding in row.all_findings())
+        or any(finding.reason is Reason.PARTITION_REMOVED for finding in row.findings)
         or was_replaced(partition.path, identity)
     )
     return removed_directory(partition.path, identity=identity) if is_removed else None
@@ -245,7 +245,7 @@ def verified_partition(
         topic_partition=partition.topic_partition,
         kind=partition.kind,
         segments=segments,
-        findings=findings.rows,
+        own_findings=findings.rows,
         n_more_findings=findings.n_more + sum(segment.n_more_findings for segment in segments),
         gaps=gaps,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
-from kafkalog.html import HtmlReport, JsonFields
+from kafkalog.html import JsonFields, PartsReport
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
 from kafkalog.text import counted
 
@@ -165,7 +165,7 @@ class SalvagedPartition:
 
 
 @dataclass(slots=True)
-class CopyReport(HtmlReport, JsonFields):
+class CopyReport(PartsReport, JsonFields):
     """What an operation made that copies intact batches. It has no time: equal sources give equal reports."""
 
     _json_properties = ("ok",)

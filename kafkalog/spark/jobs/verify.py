@@ -106,7 +106,7 @@ def _check_across(
     rows = [_row("segment", one.path, key, one, one.findings, one.n_more_findings) for one in found.segments]
     n_more = found.n_more_findings - sum(one.n_more_findings for one in found.segments)
     more = {"lost": found.loss.as_dict(), "losses": [one.as_dict() for one in found.losses]}
-    row = _row("partition", found.path, key, None, found.findings, n_more)
+    row = _row("partition", found.path, key, None, found.own_findings, n_more)
     return [*rows, {**row, **more, "ok": found.ok and not n_more}]
 
 

@@ -98,7 +98,7 @@ def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_
             read(plan(log, task_bytes=task_bytes, on_corruption="skip"), report=found.append)
         assert found == expected, task_bytes
     report = kafkalog.verify(log)
-    said = {one.position: one.n_records for one in report.all_findings() if one.path == str(path)}
+    said = {one.position: one.n_records for one in report.findings if one.path == str(path)}
     assert said == {one.position: one.n_records for one in expected}
 
 

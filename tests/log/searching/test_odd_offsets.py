@@ -54,7 +54,7 @@ def test_any_flipped_bit_costs_that_batch_and_no_other(tmp_path, bit):
     assert [one.position for one in found] == [position]
     assert (found[0].base_offset, found[0].last_offset) == (row * N_RECORDS, row * N_RECORDS + N_RECORDS - 1)
     assert (found[0].n_records, found[0].certainty) == (N_RECORDS, "exact")
-    assert [one.position for one in kafkalog.verify(path).all_findings() if one.damage] == [position]
+    assert [one.position for one in kafkalog.verify(path).findings if one.damage] == [position]
 
 
 @pytest.mark.parametrize("shift", [1000, -6, 3])

@@ -93,7 +93,7 @@ def test_producers_and_transactions_are_as_before(converted):
 def test_what_is_written_is_healthy(converted):
     _, target = converted
     verification = kafkalog.verify(target, deep=True)
-    assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
+    assert [str(finding) for finding in verification.findings if finding.damage] == []
 
 
 # ------------------------------------------------------------------------------------------- legacy, by hypothesis
@@ -219,7 +219,7 @@ def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(set_n
         assert [row[0] for row in rows(target)] == [row[0] for row in rows(source) if row[0] % share]
         assert stands(target) == stands(source)
         verification = kafkalog.verify(target, deep=True)
-        assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
+        assert [str(finding) for finding in verification.findings if finding.damage] == []
 
 
 FILTERS = st.sampled_from(

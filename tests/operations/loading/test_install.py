@@ -269,7 +269,7 @@ def test_a_load_with_one_partition_too_many_touches_none(log_dir, root, replace,
     if not dry_run:
         assert sum(kafkalog.scan(log_dir / f"p-multi-{number}").count_rows() for number in range(3)) == 2
         assert lines(log_dir, kafkalog.TopicPartition("p-multi", 0)) == []
-        assert not any(finding.damage for finding in kafkalog.verify(log_dir / "p-multi-0").all_findings())
+        assert not any(finding.damage for finding in kafkalog.verify(log_dir / "p-multi-0").findings)
     assert sorted(os.listdir(root)) == ["logs", "x.csv"]
 
 

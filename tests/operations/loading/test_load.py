@@ -62,7 +62,7 @@ def by_partition(path):
 
 def sound(path):
     report = kafkalog.verify(path)
-    assert [str(finding) for finding in report.all_findings() if finding.damage] == []
+    assert [str(finding) for finding in report.findings if finding.damage] == []
 
 
 BLOBS = st.none() | st.binary(max_size=30)

@@ -57,7 +57,7 @@ def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir):
     content = older.read_bytes()
 
     def found():
-        findings = kafkalog.verify(log_dir, topics="p-multi").all_findings()
+        findings = kafkalog.verify(log_dir, topics="p-multi").findings
         return [(Path(one.path or "").name, one.reason.value, one.damage) for one in findings]
 
     newest.write_bytes(b"")
@@ -90,7 +90,7 @@ def test_an_epoch_that_begins_behind_the_log_is_a_note(partition):
     path = partition / "leader-epoch-checkpoint"
     for epochs, n_notes in ((f"0 {end}\n", 0), (f"0 {end + 1}\n", 1)):
         path.write_text(f"0\n1\n{epochs}")
-        found = [one for one in kafkalog.verify(partition).all_findings() if one.path == str(path)]
+        found = [one for one in kafkalog.verify(partition).findings if one.path == str(path)]
         assert [(one.reason.value, one.damage, one.base_offset) for one in found] == [
             ("epoch_checkpoint", False, end + 1)
         ] * n_notes
@@ -126,6 +126,6 @@ def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir, tmp_pat
 def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy, lines, line):
     path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
     path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
-    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
+    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").findings if one.path == str(path)]
     assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
     assert f"line {line}:" in found[0].detail

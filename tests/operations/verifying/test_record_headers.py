@@ -67,7 +67,7 @@ def test_a_set_that_begins_below_the_end_of_the_one_before_is_reported(tmp_path,
     data = [set_of(one, magic) for one in sets]
     log.write_bytes(b"".join(data))
     position = len(data[0]) + len(data[1])
-    deep = [one for one in kafkalog.verify(log.parent, deep=True).all_findings() if one.damage]
+    deep = [one for one in kafkalog.verify(log.parent, deep=True).findings if one.damage]
     salvaged = [one for one in kafkalog.salvage(log.parent, dry_run=True).findings.rows if one.damage]
     assert [(one.reason, one.position, one.base_offset) for one in deep] == (
         [(Reason.OFFSET_ORDER, position, first_back)] if n_twice else []
@@ -86,6 +86,6 @@ def test_offsets_that_fall_within_a_set_of_v0_are_reported(tmp_path):
     log = tmp_path / "t-0" / f"{0:020d}.log"
     log.parent.mkdir()
     log.write_bytes(set_of([0, 1], 0) + set_of([2, 5, 3, 6], 0))
-    (finding,) = (one for one in kafkalog.verify(log.parent, deep=True).all_findings() if one.damage)
+    (finding,) = (one for one in kafkalog.verify(log.parent, deep=True).findings if one.damage)
     assert (finding.reason, finding.base_offset) == (Reason.OFFSET_ORDER, 3)
     assert kafkalog.verify(log.parent).ok

@@ -57,7 +57,7 @@ def test_a_header_that_hides_records_is_found_by_decoding(tmp_path, deltas, opti
     )
     (directory / "00000000000000000000.log").write_bytes(plain + batch)
     assert kafkalog.verify(directory).ok
-    findings = [one for one in kafkalog.verify(directory, deep=True).all_findings() if one.damage]
+    findings = [one for one in kafkalog.verify(directory, deep=True).findings if one.damage]
     if reason is None:
         assert findings == []
         return
@@ -102,7 +102,7 @@ def test_damage_to_an_index_is_found_where_it_is(partition, kind, only):
 
 def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition):
     sorted(partition.glob("*.index"))[1].unlink()
-    (finding,) = kafkalog.verify(partition).all_findings()
+    (finding,) = kafkalog.verify(partition).findings
     assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
@@ -111,7 +111,7 @@ def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition, suffi
     path = second(partition, suffix)
     path.unlink()
     path.mkdir()
-    found = [finding for finding in kafkalog.verify(partition).all_findings() if finding.path == str(path)]
+    found = [finding for finding in kafkalog.verify(partition).findings if finding.path == str(path)]
     assert [finding.reason.value for finding in found] == ["not_a_file"]
 
 

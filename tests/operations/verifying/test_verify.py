@@ -34,7 +34,7 @@ CRASHED = [("k44", "unclean"), ("k28", "unclean")]
 )
 def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(name, archive, options):
     result = kafkalog.verify(golden_sets.unpacked(name, archive), **options)
-    assert list(result.all_findings()) == []
+    assert list(result.findings) == []
     assert result.ok
     assert len(result.partitions) == len(golden_sets.partitions(name, archive))
     assert sum(segment.n_batches for one in result.partitions for segment in one.segments) > 100
@@ -44,7 +44,7 @@ def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(name, ar
 def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name, archive):
     result = kafkalog.verify(golden_sets.unpacked(name, archive), deep=True)
     assert result.ok
-    assert {finding.reason.value for finding in result.all_findings()} <= {"zero_fill", "partial_tail"}
+    assert {finding.reason.value for finding in result.findings} <= {"zero_fill", "partial_tail"}
     assert any(one.stat().st_size > 10**7 for one in golden_sets.unpacked(name, archive).rglob("*.index"))
 
 
@@ -70,7 +70,7 @@ def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_b
     for path in partition.iterdir():
         if path.suffix != ".log":
             path.unlink()
-    found = list(kafkalog.verify(partition).all_findings())
+    found = list(kafkalog.verify(partition).findings)
     about = [finding for finding in found if (finding.path or "").endswith(".txnindex")]
     assert [Path(finding.path or "").name for finding in about] == gone
     assert all(
@@ -112,13 +112,13 @@ def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(l
     assert reasons(log_dir) == {log.name: {"partial_tail"}}
     (log_dir / ".kafka_cleanshutdown").unlink()
     assert reasons(log_dir) == {}
-    (finding,) = kafkalog.verify(log_dir).all_findings()
+    (finding,) = kafkalog.verify(log_dir).findings
     assert finding.reason == "partial_tail"
 
 
 def test_an_index_without_its_log_is_a_fact(partition):
     (partition / f"{999:020d}.index").write_bytes(bytes(8))
-    (finding,) = kafkalog.verify(partition).all_findings()
+    (finding,) = kafkalog.verify(partition).findings
     assert (finding.reason.value, finding.damage) == ("unknown_file", False)
 
 
@@ -140,7 +140,7 @@ def test_names_that_a_broker_passes_over_are_no_damage(partition):
     (partition / "bar.index").symlink_to("/nonexistent")
     for name in ("foo.log.deleted", f"{14:020d}.index.deleted", "foo.txt", f"{14:020d}.index.kafkalog-backup", "foo"):
         (partition / name).write_bytes(bytes(7))
-    assert [Path(one.path or "").name for one in kafkalog.verify(partition).all_findings()] == ["foo.log"]
+    assert [Path(one.path or "").name for one in kafkalog.verify(partition).findings] == ["foo.log"]
     assert reasons(partition) == {}
 
 
@@ -239,7 +239,7 @@ def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(log_dir_copy
     opened = kafkalog.open_log_dir(log_dir_copy)
     shutil.rmtree(gone)
     with hold_locks([log_dir_copy] if is_live else []):
-        found = [one for one in kafkalog.verify(opened).all_findings() if one.damage]
+        found = [one for one in kafkalog.verify(opened).findings if one.damage]
     assert [one.path for one in found] == ([] if is_live else [str(gone)])
 
 
@@ -250,7 +250,7 @@ def test_segments_that_a_running_broker_has_merged_do_not_overlap(log_dir_copy, 
     first.write_bytes(first.read_bytes() + second.read_bytes())
     second.rename(second.with_name(f"{second.name}.deleted"))
     monkeypatch.setattr(LogDirState, "of", lambda one: LogDirState(is_live))
-    found = [one.reason for one in kafkalog.verify(opened, topics="p-compact").all_findings() if one.damage]
+    found = [one.reason for one in kafkalog.verify(opened, topics="p-compact").findings if one.damage]
     assert (Reason.OFFSET_ORDER in found) == (not is_live)
 
 
@@ -275,7 +275,7 @@ def test_the_first_of_each_topic_and_all_reasons(two_topics):
     assert (values.column, values.n_undecoded, values.first_partition, values.first_offset) == ("value", 2, 1, 1)
     assert (keys.column, keys.ok) == ("key", True)
     assert not result.ok
-    assert [(one.reason, one.path, one.base_offset) for one in result.all_findings() if one.damage] == [
+    assert [(one.reason, one.path, one.base_offset) for one in result.findings if one.damage] == [
         (kafkalog.Reason.VALUE_UNDECODED, str(two_topics / "numbers-1"), 1)
     ]
     assert kafkalog.verify(two_topics, topics="numbers", decode={"key": "json"}).ok

@@ -133,7 +133,7 @@ def test_compressed_batches_are_kept_without_a_look_into_them(tmp_path):
     source, _ = partition_with(tmp_path / "source", **BAD["a stream that is none"][1])
     report = kafkalog.salvage(source, dry_run=True)
     assert report.total("n_batches_undecodable") == 0
-    found = kafkalog.verify(source, deep=True).all_findings()
+    found = kafkalog.verify(source, deep=True).findings
     assert any(finding.reason == "codec_stream" for finding in found)
 
 

@@ -18,8 +18,8 @@ def test_verify_finds_what_verify_finds(spark, damaged):
     expected = kafkalog.verify(damaged)
     rows = arrow(jobs.verify(spark, damaged, task_bytes=2**15)).to_pylist()
     found = [finding for row in rows for finding in findings_of(row["findings"])]
-    assert sorted(map(str, found)) == sorted(map(str, expected.all_findings()))
-    assert {str(one) for one in found if one.damage} == {str(one) for one in expected.all_findings() if one.damage}
+    assert sorted(map(str, found)) == sorted(map(str, expected.findings))
+    assert {str(one) for one in found if one.damage} == {str(one) for one in expected.findings if one.damage}
     assert sum(finding.damage for finding in found) >= 5
     facts = {Path(finding.path or "").name for finding in found if not finding.damage}
     assert facts >= {"00000000000000000304.index", "00000000000000000304.txnindex"}
