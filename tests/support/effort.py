@@ -12,8 +12,8 @@ THOROUGH = _TIMES > 0
 
 
 def examples(n):
-    """Examples of a property that is to be tried with `n`: a twentieth in a plain run."""
-    return n if THOROUGH else max(5, n // 25)
+    """Examples of a property: `n` with `KAFKALOG_THOROUGH=2`, half in CI, a twenty-fifth in a plain run."""
+    return max(5, n * _TIMES // 2 if THOROUGH else n // 25)
 
 
 def trials(plain, thorough):
@@ -23,7 +23,7 @@ def trials(plain, thorough):
 
 def fuzz_inputs(part=1):
     """Inputs of each fuzzer; `KAFKALOG_FUZZ_N` says how many. Some take a part of them: theirs take longer to make."""
-    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 2_000)) // part
+    return int(os.environ.get("KAFKALOG_FUZZ_N") or (30_000 if THOROUGH else 2_000)) // part
 
 
 def forget_constants():
