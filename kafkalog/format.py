@@ -160,8 +160,14 @@ OFFSET_CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 """The checkpoints of a log dir with an offset per partition, in the order in which a broker reads them."""
+LOADED_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+"""Those by which a broker loads its partitions. Source: LogManager.loadLogs, Kafka 4.3."""
+END_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+"""Those with offsets that a log reached."""
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+LOG_DIR_FILES: Final = (META_PROPERTIES, *LOADED_CHECKPOINTS, HIGH_WATERMARK_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
+"""Files by which a directory is known as a log dir. `compact` leaves the checkpoint of the cleaner in others, too."""
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -169,6 +175,10 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
+"""Of snapshots of the metadata log, `OFFSET-EPOCH.checkpoint` next to its segments."""
+BOOTSTRAP_CHECKPOINT: Final = f"bootstrap{RAFT_SNAPSHOT_SUFFIX}"
+QUORUM_STATE: Final = "quorum-state"
 
 INTERNAL_TOPICS: Final = frozenset(
     {CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, METADATA_TOPIC, REMOTE_LOG_METADATA}
@@ -179,7 +189,9 @@ SCHEMAS_TOPIC: Final = "_schemas"
 """The default of `kafkastore.topic`, in which a Confluent Schema Registry keeps its schemas."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_SUFFIXED = re.compile(r"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>delete|future|stray)")
+RENAMED_KINDS: Final = ("delete", "future", "stray")
+"""Suffixes after ``-`` of partition directories that a broker has renamed (`LocalLog.logDirNameWithSuffix`)."""
+_SUFFIXED = re.compile(rf"(?P<name>.+)\.(?P<id>[^.]*)-(?P<kind>{'|'.join(RENAMED_KINDS)})")
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -218,6 +230,12 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     if not number.isdecimal() or len(number) > 10 or int(number) >= 2**31:
         return None
     return PartitionDirectory(TopicPartition(topic, int(number)), kind)
+
+
+def is_deleted_directory(name: str) -> bool:
+    """Whether this is the name of a partition directory that a broker is about to delete."""
+    parsed = parse_partition_directory(name)
+    return parsed is not None and parsed.kind == "delete"
 
 
 @lru_cache(4096)  # most partitions of a log dir have files of the same names
@@ -273,6 +291,32 @@ def sidecar_name(log_name: str, suffix: str) -> str:
     """Name or path of the index that belongs to a `.log`; the index of a `.log.swap` also ends in `.swap`."""
     stem, log_suffix, rest = log_name.rpartition(LOG_SUFFIX)
     return stem + suffix + rest if log_suffix else log_name + suffix
+
+
+class RaftSnapshot(NamedTuple):
+    """What the name of a snapshot of the metadata log tells (`Snapshots.parse`)."""
+
+    end_offset: int
+    epoch: int
+
+
+_RAFT_SNAPSHOT: Final = re.compile(rf"(\d{{20}})-(\d{{10}}){re.escape(RAFT_SNAPSHOT_SUFFIX)}")
+
+
+def parse_raft_snapshot(file_name: str) -> RaftSnapshot | None:
+    """The end offset and the epoch in the name of a snapshot of the metadata log; None for other names."""
+    match = _RAFT_SNAPSHOT.fullmatch(file_name)
+    return None if match is None else RaftSnapshot(int(match[1]), int(match[2]))
+
+
+def raft_snapshots(names: Iterable[str]) -> dict[str, RaftSnapshot]:
+    """The names of snapshots of the metadata log among some names, in their order, and what they tell."""
+    return {name: parsed for name in names if (parsed := parse_raft_snapshot(name)) is not None}
+
+
+def raft_snapshot_name(end_offset: int, epoch: int) -> str:
+    """Name of a snapshot of the metadata log."""
+    return f"{end_offset:020d}-{epoch:010d}{RAFT_SNAPSHOT_SUFFIX}"
 
 
 def moved_names(log_name: str) -> tuple[str, str]:

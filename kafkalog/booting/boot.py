@@ -430,7 +430,7 @@ class _Boot:
         evidence = Evidence(
             self._metadata,
             self._state,
-            sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT),
+            sources.offsets(*kf.END_CHECKPOINTS, kf.LOG_START_OFFSET_CHECKPOINT),
             sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
             report.findings.add,
             report.metadata_doubt,
@@ -599,7 +599,7 @@ class _Boot:
 
     def _note_restored_ends(self) -> None:
         """Report the end of restored partitions that the remote storage never had, as checkpoints prove."""
-        ends = self._sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
+        ends = self._sources.offsets(*kf.END_CHECKPOINTS)
         for one in self.placed:
             end, known = one.log_end_offset, ends.get(one.copy.key, 0)
             if one.copy.is_restored and end < known:
@@ -749,8 +749,8 @@ class _Boot:
             log = f"{data_name}{kf.METADATA_DIRECTORY}/"
             staged.put(log + snapshot_name(len(self._records)), snapshot)
             if voters:
-                staged.put(log + "quorum-state", quorum_state())
-            staged.put(data_name + "bootstrap.checkpoint", levels)
+                staged.put(log + kf.QUORUM_STATE, quorum_state())
+            staged.put(data_name + kf.BOOTSTRAP_CHECKPOINT, levels)
             staged.put(data_name + ORIGIN_NAME, origin)
             identity: dict[str, object] = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
             identity["directory.id"] = node.directory_id

@@ -229,7 +229,7 @@ def _config(kind: int, resource: str, name: str, value: str) -> bytes:
 
 def snapshot_name(n_records: int) -> str:
     """The file name of a snapshot with a number of records."""
-    return f"{n_records + 1:020d}-{EPOCH:010d}.checkpoint"
+    return kf.raft_snapshot_name(n_records + 1, EPOCH)
 
 
 def encode_snapshot(

@@ -7,7 +7,6 @@ a static quorum, they are a setting, and nothing is written. The old files are b
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,10 +26,9 @@ from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import local_path
 from kafkalog.storage.output_paths import check_outside, staging_directory
 from kafkalog.storage.staging import staged_file
-from kafkalog.survey.startup_root import QUORUM_STATE, root_problems
+from kafkalog.survey.startup_root import root_problems
 
 _LEVEL: Final = "kraft.version"
-_SNAPSHOT: Final = re.compile(r"\d{20}-(\d{10})\.checkpoint")
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class QuorumRescue:
         else:
             steps.append(f"set controller.quorum.voters={self.node_id}@HOST:PORT, with this node's controller listener")
         # without a quorum-state, a node takes the epoch of its log; the only voter needs no record of its vote
-        verbs = ["move away" if QUORUM_STATE in one else "repair" for one in self.problems]
+        verbs = ["move away" if kf.QUORUM_STATE in one else "repair" for one in self.problems]
         steps += [f"{verb} what stops the start: {one}" for verb, one in zip(verbs, self.problems, strict=True)]
         steps.append(f"start node {self.node_id}; never start the lost voters again with this cluster id")
         steps.append(
@@ -177,8 +175,8 @@ def _append(partition: Partition, batch: bytes, backup: Backup, stage_in: Path, 
 
 
 def _described(root: Path, node_id: int, metadata: ClusterMetadata, partition: Partition) -> QuorumRescue:
-    snapshots = [int(match[1]) for match in map(_SNAPSHOT.fullmatch, Listing(partition.path).names) if match]
-    latest = max([0, *partition.epoch_cache.entries["epoch"].tolist(), *snapshots])
+    snapshots = [one.epoch for one in kf.raft_snapshots(Listing(partition.path).names).values()]
+    latest = max([0, partition.epoch_cache.latest, *snapshots])
     found = QuorumRescue(
         str(root),
         node_id,

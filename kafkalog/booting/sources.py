@@ -21,12 +21,14 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.log_dir import LogDir, blank_disk, each_once, is_empty_disk, is_partition_directory, log_dirs_at
+from kafkalog.log.log_start import log_start
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import known_ends
 from kafkalog.operations.remote_storage import write_partitions
 from kafkalog.state.checkpoints import node_number, read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
+from kafkalog.state.leader_epochs import LogProgress
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.listing import Listing, nearest
@@ -91,8 +93,7 @@ class Copy:
     def latest_epoch(self) -> int:
         """Its latest leader epoch; -1 if none is known."""
         with contextlib.suppress(KafkalogError):
-            epochs = Partition(self.path, limits=self.limits).epoch_cache.entries
-            return int(epochs["epoch"][-1]) if epochs.size else kf.NO_EPOCH
+            return Partition(self.path, limits=self.limits).epoch_cache.latest
         return kf.NO_EPOCH
 
     @property
@@ -109,8 +110,8 @@ class Copy:
 
     @property
     def log_start_offset(self) -> int:
-        """Where it begins: at its first segment, or later, as the checkpoint of its log dir has it."""
-        return max(self.first_base_offset, self.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(self.key, 0))
+        """Where it begins, by its first segment and the checkpoint of its log dir."""
+        return log_start(self.root.offsets(kf.LOG_START_OFFSET_CHECKPOINT).get(self.key), self.first_base_offset)
 
     @property
     def is_bare(self) -> bool:
@@ -397,7 +398,7 @@ class RemotePart:
         for key in sorted(filter(lambda key: wants(key.topic), self._store.remote_partitions)):
             copies = self._sources.copies.get(key, [])
             if len(copies) > 1 and not self._is_each:
-                copies = [max(copies, key=lambda one: (one.latest_epoch, one.known_end, str(one.path)))]
+                copies = [max(copies, key=lambda one: (LogProgress(one.latest_epoch, one.known_end), str(one.path)))]
             for copy in copies:
                 by_root.setdefault(copy.root, {})[key] = copy
             topic_ids = {one.topic_id for one in self._store.remote_partitions[key]}

@@ -10,6 +10,7 @@
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `ends`              where a segment once ended, by its indexes
     `cuts`              where batches are gone from the middle of a segment, by its offset index
+    `log_start`         where a log begins, by the checkpoint and the first segment
     `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own
     `segment`           a `.log` with the indexes next to it, and lookups in it

@@ -35,6 +35,7 @@ from kafkalog.log.segment_files import open_segment
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint
+from kafkalog.state.leader_epochs import LogProgress
 from kafkalog.state.properties import read_properties
 from kafkalog.storage.files import size_if_there
 from kafkalog.storage.listing import Listing, is_directory, leads_in_a_circle, nearest
@@ -176,15 +177,13 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             copies[:] = [max(copies, key=self._progress)]
         return copies[0] if copies else self._found[key]
 
-    def _progress(self, found: PartitionPath) -> tuple[int, int]:
-        """Latest leader epoch and log end offset of a copy; low ones if it cannot be read."""
+    def _progress(self, found: PartitionPath) -> LogProgress:
+        """How far a copy has come; less than any other if it cannot be read."""
         try:
             one = self._open(found)
-            epochs = one.epoch_cache.entries
-            return int(epochs["epoch"][-1]) if epochs.size else -1, one.log_end_offset
+            return LogProgress(one.epoch_cache.latest, one.log_end_offset)
         except KafkalogError:
-            # a copy that cannot be read loses against any that can
-            return -2, -1
+            return LogProgress(kf.NO_EPOCH - 1, -1)
 
     def _of_topic(self, topic: str) -> LogDir:
         """The partitions of one topic, which is named by this even if it is an internal one."""

@@ -21,8 +21,9 @@ from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
 from kafkalog.log.cuts import MissingParts, missing_parts
+from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.lookups.list_offsets import ListOffsets
-from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end, usable_start
+from kafkalog.log.searching.missing import gap_finding, lost_end, missing_end
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import PlannedPart, ReadOptions, SegmentBatches, SegmentReader, overlapping
@@ -161,8 +162,7 @@ class Partition(ReadMethods):
             is_judged = self._given_start is None and self.is_whole
             given = found if is_judged else given
             self.findings += [one for one in findings if is_judged or one.reason is not Reason.LOG_START_BEHIND_END]
-        # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
-        return max(given or 0, self.segments[0].base_offset if self.segments else 0)
+        return log_start(given, self.segments[0].base_offset if self.segments else None)
 
     @cached_property
     def high_watermark(self) -> int | None:

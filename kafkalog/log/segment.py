@@ -235,7 +235,7 @@ class Segment(ReadMethods):
         directory = self.path.absolute().parent
         named = kf.parse_partition_directory(directory.name)
         if named is not None and named.kind is None:
-            for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT):
+            for name in kf.END_CHECKPOINTS:
                 if (end := checkpointed_offset(directory.parent / name, named.topic_partition)) is not None:
                     yield end
 

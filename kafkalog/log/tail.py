@@ -22,9 +22,9 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.log.directory import Directory
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_start import log_start, usable_start
 from kafkalog.log.partition import CheckpointedOffsets, Partition
 from kafkalog.log.ranges import PartitionRange
-from kafkalog.log.searching.missing import usable_start
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentRange, SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
@@ -195,7 +195,7 @@ class PartitionTail:
     def start(self) -> int:
         """The log start offset, as a scan has it."""
         if not self._bases or self.checkpointed_start <= max(self._end, self._bases[-1]):
-            return max(self.checkpointed_start, self._bases[0] if self._bases else 0)
+            return log_start(self.checkpointed_start, self._bases[0] if self._bases else None)
         ends = [Segment(self.path / kf.segment_file_name(self._bases[i]), must_open=False) for i in (0, -1)]
         return usable_start(self.path, self.checkpointed_start, ends)[0]
 

@@ -148,6 +148,11 @@ class Arena:
         self.used += n
 
 
+def unknown_codec(codec: int) -> UnsupportedError:
+    """The error for a codec id that Kafka does not define."""
+    return UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec}; Kafka has 0 to {kf.LAST_CODEC}")
+
+
 def decompress_into(
     arena: Arena,
     codec: int,
@@ -162,7 +167,7 @@ def decompress_into(
     this raises, the arena's content is unchanged. Raises CorruptionError if the stream is damaged (`codec_stream`),
     declares a size that its codec cannot reach (`codec_ratio`), or its codec does not exist in this format
     (`legacy_codec`). Raises LimitExceededError beyond `max_decompressed_bytes`, after about as many bytes, and
-    UnsupportedError for codec ids 5 to 7.
+    UnsupportedError for other codec ids.
     """
     used = arena.used
     try:
@@ -179,7 +184,7 @@ def decompress_into(
                 raise CorruptionError(Reason.LEGACY_CODEC, "zstd came with message format v2")
             _zstd(arena, data, limits.max_decompressed_bytes)
         else:
-            raise UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec}; Kafka has 0 to 4")
+            raise unknown_codec(codec)
     except KafkalogError:
         arena.used = used
         raise

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import kafkalog._kernels.legacy as kernels
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason, UnsupportedError
+from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.records.codecs import Arena, decompress_into, unknown_codec
 from kafkalog.records.spans import (
     MAX_ARENA,
     Spans,
@@ -43,7 +43,7 @@ def walk_legacy(
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
         # report an unknown codec first: other errors may follow from it
         if status != STATUS["CRC_MISMATCH"] and codec_id > kf.LAST_CODEC:
-            unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
+            unknown = unknown_codec(codec_id)
             error = locate_error(unknown, batches, n_done, path)
         else:
             error = batch_error(status, batches, n_done, path)

@@ -25,9 +25,9 @@ import kafkalog._kernels.fill as fill_kernels
 import kafkalog._kernels.header_walk as batch_kernels
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, UnsupportedError, error_from_status
+from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, error_from_status
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.codecs import Arena, decompress_into
+from kafkalog.records.codecs import Arena, decompress_into, unknown_codec
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.source import Bytes
@@ -169,7 +169,7 @@ def decompress_payloads(
                 error = too_many_records(batches, row, limits, path)
                 break
         elif codecs[row] > kf.LAST_CODEC:
-            unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codecs[row]}; Kafka has 0 to 4")
+            unknown = unknown_codec(codecs[row])
             error = locate_error(unknown, batches, row, path)
             break
         ends.append(arena.used)

@@ -22,7 +22,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.spans import batch_error
-from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.state.leader_epochs import LeaderEpochs, LogProgress
 
 Side = Literal["a", "b"]
 
@@ -234,8 +234,7 @@ def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) ->
     epochs = [one.epoch_cache.entries.tolist() for one in replicas]
     if not epochs[0] or not epochs[1]:
         return None, None
-    # the later epoch had the later leader; in one epoch the longer log has all that the other has
-    rank = [(entries[-1][0], end) for entries, end in zip(epochs, ends, strict=True)]
+    rank = [LogProgress(entries[-1][0], end) for entries, end in zip(epochs, ends, strict=True)]
     if rank[0] == rank[1]:
         return None, None
     leader = 0 if rank[0] > rank[1] else 1

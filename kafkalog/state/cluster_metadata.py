@@ -11,7 +11,6 @@ import contextlib
 import functools
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -29,7 +28,6 @@ from kafkalog.storage.location import Place, place_of
 from kafkalog.storage.removals import is_gone
 from kafkalog.text import number_ranges
 
-_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "is_control")
 
 
@@ -60,8 +58,8 @@ def read_cluster_metadata(
     findings: list[Finding] = []
     metadata = None
     # newest first: an older snapshot needs more replayed records
-    for match in filter(None, map(_CHECKPOINT.fullmatch, reversed(names))):
-        metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits, with_credentials)
+    for name, snapshot in reversed(kf.raft_snapshots(names).items()):
+        metadata = _snapshot(directory / name, snapshot.end_offset, end, findings, limits, with_credentials)
         if metadata is not None:
             break
     if metadata is None:
@@ -308,7 +306,7 @@ def loaded_values(
     """
     directory = log_dir / kf.METADATA_DIRECTORY
     names = Listing.or_empty(directory).names
-    snapshots = [match[0] for match in map(_CHECKPOINT.fullmatch, names) if match and int(match[1]) == start_offset]
+    snapshots = [name for name, one in kf.raft_snapshots(names).items() if one.end_offset == start_offset]
     for name in [*snapshots[-1:], *kf.offsets_of(names, kf.LOG_SUFFIX)]:
         first = start_offset if name.endswith(kf.LOG_SUFFIX) else 0
         with contextlib.suppress(KafkalogError):

@@ -25,6 +25,17 @@ Epochs = list[tuple[int, int]]
 """Leader epochs and their start offsets."""
 
 
+class LogProgress(NamedTuple):
+    """How far a copy of a log has come. Of several copies, the greatest leads.
+
+    The latest leader epoch comes first, since the later epoch had the later leader. In one epoch, the longer log has
+    all that the shorter one has.
+    """
+
+    latest_epoch: int
+    log_end_offset: int
+
+
 class EpochEndOffset(NamedTuple):
     """A leader's response about the end of an epoch."""
 

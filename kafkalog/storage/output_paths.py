@@ -19,14 +19,6 @@ from kafkalog.storage.atomic import StrPath, is_staged, resolve, writing
 from kafkalog.storage.listing import nearest
 from kafkalog.storage.location import Location, exists
 
-_LOG_DIR_FILES: Final = (
-    kf.META_PROPERTIES,
-    kf.RECOVERY_POINT_CHECKPOINT,
-    kf.HIGH_WATERMARK_CHECKPOINT,
-    kf.LOG_START_OFFSET_CHECKPOINT,
-    kf.CLEAN_SHUTDOWN_FILE,
-)
-
 
 def fitting_name(stem: str, suffix: str) -> str:
     """Return a file name of `stem` and `suffix` that fits in 255 bytes, the limit of file systems.
@@ -198,7 +190,7 @@ def _kafka_directories(paths: Iterable[Path]) -> dict[Path, str]:
     """Those of some directories that look like a "log dir" or a "partition directory"."""
     found = {}
     for path in paths:
-        if any(map(os.path.exists, map(path.joinpath, _LOG_DIR_FILES))):
+        if any(map(os.path.exists, map(path.joinpath, kf.LOG_DIR_FILES))):
             found[path] = "log dir"
         elif kf.parse_partition_directory(path.name) is not None:
             with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any, Final, NamedTuple
 
+from kafkalog import format as kf
 from kafkalog.errors import ReadError, Reason
 from kafkalog.format import PARTITION_METADATA
 from kafkalog.storage.file_locks import is_locked
@@ -108,7 +109,7 @@ def removed_directory(
     renamed = f"{name}."
     is_removed = (
         is_leaving
-        or any(other.startswith(renamed) and other.endswith("-delete") for other in others)
+        or any(other.startswith(renamed) and kf.is_deleted_directory(other) for other in others)
         or (is_locked(root) if name not in others else was_replaced(directory, identity))
     )
     return removed_error(directory) if is_removed else None

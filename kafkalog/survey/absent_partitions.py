@@ -29,7 +29,6 @@ _EMPTY: Final = "no checkpoint has a record of them, and the broker makes the di
 _ON_ANOTHER_DISK: Final = "they are in the log dir with directory id {}, which is not named: name it, too"
 _NOWHERE: Final = "no checkpoint here names them either: if the broker has more log dirs, name these, too"
 _COUNTED: Final = "no other broker here has them either, and the loss is counted there"
-_ENDS: Final = (kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT)
 
 
 def absent_partitions(
@@ -91,7 +90,7 @@ class _LogDirs:
         self._ends: dict[Place, dict[kf.TopicPartition, int] | None] = {}
         self._named: dict[kf.TopicPartition, Place] = {}
         for root in roots:
-            both = [offsets for name in _ENDS if (offsets := _checkpoint(root, name)) is not None]
+            both = [offsets for name in kf.END_CHECKPOINTS if (offsets := _checkpoint(root, name)) is not None]
             ends: dict[kf.TopicPartition, int] = {}
             for key, end in [pair for offsets in both for pair in offsets.items()]:
                 ends[key] = max(end, ends.get(key, end))

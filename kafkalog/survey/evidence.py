@@ -19,7 +19,7 @@ from kafkalog.log.compaction import Density
 from kafkalog.log.cuts import MissingPart
 from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
+from kafkalog.log.searching.missing import checkpointed, known_ends, snapshot_offsets
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_metadata import cluster_metadata
@@ -32,7 +32,6 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
 TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
-_REMOTE_METADATA: Final = "__remote_log_metadata-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def _known_end(partition: Partition, names: Sequence[str] | None) -> int | None:
     last = partition.segments[-1].base_offset if partition.segments else 0
     key = partition.topic_partition if partition.kind is None else None
     ends = known_ends(partition.path, key, names)
-    return max((end for name, end in ends.items() if end > last or name in END_CHECKPOINTS), default=None)
+    return max((end for name, end in ends.items() if end > last or name in kf.END_CHECKPOINTS), default=None)
 
 
 def tail_finding(finding: Finding, state: LogDirState, end_offset: int) -> Finding:
@@ -190,7 +189,7 @@ def is_tiered(partition: Partition) -> bool:
         names = Listing(root).names
     except OSError:
         return True  # a log dir that cannot be listed, or is gone by now, proves nothing
-    if any(name.startswith(_REMOTE_METADATA) for name in names):
+    if any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for name in names):
         return True
     metadata = cluster_metadata(root)
     topic = partition.topic_partition.topic if partition.topic_partition else ""

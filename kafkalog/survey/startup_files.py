@@ -25,7 +25,7 @@ from kafkalog.survey.startup_end import end_as_loaded
 ORPHAN: Final = "an index without its .log"
 """Why a broker removes such a file."""
 
-_RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
+_RAFT_SNAPSHOT_DELETED: Final = kf.RAFT_SNAPSHOT_SUFFIX + kf.DELETED_SUFFIX
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 

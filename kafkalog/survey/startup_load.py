@@ -41,7 +41,7 @@ class RootOffsets(NamedTuple):
         """Read the checkpoints of a log dir. Source: LogManager.loadLogs, Kafka 4.3."""
         found: list[dict[kf.TopicPartition, int]] = [{}, {}]
         findings = []
-        for number, name in enumerate((kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT)):
+        for number, name in enumerate(kf.LOADED_CHECKPOINTS):
             try:
                 found[number] = read_offset_checkpoint(root / name) or {}
             except (SidecarError, ReadError) as error:

@@ -43,8 +43,6 @@ from kafkalog.survey.startup_files import partition_directories
 
 _REFUSES_EMPTY_ENTRIES: Final = "4.2"
 """The first release that does not start with an empty entry in `log.dirs`."""
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-QUORUM_STATE: Final = "quorum-state"
 
 Effect = Literal["does not start", "log dir offline", "loses metadata", "no coordinator", "unreadable"]
 
@@ -91,7 +89,7 @@ def root_problems(
     """
     found = [*_identity_problems(roots, config), *_metadata_dir_problems(roots, config)]
     for root in roots:
-        found += _attempt(root / BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
+        found += _attempt(root / kf.BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
         for name in kf.OFFSET_CHECKPOINTS if config.roles != {"controller"} else ():
             found += _attempt(root / name, _offset_checkpoint_problem, "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
@@ -120,7 +118,7 @@ def _has_metadata(root: Place) -> bool:
     """Whether the metadata log of a log dir has records, or a snapshot of them."""
     directory = root / kf.METADATA_DIRECTORY
     listing = Directory.or_empty(directory)
-    return any(map(_SNAPSHOT.fullmatch, listing.names)) or any(listing.status(name).st_size for name in listing.logs)
+    return bool(kf.raft_snapshots(listing.names)) or any(listing.status(name).st_size for name in listing.logs)
 
 
 def is_kraft(root: Place) -> bool:
@@ -326,7 +324,7 @@ def meta_properties_problem(properties: Mapping[str, str]) -> str:
 
 def _offset_checkpoint_problem(path: Place) -> str:
     # numbers are not parsed: a broker that fails at one goes on without the file
-    if not (path.name in kf.OFFSET_CHECKPOINTS[:2] and _has_negative_count(path)):
+    if not (path.name in kf.LOADED_CHECKPOINTS and _has_negative_count(path)):
         read_checkpoint(path, 3)
     return ""
 
@@ -358,10 +356,10 @@ def _bootstrap_problem(path: Place, limits: Limits) -> str:
 
 def _metadata_log_problems(directory: Place, limits: Limits) -> Iterator[StartProblem]:
     """Check the files of raft in the metadata log's directory."""
-    yield from _attempt(directory / QUORUM_STATE, quorum_state_problem)
+    yield from _attempt(directory / kf.QUORUM_STATE, quorum_state_problem)
     listing = Directory.or_empty(directory)
     start = listing.bases[0] if listing.bases else 0
-    snapshots = [(int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, listing.names) if match]
+    snapshots = [(one.end_offset, name) for name, one in kf.raft_snapshots(listing.names).items()]
     newest = max(snapshots, default=None)
     if newest is None or newest[0] < start:
         if start:
@@ -375,7 +373,7 @@ def _metadata_log_problems(directory: Place, limits: Limits) -> Iterator[StartPr
         if metadata is not None and metadata.sound_snapshot == newest[1]:
             return
     # the first one has what `kafka-storage.sh format` wrote; the log has it again, and a broker takes less for it
-    is_first = newest[1] == _FIRST_SNAPSHOT
+    is_first = newest[1] == kf.raft_snapshot_name(0, 0)
     for problem in _snapshot_problems(directory / newest[1], limits):
         if not (is_first and problem.reason in (*_CUT_OFF, Reason.INTERNAL_RECORD) and start == 0):
             yield problem
@@ -473,7 +471,5 @@ def _duplicates(directories: Iterable[Place]) -> Iterator[StartProblem]:
 
 
 _CUT_OFF: Final = (Reason.PARTIAL_TAIL, Reason.SIZE_EXCEEDS_FILE)
-_FIRST_SNAPSHOT: Final = f"{0:020d}-{0:010d}.checkpoint"
-_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _BAD_ESCAPE: Final = re.compile(rb"^(?![ \t\f]*[#!]).*(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", re.MULTILINE)
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")

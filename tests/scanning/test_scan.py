@@ -14,6 +14,7 @@ from damaged_partitions import damaged_partition
 from files import flip
 
 import kafkalog
+from kafkalog.format import RENAMED_KINDS
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 
 
@@ -141,7 +142,7 @@ def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path, 
 
 
 def test_directories_set_apart_are_listed_apart(log_dir_copy):
-    names = {"delete": "p-multi-1", "future": "p-multi-2", "stray": "p-txn-0"}
+    names = dict(zip(RENAMED_KINDS, ("p-multi-1", "p-multi-2", "p-txn-0"), strict=True))
     for kind, name in names.items():
         (log_dir_copy / name).rename(log_dir_copy / f"{name}.c9eefd1639d646409599f16e98f3d811-{kind}")
     opened = kafkalog.open(log_dir_copy)

@@ -7,6 +7,7 @@ import pytest
 from refusals import fails_with
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, UnsafePathError
 from kafkalog.storage.output_paths import check_outside, check_stage_in, fitting_name, named_partition
 from kafkalog.storage.staging import staged_directory
@@ -80,6 +81,15 @@ def test_nothing_is_staged_where_partitions_lie(log_dir_copy, tmp_path):
         check_stage_in(directory.path)
     with pytest.raises(UnsafePathError):
         check_stage_in(tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", kf.LOG_DIR_FILES)
+def test_each_file_that_only_log_dirs_have_tells_one(tmp_path, name):
+    (tmp_path / "data").mkdir()
+    check_outside(tmp_path / "data" / "out", [])
+    (tmp_path / "data" / name).touch()
+    with fails_with("unsafe_path"):
+        check_outside(tmp_path / "data" / "out", [])
 
 
 def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy, tmp_path):

@@ -6,10 +6,10 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, Reason
 from kafkalog.log import live
 from kafkalog.log.cuts import MissingPart
 from kafkalog.log.directory import Directory
@@ -17,36 +17,6 @@ from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.location import Place
-
-END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
-"""Files of a log dir with offsets that a log reached."""
-
-
-def usable_start(directory: Place, start: int, segments: Sequence[Segment]) -> tuple[int, list[Finding]]:
-    """The log start offset that a checkpointed one stands for, and the finding about one outside of the log.
-
-    One past the end of the log is damage of the checkpoint: the records are there, so the log begins with the first
-    segment. A broker would delete them. While one runs, the checkpoint may be newer than the segments.
-    """
-    first = segments[0].base_offset if segments else 0
-    if start < first:
-        return first, [start_finding(str(directory), start, first, kf.LOG_START_OFFSET_CHECKPOINT)]
-    if not segments or start <= segments[-1].base_offset:
-        return start, []
-    try:
-        end = segments[-1].next_offset
-    except KafkalogError:
-        return start, []  # reading reports this
-    root = directory.absolute().parent
-    if start <= end or live.is_live(root):
-        return start, []
-    detail = (
-        f"the log start offset {start} of {directory.name} is past the log end {end}, so it is not used. A broker"
-        f' deletes all segments at its start ("logEndOffset {end} has become smaller than logStartOffset {start}"):'
-        " remove the line before you start it"
-    )
-    path = str(root / kf.LOG_START_OFFSET_CHECKPOINT)
-    return first, [Finding(Reason.LOG_START_BEHIND_END, detail, path, base_offset=start, n_records=0)]
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
@@ -132,7 +102,9 @@ def known_ends(partition: Place, key: kf.TopicPartition | None, names: Iterable[
 
     `names` are those of the directory's files; `key` is None for a renamed directory, which no checkpoint names.
     """
-    return checkpointed(partition, key, *END_CHECKPOINTS) | {snapshot_name(one): one for one in snapshot_offsets(names)}
+    return checkpointed(partition, key, *kf.END_CHECKPOINTS) | {
+        snapshot_name(one): one for one in snapshot_offsets(names)
+    }
 
 
 def checkpointed(partition: Place, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:

@@ -21,7 +21,6 @@ from kafkalog.errors import (
     KafkalogError,
     Limits,
     Reason,
-    UnsupportedError,
     UnwritableError,
 )
 from kafkalog.operations.converting.assemble import Part, assemble, empty_batches
@@ -29,7 +28,7 @@ from kafkalog.operations.converting.batch_boundaries import JoinRules, cut
 from kafkalog.operations.converting.kept_records import BoundRules, NeededBatches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.codecs import Compression
+from kafkalog.records.codecs import Compression, unknown_codec
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode, decode_all
 from kafkalog.records.encode import encode_batches
@@ -136,7 +135,7 @@ def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, Kafkalo
         return row, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)
     if not is_counted[row]:
         return row, batch_error(STATUS["RECORD_COUNT"], batches, row, path)
-    unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[row]}; Kafka has 0 to 4")
+    unknown = unknown_codec(batches.codec[row])
     return row, locate_error(unknown, batches, row, path)
 
 

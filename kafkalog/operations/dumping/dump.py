@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.log.segment import is_last_segment
 from kafkalog.operations.dumping.dump_text import text_of_log, title
-from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, open_file, suffix_of
+from kafkalog.operations.dumping.files import absolute, as_file, open_file, suffix_of
 from kafkalog.operations.dumping.log_walk import LogWalk
 from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpKeywords, DumpOptions
@@ -162,7 +162,7 @@ class Dump:
                     progress.reach(walk.position)
 
     def _is_log(self, path: AnyPath) -> bool:
-        return suffix_of(path, self.options) in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX)
+        return suffix_of(path, self.options) in (kf.LOG_SUFFIX, kf.RAFT_SNAPSHOT_SUFFIX)
 
     @contextlib.contextmanager
     def _walk(self, path: AnyPath) -> Iterator[LogWalk]:

@@ -32,9 +32,6 @@ from kafkalog.records.batch_table import sequences
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.columns import RecordColumns
 
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-
 _TEXT: Final = pa.large_string()
 _BYTES: Final = pa.large_binary()
 _NUMBER: Final = pa.int64()
@@ -85,12 +82,12 @@ def title(name: str, *, is_2_8: bool) -> str:
     if name.endswith(kf.LOG_SUFFIX):
         offset = start_offset(name)
         return f"Starting offset: {offset}" if is_2_8 else f"Log starting offset: {offset}"
-    if name == BOOTSTRAP_CHECKPOINT:
+    if name == kf.BOOTSTRAP_CHECKPOINT:
         return "KRaft bootstrap snapshot"
-    match = _SNAPSHOT_NAME.fullmatch(name)
-    if match is None:
+    snapshot = kf.parse_raft_snapshot(name)
+    if snapshot is None:
         raise NotKafkaError(Reason.NOT_KAFKA, "the name is not that of a Raft snapshot", path=name)
-    return f"Snapshot end offset: {int(match[1])}, epoch: {int(match[2])}"
+    return f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 
 
 def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
@@ -12,8 +11,6 @@ from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.storage.files import open_source
 from kafkalog.storage.location import AnyPath, remote_place
 from kafkalog.storage.source import ByteSource
-
-CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
 def as_file(path: AnyPath) -> AnyPath:
@@ -33,7 +30,7 @@ def suffix_of(path: AnyPath, options: DumpOptions) -> str:
     """Return the suffix of a file's name; "" for none, and for a Raft snapshot in dialect 2.8."""
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
-    return "" if suffix == CHECKPOINT_SUFFIX and options.is_2_8 else suffix
+    return "" if suffix == kf.RAFT_SNAPSHOT_SUFFIX and options.is_2_8 else suffix
 
 
 def start_offset(name: str) -> int:

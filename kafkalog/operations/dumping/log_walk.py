@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.crc import check_crcs
-from kafkalog.errors import CorruptionError, KafkalogError, Reason, TruncatedTailError, UnsupportedError
+from kafkalog.errors import CorruptionError, KafkalogError, Reason, TruncatedTailError
 from kafkalog.operations.dumping.mismatches import Mismatches
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
+from kafkalog.records.codecs import unknown_codec
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.decode import decode, fill_spans
 from kafkalog.records.header_walk import walk
@@ -115,7 +116,7 @@ class LogWalk:
                 self.position = shown.end_position
                 yield BatchRun(shown, valid_crcs(window, shown), np.zeros(len(shown), np.int64))
             if unknown.size:
-                error = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[unknown[0]]}; Kafka has 0 to 4")
+                error = unknown_codec(batches.codec[unknown[0]])
                 raise locate_error(error, batches, int(unknown[0]), self._source.path)
 
     def _decoded(self, window: Window) -> Iterator[BatchRun]:

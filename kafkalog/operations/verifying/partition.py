@@ -43,8 +43,6 @@ from kafkalog.survey.origins import as_known
 from kafkalog.survey.startup_files import topic_id_problem
 from kafkalog.survey.startup_root import meta_properties_problem
 
-_RAFT_SNAPSHOT: Final = ".checkpoint"
-
 _NOT_LIVE: Final = LogDirState()
 
 Add = Callable[[Finding], None]
@@ -74,7 +72,7 @@ def check_partition(
         _check_epochs(partition, segments, around, add)
     _check_producer_snapshots(partition, names, around, add)
     for name in names:
-        if name.endswith(_RAFT_SNAPSHOT):
+        if name.endswith(kf.RAFT_SNAPSHOT_SUFFIX):
             _check_raft_snapshot(partition.path / name, partition, add)
     if partition.path.name == kf.METADATA_DIRECTORY:
         _check_metadata(partition, around, add)

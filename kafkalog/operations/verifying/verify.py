@@ -286,7 +286,9 @@ def partitions_to_verify(
             chosen.append(partition)
         elif partition.reason is Reason.PARTITION_REMOVED and removed_from(path, partition) is None:
             raise partition
-        elif not (partition.reason is Reason.PARTITION_REMOVED and (partition.path or "").endswith("-delete")):
+        elif partition.reason is not Reason.PARTITION_REMOVED or not kf.is_deleted_directory(
+            os.path.basename(partition.path or "")
+        ):
             found.append(partition.to_finding())
     return chosen
 

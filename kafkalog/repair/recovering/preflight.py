@@ -430,8 +430,7 @@ class _LogDirStart:
 
     def removed(self, directory: Path, *, is_named: bool, is_leaving: bool = False) -> Finding | None:
         """The note about a partition that a running broker has removed, or removes; raises if it was named."""
-        parsed = kf.parse_partition_directory(directory.name)
-        is_leaving |= self.is_live and parsed is not None and parsed.kind == "delete"
+        is_leaving |= self.is_live and kf.is_deleted_directory(directory.name)
         error = None if not (is_leaving or is_gone(directory)) else removed_directory(directory, is_leaving=is_leaving)
         if error is not None and is_named:
             raise error

@@ -17,6 +17,7 @@ from pathlib import Path
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, ReadError, Reason, SidecarError
 from kafkalog.log.log_dir import check_log_dir, is_partition_directory
+from kafkalog.log.log_start import log_start
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
@@ -379,7 +380,7 @@ class RecoveryRun(RebuildTarget):
             row.segments.append(SegmentPlan(segment.path.name, base, action, size, size))
         # after a clean shutdown the old base is not forgotten
         first = segments[0].base_offset if plan.is_clean else splits[0][0][0]
-        row.log_start_offset = max(plan.log_start, first)
+        row.log_start_offset = log_start(plan.log_start, first)
         row.log_end_offset = max(splits[-1][1], row.log_start_offset)
         one.leave(row)
 
@@ -458,9 +459,9 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
     if points != known:
         files[kf.RECOVERY_POINT_CHECKPOINT] = encode_offset_checkpoint(dict(sorted(points.items())))
     # an empty one has no entries for a broker, which takes a log dir offline for one that is malformed
-    for name in kf.OFFSET_CHECKPOINTS[1:]:
+    for name in kf.OFFSET_CHECKPOINTS:
         with contextlib.suppress(ReadError):  # it is no file
-            if is_malformed(root / name):
+            if name != kf.RECOVERY_POINT_CHECKPOINT and is_malformed(root / name):
                 files[name] = encode_offset_checkpoint({})
     # a broker lowers it to the log end, too; left as it is, it would say of the recovered log that records are missing
     with contextlib.suppress(KafkalogError):

@@ -25,7 +25,7 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.repair.diff import truncate
 from kafkalog.repair.rescue.batches import has_last_records
 from kafkalog.repair.rescue.replica import ROW_DTYPE, Replica, Rows, file_numbers, runs, without_last
-from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.state.leader_epochs import LeaderEpochs, LogProgress
 from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
 
@@ -43,10 +43,10 @@ or the copy that leads has no damage there, so that compaction may have removed 
 _IDENTITY: Final = ("last_offset", "crc", "size_in_bytes", "leader_epoch")
 
 
-def rank(replica: Replica) -> tuple[int, int, tuple[bool, int, bool, int], bytes]:
+def rank(replica: Replica) -> tuple[LogProgress, tuple[bool, int, bool, int], bytes]:
     """The order in which replicas lead and fill holes; equal only for equal batches, so that no argument order decides.
 
-    The latest leader epoch comes first, then the highest end. Of two that are equal, the one that lost less: a copy
+    Of two that have come equally far, the one that lost less leads: a copy
     without damage may also have a hole, such as the output of `salvage`, so the offsets that it has count first.
     """
     rows = replica.rows
@@ -54,7 +54,7 @@ def rank(replica: Replica) -> tuple[int, int, tuple[bool, int, bool, int], bytes
     content = b"".join(rows[name].tobytes() for name in ("first_offset", "last_offset", "crc"))
     is_tail_kept, is_complete = not replica.is_tail_lost, not replica.losses
     damage = is_tail_kept, n_offsets, is_complete, -replica.n_bytes_lost
-    return replica.last_epoch, replica.end_offset, damage, content
+    return LogProgress(replica.last_epoch, replica.end_offset), damage, content
 
 
 def corrected(replicas: Sequence[Replica]) -> tuple[list[Replica], list[Finding]]:

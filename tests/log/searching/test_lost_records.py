@@ -17,9 +17,10 @@ from plans import batch, make, read
 from searches import dense
 
 import kafkalog
+from kafkalog import format as kf
 from kafkalog.errors import Reason
 from kafkalog.log.searching.consistent_batches import agreeing
-from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
+from kafkalog.log.searching.missing import end_finding, missing_end
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.scanning import execution
 from kafkalog.scanning.planning import plan
@@ -210,10 +211,10 @@ def test_the_end_that_checkpoints_know_of_is_told_unless_a_broker_runs(tmp_path)
     partition = tmp_path / "t-0"
     partition.mkdir()
     assert missing_end(partition, KEY, 5) is None
-    for name, offset in zip(END_CHECKPOINTS, (4, 9), strict=True):
+    for name, offset in zip(kf.END_CHECKPOINTS, (4, 9), strict=True):
         (tmp_path / name).write_bytes(encode_offset_checkpoint({KEY: offset}))
     finding = missing_end(partition, KEY, 5)
-    assert finding == end_finding(str(partition), 5, {END_CHECKPOINTS[1]: 9}, damage=False)
+    assert finding == end_finding(str(partition), 5, {kf.END_CHECKPOINTS[1]: 9}, damage=False)
     assert finding is not None
     assert (finding.base_offset, finding.last_offset, finding.n_records) == (5, 8, 4)
     assert missing_end(partition, KEY, 9) is missing_end(partition, None, 5) is None
