@@ -6,11 +6,8 @@ Names of topics, paths and keys come from files that anybody may have written: m
 from __future__ import annotations
 
 import html
-import inspect
 import json
-import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
@@ -20,16 +17,15 @@ from typing import (
     Any,
     ClassVar,
     Final,
-    Literal,
     NoReturn,
     Self,
     SupportsIndex,
     TypeVar,
-    get_origin,
     overload,
 )
 
 from kafkalog.format import parse_partition_directory
+from kafkalog.result_kinds import arrow_types
 from kafkalog.text import first_names, near
 
 if TYPE_CHECKING:
@@ -345,61 +341,6 @@ class ReportList(list[Item], PartsReport):
     def __repr__(self) -> str:
         number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
-
-
-def kinds_of(result: type) -> dict[str, str]:
-    """Return the fields that `as_dict` of a class of results gives, and the kind of each.
-
-    Kinds are ``text``, ``int``, ``number``, ``bool``, ``any``, or the name of another class of results. ``?`` stands
-    after those that may be None, ``[kind]`` is a list, ``{kind}`` a dict by text. JSON Schemas, Spark's types and
-    Arrow tables are made of them.
-    """
-    annotations: dict[str, object] = {one.name: one.type for one in fields(result)}
-    properties = getattr(result, "_json_properties", ())
-    for name in properties:
-        annotations[name] = inspect.getattr_static(result, name).fget.__annotations__["return"]
-    scope = {
-        name: value for one in reversed(result.__mro__) for name, value in vars(sys.modules[one.__module__]).items()
-    }
-    kinds: dict[str, str] = {}
-    for name in (*properties, *(one.name for one in fields(result))):
-        if name == "topic_partition":
-            kinds |= {"topic": "text?", "partition": "int?"}
-        elif annotations[name] == "Findings":
-            kinds |= {name: "[Finding]", "n_more_findings": "int"}
-        elif name not in getattr(result, "_json_without", ()):
-            kinds[name] = _kind(str(annotations[name]), scope)
-    return kinds
-
-
-def arrow_types(result: type) -> dict[str, pa.DataType]:
-    """Return the type of each field of `kinds_of` in Arrow, except for those of any type; nested values are text."""
-    import pyarrow as pa
-
-    types = {"int": pa.int64(), "bool": pa.bool_(), "number": pa.float64()}
-    kinds = {name: kind.rstrip("?") for name, kind in kinds_of(result).items()}
-    return {name: types.get(kind, pa.string()) for name, kind in kinds.items() if kind != "any"}
-
-
-_KINDS: Final = {"int": "int", "bool": "bool", "float": "number", "str": "text"}
-_LIST: Final = re.compile(r"(?:list|tuple|Sequence)\[([^,]*)(?:, \.\.\.)?\]")
-_DICT: Final = re.compile(r"(?:dict|Mapping)\[str, (.*)\]")
-
-
-def _kind(annotation: str, scope: Mapping[str, object]) -> str:
-    """The kind of an annotation, which is text; see `kinds_of`."""
-    if annotation.endswith(" | None"):
-        return _kind(annotation.removesuffix(" | None"), scope) + "?"
-    if items := _LIST.fullmatch(annotation):
-        return f"[{_kind(items[1], scope)}]"
-    if values := _DICT.fullmatch(annotation):
-        return f"{{{_kind(values[1], scope)}}}"
-    if annotation in _KINDS:
-        return _KINDS[annotation]
-    named = scope.get(annotation.rpartition(".")[2])
-    if get_origin(named) is Literal or (isinstance(named, type) and issubclass(named, Enum)):
-        return "text"
-    return named.__name__ if isinstance(named, type) and (is_dataclass(named) or hasattr(named, "_fields")) else "any"
 
 
 def _arrow_cells(values: list[object]) -> list[object]:

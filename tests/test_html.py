@@ -20,7 +20,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog import html
 from kafkalog.errors import Finding, Reason
-from kafkalog.html import JsonFields, ReportList, kinds_of
+from kafkalog.html import JsonFields, ReportList
+from kafkalog.result_kinds import kinds_of
 
 HOSTILE = "<script>alert(1)</script>&\"'\u202e\x1b[31m"
 ALLOWED = {"p", "table", "thead", "tbody", "tr", "th", "td", "pre"}

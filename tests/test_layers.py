@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "kafkalog"
 # each imports from those before it; names in one tuple stand side by side and do not import one another
 ORDER = (
     ("_kernels",),
-    ("format", "functions", "text"),
+    ("format", "functions", "text", "result_kinds"),
     ("words",),
     ("html",),
     ("errors",),
@@ -69,7 +69,7 @@ ARROW_IN = {
 }
 LAZY_ARROW = {
     ("html", "Result.to_arrow"),
-    ("html", "arrow_types"),
+    ("result_kinds", "arrow_types"),
     ("records.batch_table", "BatchTable.to_arrow"),
     ("state.entries", "WrittenWhole.to_arrow"),
 }

@@ -11,8 +11,6 @@ import json
 import os
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TextIO, TypeVar
 
@@ -48,7 +46,6 @@ _CALM: Final = ("note", "next")
 MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
-_PROGRESS_AFTER: Final = 1.0
 TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
 _WORDS: Final = {
     Exit.DAMAGE: "damage",
@@ -68,7 +65,7 @@ class Console:
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False, is_json: bool = False) -> None:
         self.quiet, self.verbose, self.is_json = quiet, verbose, is_json
-        self.progress = Progress(enabled=False)
+        self.progress = terminal.Progress(enabled=False)
         self._codes: set[Exit] = set()
         self._n_printed = 0
         self._n_unprinted = 0
@@ -92,7 +89,7 @@ class Console:
 
     def start_progress(self, total: int, what: str, *, unit: str = "B") -> None:
         """Show a progress bar after the first second, in bytes or another unit, if stderr is a terminal."""
-        self.progress = Progress(total, what, unit=unit, enabled=self.shows_progress)
+        self.progress = terminal.Progress(total, what, unit=unit, enabled=self.shows_progress)
 
     def write(self, text: str) -> None:
         """Write data to stdout; at a terminal, unprintable characters are escaped.
@@ -302,85 +299,6 @@ class Console:
         if self._n_unprinted:
             self.message("damage", f"{self._n_unprinted:,} more findings of damage; use -v to print all")
             self._n_unprinted = 0
-
-
-class Progress:
-    """A progress bar on stderr with rate and time left; appears after one second of work."""
-
-    def __init__(self, total: int = 0, what: str = "", *, unit: str = "B", enabled: bool) -> None:
-        self._total, self._what, self._unit, self._enabled = total, what, unit, enabled
-        self._start = time.time()
-        self._done = 0
-        self._bar: Any = None
-        self._lock = threading.Lock()
-
-    @property
-    def enabled(self) -> bool:
-        """Whether a bar may be shown, so that progress should be reported."""
-        return self._enabled
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the bar is visible."""
-        return self._bar is not None
-
-    def reach(self, done: int) -> None:
-        """Report how many bytes are done in total."""
-        if not self._enabled or done <= self._done:
-            return
-        if self._bar is None:
-            # most runs are over by then, and a bar that flashes helps nobody
-            if time.time() - self._start < _PROGRESS_AFTER:
-                self._done = done
-                return
-            from tqdm import tqdm
-
-            self._done = 0
-            self._bar = tqdm(
-                total=self._total,
-                desc=self._what,
-                unit=self._unit,
-                unit_scale=self._unit == "B",
-                unit_divisor=1024,
-                file=sys.stderr,
-                leave=False,
-                dynamic_ncols=True,
-            )
-            # the rate counts from the start of the work, not from the bar's
-            self._bar.start_t = self._start
-        self._bar.update(done - self._done)
-        self._done = done
-
-    def resize(self, total: int) -> None:
-        """Change the total."""
-        self._total = total
-        if self._bar is not None:
-            self._bar.total = total
-
-    def advance(self, n: int) -> None:
-        """Report that `n` more bytes are done, from any thread."""
-        # called by the threads that read
-        with self._lock:
-            self.reach(self._done + n)
-
-    @contextlib.contextmanager
-    def hidden(self) -> Any:
-        """Hide the bar while something else is written."""
-        if self._bar is None:
-            yield
-            return
-        self._bar.clear()
-        try:
-            yield
-        finally:
-            self._bar.refresh()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-        self._enabled = False
 
 
 class UntilBroken(Generic[Row]):

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kafkalog.html import kinds_of
+from kafkalog.result_kinds import kinds_of
 
 DEFINITIONS: Final = """
 place: topic text?, partition int?
@@ -139,8 +139,8 @@ storage_fault: @operations.remote_storage.StorageFault, kind text
 any_object:
 """
 """Objects and their fields. ``?``: may be null. ``~``: may be absent. ``[T]``: a list. ``{T}``: an object of values T.
-``+object`` includes its fields, and ``@module.Class`` those of a class of results (see `kafkalog.html.kinds_of`);
-fields after it replace them. ``=word`` is that word.
+``+object`` includes its fields, and ``@module.Class`` those of a class of results (see `result_kinds.kinds_of`); fields
+after it replace them. ``=word`` is that word.
 """
 
 OUTPUTS: Final = {

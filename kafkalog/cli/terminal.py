@@ -1,15 +1,21 @@
-"""Lays out text for a terminal: lines that fit its width, tables whose less important columns go first, colour."""
+"""Lays out text for a terminal: lines that fit its width, tables whose less important columns go first, colour.
+
+Also the progress bar.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kafkalog.cli.text import escape_line, table, text_width
 from kafkalog.text import counted, human_bytes
@@ -28,6 +34,8 @@ _COMMAND: Final = re.compile(r"\.sh --|^ *kafkalog ")
 """Lines to copy, which stay whole."""
 _NARROWEST: Final = 20
 _WIDEST_CELL: Final = 60
+_PROGRESS_AFTER: Final = 1.0
+"""Seconds of work before a progress bar appears."""
 _NARROWEST_CELL: Final = 12
 _LEAST: Final = ("headers", "timestamp_type")
 """Columns of records that a query's table goes without first."""
@@ -186,3 +194,82 @@ def _cells(result: Table, row: tuple[object, ...], *, exact: bool) -> list[str]:
         human_bytes(value) if kind == "bytes" and isinstance(value, int) and not exact else text
         for text, value, kind in zip(result.texts(row), row, result.shown.values(), strict=False)
     ]
+
+
+class Progress:
+    """A progress bar on stderr with rate and time left; appears after one second of work."""
+
+    def __init__(self, total: int = 0, what: str = "", *, unit: str = "B", enabled: bool) -> None:
+        self._total, self._what, self._unit, self._enabled = total, what, unit, enabled
+        self._start = time.time()
+        self._done = 0
+        self._bar: Any = None
+        self._lock = threading.Lock()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether a bar may be shown, so that progress should be reported."""
+        return self._enabled
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the bar is visible."""
+        return self._bar is not None
+
+    def reach(self, done: int) -> None:
+        """Report how many bytes are done in total."""
+        if not self._enabled or done <= self._done:
+            return
+        if self._bar is None:
+            # most runs are over by then, and a bar that flashes helps nobody
+            if time.time() - self._start < _PROGRESS_AFTER:
+                self._done = done
+                return
+            from tqdm import tqdm
+
+            self._done = 0
+            self._bar = tqdm(
+                total=self._total,
+                desc=self._what,
+                unit=self._unit,
+                unit_scale=self._unit == "B",
+                unit_divisor=1024,
+                file=sys.stderr,
+                leave=False,
+                dynamic_ncols=True,
+            )
+            # the rate counts from the start of the work, not from the bar's
+            self._bar.start_t = self._start
+        self._bar.update(done - self._done)
+        self._done = done
+
+    def resize(self, total: int) -> None:
+        """Change the total."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.total = total
+
+    def advance(self, n: int) -> None:
+        """Report that `n` more bytes are done, from any thread."""
+        # called by the threads that read
+        with self._lock:
+            self.reach(self._done + n)
+
+    @contextlib.contextmanager
+    def hidden(self) -> Any:
+        """Hide the bar while something else is written."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.clear()
+        try:
+            yield
+        finally:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        self._enabled = False

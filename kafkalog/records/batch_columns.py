@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.records.batch_table import BatchTable, batch_column, create_time_types, sequences
-from kafkalog.records.columns import Column, RecordColumns
+from kafkalog.records.batch_table import BatchTable, create_time_types, sequences
+from kafkalog.records.columns import FIXED_COLUMNS, Column, RecordColumns
 from kafkalog.records.spans import record_counts
 
 Form = Literal["numpy", "arrow", "views"]
@@ -24,6 +24,20 @@ class Filled(NamedTuple):
     n_records: int
     columns: dict[str, Column]
     """`offset`, `timestamp`, `key`, `value` and `headers`, as far as they are wanted."""
+
+
+def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
+    """A column with one value per batch, in the dtype of the record column of this name."""
+    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
+    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
+
+
+_BATCH_COLUMN = {
+    "leader_epoch": "partition_leader_epoch",
+    "compression": "codec",
+    "batch_base_offset": "base_offset",
+    "batch_position": "position",
+}
 
 
 NEED_OFFSETS: Final = frozenset(("offset", "sequence", "batch_base_offset"))

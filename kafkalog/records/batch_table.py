@@ -21,7 +21,6 @@ from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.html import PublicNames
-from kafkalog.records.columns import FIXED_COLUMNS
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
 
@@ -460,20 +459,6 @@ def table_of(data: Bytes, n_batches: int) -> BatchTable:
 def whole_batches(data: Bytes, position: int) -> BatchTable:
     """Return the table of the complete batches at the start of `data`, as long as offsets increase; it may be empty."""
     return BatchTable.concatenate(HeaderParser().parse(data, position, -1)[0])
-
-
-def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
-    """A column with one value per batch, in the dtype of the record column of this name."""
-    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
-    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
-
-
-_BATCH_COLUMN = {
-    "leader_epoch": "partition_leader_epoch",
-    "compression": "codec",
-    "batch_base_offset": "base_offset",
-    "batch_position": "position",
-}
 
 
 def sequences(

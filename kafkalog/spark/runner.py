@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, KafkalogError, ReadError, Reason, WriteError
-from kafkalog.html import arrow_types
 from kafkalog.log.log_dir import LogDir, located
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.result_kinds import arrow_types
 from kafkalog.scanning.planning import Plan, ReadTask
 from kafkalog.storage.atomic import remove_tree, writing
 from kafkalog.storage.listing import Listing

@@ -17,8 +17,8 @@ from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionInde
 from kafkalog.log import live
 from kafkalog.log.compaction import Density
 from kafkalog.log.cuts import MissingPart
-from kafkalog.log.ends import ProvedEnd, proved_ends
 from kafkalog.log.partition import Partition
+from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.searching.missing import checkpointed, known_ends, snapshot_offsets
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_leader_epochs

@@ -21,8 +21,8 @@ from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason, lost_markers
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.log.compaction import GapMeter
-from kafkalog.log.ends import ProvedEnd
 from kafkalog.log.partition import Partition
+from kafkalog.log.proved_ends import ProvedEnd
 from kafkalog.log.searching.lost_records import lost_in
 from kafkalog.log.searching.missing import (
     cut_finding,

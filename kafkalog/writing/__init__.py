@@ -1,7 +1,7 @@
 """Write: records become batches, batches become segments, segments become partition directories that a broker serves.
 
     `partition_writer`    `PartitionWriter`: appends records or whole batches to a partition
-    `options`             checks the writer's options
+    `option_checks`       checks the writer's options
     `batch_builder`       checks and numbers records, collects them into batches and encodes these
     `partition_files`     writes the segments of a partition and its producer snapshots
     `segment_writer`      writes one `.log` and its indexes

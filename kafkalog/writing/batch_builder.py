@@ -25,7 +25,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches, encode_marker
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState
-from kafkalog.writing.options import LAST_OFFSET, Producer
+from kafkalog.writing.option_checks import LAST_OFFSET, Producer
 from kafkalog.writing.partition_files import PartitionFiles
 
 _STEP_BYTES: Final = 2**20

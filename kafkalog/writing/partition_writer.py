@@ -30,7 +30,7 @@ from kafkalog.state.producers import ProducerSnapshot, ProducerState
 from kafkalog.text import counted
 from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
 from kafkalog.writing.log_end import LogEnd
-from kafkalog.writing.options import (
+from kafkalog.writing.option_checks import (
     LAST_OFFSET,
     Producer,
     check_partition_name,

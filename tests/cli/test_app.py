@@ -515,7 +515,7 @@ def test_findings_have_exit_codes():
 )
 def test_long_commands_show_how_far_they_are(words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Console, "shows_progress", True)
-    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", -1)
+    monkeypatch.setattr("kafkalog.cli.terminal._PROGRESS_AFTER", -1)
     places = {"SMALL": str(shared_log_dir()), "OUT": str(tmp_path / "out")}
     assert main([places.get(word, word) for word in words.split()]) in (0, 1)
     assert re.search(r"\d+%\|", capsys.readouterr().err)

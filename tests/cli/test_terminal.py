@@ -199,7 +199,7 @@ def obeyed(text, *, is_terminal):
 @pytest.mark.parametrize("is_terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_command_shows_what_a_terminal_obeys(is_terminal, log_dir, tmp_path, monkeypatch):
     tested, faults = set(), []
-    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", 1e9)  # a slow machine shows no bar either
+    monkeypatch.setattr("kafkalog.cli.terminal._PROGRESS_AFTER", 1e9)  # a slow machine shows no bar either
     for number, argv in enumerate(commands(log_dir, tmp_path)):
         argv = [str(one) for one in argv]
         tested.add(argv[0])
@@ -267,7 +267,7 @@ def screens(argv, monkeypatch, *, is_terminal=True):
 @pytest.mark.parametrize("command", ["ls", "ls -s", "verify", "report", "preflight", "space", "groups", "transactions"])
 def test_lines_fit_a_terminal_and_only_a_terminal_has_colour(command, width, damaged, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", 1e9)
+    monkeypatch.setattr("kafkalog.cli.terminal._PROGRESS_AFTER", 1e9)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     argv = [*command.split(), damaged]

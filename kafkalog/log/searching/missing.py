@@ -13,7 +13,7 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.log import live
 from kafkalog.log.cuts import MissingPart
 from kafkalog.log.directory import Directory
-from kafkalog.log.ends import ProvedEnd, proved_ends
+from kafkalog.log.proved_ends import ProvedEnd, proved_ends
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.location import Place

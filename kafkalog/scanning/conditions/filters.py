@@ -17,7 +17,8 @@ import pyarrow as pa
 
 import kafkalog._kernels.filters as kernels
 from kafkalog import format as kf
-from kafkalog.records.batch_table import BatchTable, batch_column, sequences
+from kafkalog.records.batch_columns import batch_column
+from kafkalog.records.batch_table import BatchTable, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import headers_of
 from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
