@@ -86,18 +86,18 @@ def parse_time(
 ) -> int | datetime:
     """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
 
-    `value` is milliseconds, an aware datetime, a `numpy.datetime64` (UTC, as NumPy defines it), ISO 8601 with a zone,
-    ``now``, or a time before now, such as ``-1h``, ``-30m`` or ``-7d``. `now_ms` is what ``now`` is. With `end_ms`,
+    `value` is milliseconds, an aware datetime, a `numpy.datetime64` (UTC, as NumPy defines it), ISO 8601, ``now``, or a
+    time before now, such as ``-1h``, ``-30m`` or ``-7d``. Text without a zone is UTC, as what kafkalog prints. `now_ms` is what ``now`` is. With `end_ms`,
     which returns the latest timestamp of a log, ``end`` and times before it, such as ``end-1h``, are accepted too.
-    Raises ValueError for text that is no time, and for a time without a zone; TypeError for something else.
+    Raises ValueError for text that is no time, and for a datetime without a zone; TypeError for something else.
 
     >>> parse_time("now", "-1h", now_ms=3_600_000), parse_time("now", "5"), parse_time("now", "2026-11-21T08:00Z").year
     (0, 5, 2026)
     """
     if isinstance(value, datetime):
-        return _with_zone(
-            value, f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)"
-        )
+        if value.tzinfo is None:
+            raise ValueError(f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)")
+        return _as_utc(value)
     if getattr(getattr(value, "dtype", None), "kind", "") == "M":
         return int(datetime64_milliseconds(name, value))
     if isinstance(value, str):
@@ -170,20 +170,17 @@ def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(re.sub(r"^(\d{4}-\d\d-\d\d)Z$", r"\1", text))
     except ValueError:
         raise ValueError(
             f"{name}: expected milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h, not"
             f" {text!r}"
         ) from None
-    # a date alone means midnight, and takes a zone only after a time
-    whole = text if len(text) > 10 else f"{text}T00:00"
-    return _with_zone(moment, f"{name}: time zone missing; add Z for UTC or an offset: {whole}Z or {whole}+02:00")
+    # Source: `Utils.getDateTime`, Kafka 4.3, which adds Z
+    return _as_utc(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
-def _with_zone(moment: datetime, message: str) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError(message)
+def _as_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:

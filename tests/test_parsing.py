@@ -53,7 +53,6 @@ def test_a_time_is_said_in_many_ways(given, expected):
     [
         ("soon", ValueError, "start_timestamp: expected milliseconds, a time such as .*not 'soon'"),
         ("-1y", ValueError, "such as -1h"),
-        ("2026-11-21", ValueError, "time zone.*2026-11-21T00:00Z"),
         (datetime(2026, 1, 1), ValueError, "naive datetime"),
         (1.5, TypeError, "not float"),
         (True, TypeError, "not bool"),
@@ -63,6 +62,22 @@ def test_a_time_is_said_in_many_ways(given, expected):
 def test_what_is_no_time_is_refused_with_the_name_of_the_option(given, error, message):
     with pytest.raises(error, match=message):
         parse_time("start_timestamp", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ("2026-11-21", "2026-11-21T00:00Z"),
+        ("2026-11-21Z", "2026-11-21T00:00Z"),
+        ("2026-11-21 08:30", "2026-11-21T08:30Z"),
+        ("2026-11-21T08:30:00.123", "2026-11-21T08:30:00.123Z"),
+        ("20261121T083000", "2026-11-21T08:30+00:00"),
+        ("9999-12-31T23:59", "9999-12-31T23:59Z"),
+    ],
+)
+def test_text_without_a_zone_is_utc_as_in_the_scripts_of_kafka(given, same):
+    assert parse_time("t", given) == parse_time("t", same)
+    assert parse_time("t", given).tzinfo is UTC
 
 
 def test_the_ends_of_the_calendar_are_times():

@@ -37,7 +37,7 @@ FILTER_HELP: Final = """\
   offset between 5 and 9           includes both ends
   key in abc,def,null              in, not in: a list; null stands for a missing key
   value is null                    is null, is not null
-  timestamp >= 2026-11-21T08:00Z   ISO 8601 with a zone, milliseconds, -1h (before now), or end-1h (before the end)
+  timestamp >= 2026-11-21T08:00Z   ISO 8601 (UTC without a zone), milliseconds, -1h (before now), or end-1h
   headers has trace-id             has, has not: a header with that name
   headers.trace-id == 0x0aff       the value of any header with that name
   value.customer.id == 7           a field, with --value-format or --key-format
@@ -80,7 +80,7 @@ _SHARED: Final = {
                        only if -t names them
 """,
     "ages": """
-  --now TIME    compute ages at this time: ms, ISO 8601 with a zone, or end for the latest timestamp (default: now)
+  --now TIME    compute ages at this time: ms, ISO 8601, or end for the latest timestamp (default: now)
   --transaction-max-timeout-ms MS    the broker's setting; an open transaction that is older hangs (default: 900000)
 """,
     "limits": """
@@ -108,8 +108,8 @@ _SHARED: Final = {
   --config NAME=VALUE*    $
 """,
     "expire": """
-  --now TIME    remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an
-                offset (default: keep all)
+  --now TIME    remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601
+                (default: keep all)
 """,
     "output": """
 output (one is required):
@@ -146,8 +146,8 @@ which records:
   @limit records
   --start-offset OFFSET     start at this offset
   --end-offset OFFSET       end before this offset
-  --start-timestamp TIME    only records at or after this time: ms, ISO 8601 with a zone, before now (-1h), or before
-                            the latest timestamp (end-1h)
+  --start-timestamp TIME    only records at or after this time: ms, ISO 8601 such as 2026-11-28 or 2026-11-28T08:00
+                            (UTC without a zone), before now (-1h), or before the latest timestamp (end-1h)
   --use-time-index          find --start-timestamp with the time indexes instead of reading all batch headers; with
                             LogAppendTime, also stop a minute past --end-timestamp
   --end-timestamp TIME      only records before this time
@@ -428,7 +428,7 @@ def milliseconds(text: str) -> int:
 
 
 def timestamp(text: str) -> int | datetime:
-    """Parse a time: milliseconds, ISO 8601 with a time zone, or one before now; see `kafkalog.parsing.parse_time`."""
+    """Parse a time: milliseconds, ISO 8601, or one before now; see `kafkalog.parsing.parse_time`."""
     from kafkalog.parsing import parse_time
 
     try:

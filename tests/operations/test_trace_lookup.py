@@ -233,7 +233,6 @@ def test_lookup_takes_a_single_log_file(run, log_dir, tmp_path):
         (["--offset", "-1"], "expected an offset"),
         (["--offset", str(2**63)], "expected an offset"),
         (["--timestamp", "newest"], "milliseconds, a time such as"),
-        (["--timestamp", "2023-11-14T00:00:00"], "time zone"),
         (["--timestamp", "-5"], "1970"),
         (["--timestamp", "1969-01-01T00:00Z"], "1970"),
         (["-t", "nope", "--offset", "1"], "no topic 'nope'"),
