@@ -87,8 +87,9 @@ def parse_time(
     """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
 
     `value` is milliseconds, an aware datetime, a `numpy.datetime64` (UTC, as NumPy defines it), ISO 8601, ``now``, or a
-    time before now, such as ``-1h``, ``-30m`` or ``-7d``. Text without a zone is UTC, as what kafkalog prints. `now_ms` is what ``now`` is. With `end_ms`,
-    which returns the latest timestamp of a log, ``end`` and times before it, such as ``end-1h``, are accepted too.
+    time before now, such as ``-1h``, ``-30m`` or ``-7d``. Text without a zone is UTC, as what kafkalog prints. `now_ms`
+    is what ``now`` is. With `end_ms`, which returns the latest timestamp of a log, ``end`` and times before it, such as
+    ``end-1h``, are accepted too.
     Raises ValueError for text that is no time, and for a datetime without a zone; TypeError for something else.
 
     >>> parse_time("now", "-1h", now_ms=3_600_000), parse_time("now", "5"), parse_time("now", "2026-11-21T08:00Z").year

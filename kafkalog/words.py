@@ -29,7 +29,7 @@ version         = --version                                         | __version_
 help man manual hilfe = --help                                            | __doc__
 topics list-topics topic-list tree > kafkalog ls PATH, or kafkalog metadata PATH --show topics for their settings \
     | ls(path), or open_log_dir(path).topics
-info describe summary summarize status stats stat show-topics inspect file meta footer overview bericht zeigen \
+info describe summary summarize status stat show-topics inspect file meta footer overview bericht zeigen \
     > kafkalog ls PATH, or kafkalog report PATH \
     | ls(path), or report(path)
 partitions list-partitions segments log-dirs files > kafkalog ls PATH, with -s for segments | ls(path)
@@ -60,8 +60,8 @@ to-numpy numpy > kafkalog export PATH -o out.arrow | read_numpy(path)
 table to-table > kafkalog cat PATH, or kafkalog sql 'select ...' PATH | read_table(path)
 to-parquet parquet write-parquet save sink-parquet > kafkalog export PATH -o out.parquet | export(path, "out.parquet")
 to-csv csv write-csv > kafkalog export PATH -o out.csv | export(path, "out.csv")
-to-json json jsonl to-jsonl ndjson > kafkalog cat PATH --json, or kafkalog export PATH -o out.jsonl \
-    | export(path, "out.jsonl")
+to-json json jsonl to-jsonl ndjson dump-json dump-jsonl \
+    > kafkalog cat PATH --json, or kafkalog export PATH -o out.jsonl | export(path, "out.jsonl")
 to-arrow arrow feather to-feather ipc > kafkalog export PATH -o out.arrow | read_table(path)
 to-delta delta iceberg to-iceberg > kafkalog export PATH -o TABLE --format delta --resume \
     | export(path, table, format="delta", resume=True)
@@ -71,7 +71,8 @@ produce producer-perf-test console-producer append write import ingest insert pu
 anonymize anonymise pseudonymize redact mask > kafkalog convert PATH -o DIR --redact value=null --redact-where \
     'key == WORD' | convert(path, output, redact={"value": "null"})
 erase delete del rm forget remove gdpr drop purge löschen \
-    > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log) \
+    > kafkalog convert PATH -o DIR --drop 'key == WORD' (trim and truncate remove the ends of a log; \
+    kafkalog salvage PATH -o DIR -T TOPIC makes a copy without a topic) \
     | convert(path, output, drop="key == abc")
 upgrade migrate > kafkalog convert PATH -o DIR, to format v2 | convert(path, output)
 decompress uncompress gunzip unzip zcat > kafkalog convert PATH -o DIR --compression none \
@@ -168,7 +169,11 @@ iterate iter iter-records read-records iter-messages rows message record-batch c
     > kafkalog cat PATH | cat(path)
 from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
     > kafkalog load FILE -o DIR --topic TOPIC | write_table(table, path, topic=name)
-aws gsutil gcloud az minio > kafkalog ls s3://BUCKET/PATH | ls("s3://bucket/path")
+delete-topic delete-topics drop-topic drop-topics remove-topic rm-topic topic-delete topics-delete topic-remove \
+    > kafkalog salvage PATH -o DIR -T TOPIC, a copy without it | salvage(path, output, topics="!name")
+group-delete groups-delete group-reset groups-reset group-seek groups-reset-offsets reset-offsets \
+    > kafkalog groups PATH; kafka-consumer-groups.sh changes them, in a running cluster | groups(path)
+aws gsutil gcloud az minio mc > kafkalog ls PATH, such as s3://BUCKET/KEY | ls("s3://bucket/path")
 kcat kafkacat > kafkalog cat PATH -t TOPIC | cat(path)
 """
 """Words, ``=`` and the command line that they stand for, or ``>`` and what to type, ``|`` and the same in Python.

@@ -6,6 +6,7 @@ import re
 
 import kafkalog
 from kafkalog import codec, words
+from kafkalog.cli import option_leads
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.scanning.options import ScanOptions
@@ -51,7 +52,7 @@ def check_lead(lead):
 
 def test_a_row_of_options_counts_for_an_option_or_a_command_that_is_there():
     every = set().union(*map(options_of, SUMMARIES))
-    for row in words._rows(words._OPTIONS):
+    for row in words.rows(option_leads._OPTIONS):
         typed, needs, text = (part.strip() for part in row.split("|", 2))
         assert typed, row
         assert text, row
@@ -69,7 +70,7 @@ def test_keywords_are_those_of_functions():
         for name in words.documented_keywords(function)
     }
     known |= set(ScanOptions.__annotations__)
-    for row in words._rows(words._KEYWORDS):
+    for row in words.rows(words._KEYWORDS):
         meant = row.partition(" = ")[2]
         named = re.findall(r"kafkalog\.(\w+)\(", meant)
         assert all(hasattr(kafkalog, name) for name in named), row

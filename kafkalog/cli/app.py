@@ -16,12 +16,12 @@ from types import FrameType
 from typing import Any, Final
 
 from kafkalog import __version__
-from kafkalog.cli.commands import LISTING_VERBS, LISTS, LOCAL, MODULES, SUMMARIES
+from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import add_command, check_needs, make_limits
-from kafkalog.cli.parser import Completion, Parser
+from kafkalog.cli.parser import Completion, Misuse, Parser
 from kafkalog.cli.text import escape_line
 from kafkalog.errors import DEFAULT_LIMITS, ConfigWarning, CorruptionWarning, Limits, UnknownNameError
 
@@ -154,26 +154,24 @@ def _signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _without_verb(argv: Sequence[str]) -> Sequence[str]:
-    """A command line without the verb for listing after the command, unless that is a path."""
-    from pathlib import Path
+def _translated(argv: Sequence[str]) -> Sequence[str]:
+    """A command line in our words, if those of other tools mean the same."""
+    from kafkalog.cli.leads import translated, without_verb
 
-    from kafkalog.storage.location import exists
-
-    return argv if exists(Path(argv[1])) else [argv[0], *argv[2:]]
+    if argv and argv[0] not in SUMMARIES:
+        argv = translated(argv, SUMMARIES)
+    return without_verb(argv) if len(argv) > 1 else argv
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
-    if len(argv) > 2 and argv[0] in LISTS and argv[1] in LISTING_VERBS:
-        argv = _without_verb(argv)
-    elif argv and argv[0] not in SUMMARIES:
-        from kafkalog.cli.leads import translated
-
-        argv = translated(argv, SUMMARIES)
+    argv = _translated(sys.argv[1:] if argv is None else argv)
     parser = build_parser(argv)
     try:
         args = parser.parse_args(argv)
+    except Misuse as error:
+        line = _that_works(error)
+        print(f"kafkalog: error: {error.text(line)} (see {error.prog} -h)", file=sys.stderr)
+        return Exit.USAGE
     except SystemExit as error:
         return _flushed(error.code if isinstance(error.code, int) else Exit.USAGE)
     except BrokenPipeError:
@@ -184,6 +182,24 @@ def _main(argv: Sequence[str] | None) -> int:
         parser.print_help(sys.stderr)
         return Exit.USAGE
     return _run(args.run, args)
+
+
+_MOST_STEPS: Final = 5
+
+
+def _that_works(error: Misuse, n_steps: int = _MOST_STEPS) -> Sequence[str] | None:
+    """The command line that an error advises, or what the errors about that one advise; None if none parses."""
+    if error.advice is None or not error.advice.line or n_steps == 0:
+        return None
+    argv = _translated(error.advice.line)
+    if {"-h", "--help", "--version"}.isdisjoint(argv):
+        try:
+            build_parser(argv).parse_args(argv)
+        except Misuse as other:
+            return _that_works(other, n_steps - 1)
+        except SystemExit:
+            return None
+    return argv
 
 
 def _flushed(code: int) -> int:

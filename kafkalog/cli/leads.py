@@ -9,185 +9,38 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
 
-from kafkalog.text import DURATION, near
-from kafkalog.words import Lead, american, command_lead, commands, plain, rows
+from kafkalog.cli.commands import LISTING_VERBS, LISTS
+from kafkalog.text import near
+from kafkalog.words import Lead, command_lead, commands, plain
 
-_OPTIONS: Final = r"""
--X-isolation | --isolation-level | --isolation-level read_committed
--X --consumer-property --consumer-config --command-property | | leave it out: settings of clients do not count here
--b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P --command-config
-    | | kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
---file --files | kafkalog | kafkalog dump VALUE, or kafkalog cat VALUE
---file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
--o-from-time | --start-timestamp | --start-timestamp VALUE
--o-to-time | --end-timestamp | --end-timestamp VALUE
--o-from-end | --tail | --tail VALUE
--o --offset | --start-offset | --start-offset N from an offset, --tail N for the last N records; all by default
---offset | --to-offset | --to-offset N
---before | --before-offset | --before-offset N, or --before-timestamp TIME
---before --until --to-time --end-time | --end-timestamp | --end-timestamp TIME
---from --begin --start | --start-offset | --start-offset N, or --start-timestamp TIME
---to --end --stop | --end-offset | --end-offset N, or --end-timestamp TIME
---from-beginning --beginning --earliest -e --exit | --start-offset | leave it out: all records are read, to the end
---to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
--C --consume --from-beginning -u | --start-offset | leave it out
---to-table | convert | kafkalog export PATH -o FILE.VALUE
---to-table | --columns | kafkalog export PATH -o FILE.VALUE
---to-json | convert | kafkalog export PATH -o FILE.jsonl
---to-json | --json | --json
---from --from-format --input-format --source-format | convert
-    | leave it out: PATH is a log dir; kafkalog load reads tables, and kafkalog export writes them
---to --format --target-version | convert | leave it out: v2 is written
---output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
---offsets --range --between | --start-offset | --start-offset N --end-offset N
---csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
---tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
---sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
---count | -n | kafkalog ls PATH, which counts records; -n N reads some
--A -B --context | --start-offset | --start-offset N --end-offset N
---json-value --json-values --parse-json --decode-json | --value-format | --value-format json
---uncommitted --read-uncommitted | --isolation-level | leave it out: records are read whether committed or not
---internal --include-internal --system --all-topics | ls | leave it out: all topics are listed
---width --max-width --wide --wrap --no-trunc --no-truncate --term-width | |
-    --json for whole values, or COLUMNS=N kafkalog ... for a width
---tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
---level | --compression-level | --compression-level VALUE
---rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
---no-crc --skip-crcs --no-crcs --index-sanity-check --verify-index-only --indexes | verify | --indexes-only
---only-errors --errors-only --failures --quiet-ok --brief | verify | -q
---names-only --name-only --names | --json | --json, and a pipe into jq
---crc --crcs --check-crcs --check-crc | verify | leave it out: checksums are checked
---fail-fast --exit-first --stop-on-error -x | verify | leave it out: the exit code is 1 if there is damage
---progress --no-progress --bar --no-bar | -q | leave it out: it shows on a terminal; -q hides it
---timeout-ms --timeout --poll-timeout --session-timeout | | leave it out: files are read to their end
---query --command --execute -c -e | sql | the query comes first: kafkalog sql 'select ...' PATH
---sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
---reverse --desc --tac --order | --tail | --tail N
---pretty --indent --jq | --json | --json, and a pipe into jq
---color --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
---retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
-    retention is off by default
---missing | boot | leave it out: missing partitions begin at their highest known offset; --strict refuses them
---copy --threads | boot | leave it out: blocks are shared where the file system can, and all processors are used
---topic-id | boot | --set TOPIC:topic.id=ID
---settings | boot | --metadata VALUE
---node-id | boot | --nodes VALUE@HOST:PORT
---print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
---summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
---summary --stats | ls | leave it out: the last line has the sums
---all --everything | | leave it out: all is read unless -t or -p choose
---quick --fast --headers-only | verify | --indexes-only
---topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
---reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
-    | kafkalog reads groups, and kafka-consumer-groups.sh resets their offsets
---lag --offsets | groups | leave it out: each line has the committed offset and the lag
---abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
---days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
---ts --time --when --date --at | --timestamp | --timestamp TIME
---key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
---csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
---header --headers --no-header --column --line --box --list --mode | sql
-    | leave it out: the first line has the names; --csv, --json or -o FILE choose another form
---sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
---schema-file --avsc --proto --schema-path | --schema | --schema VALUE
---deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
--r -R --recursive | verify | leave it out: all below a directory is read
--O --latest --newest | --tail | --tail N
---last-n | --tail | --tail VALUE
--c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
-    | -n | -n VALUE
---limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
--J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
--f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
-    | --columns offset,key,value, or --json
---keys-only --key-only --no-value --no-values --hide-value | --columns | --columns offset,key
---values-only --value-only --no-key --no-keys | --columns | --columns offset,value
---fields --select --usecols --cut --col | --columns | --columns key,value
--K -D -Z --delimiter --print-key --print-value --print-offset --print-timestamp --print-partition --print-headers --null
-    | --columns | --columns offset,key,value, or --json
---key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
---delete --erase --remove --exclude-key | --drop | --drop 'key == VALUE'
---value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
---prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
---header --headers | --filter | --filter 'headers.NAME == VALUE'
---where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
---where -e --drop-where --delete-where --exclude-condition | --drop | --drop 'COLUMN OP VALUE'
---since-time | --start-timestamp | --start-timestamp TIME, such as 2026-11-28, or -1d for a day before now
---since --last --ago --newer-than --within | --start-timestamp
-    | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
---until --older-than | --end-timestamp | --end-timestamp TIME
---time --timestamp --from-time --date --after --start-time | --start-timestamp | --start-timestamp TIME
---time --date | --timestamp | --timestamp TIME
--s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
-    | --value-format avro (or json, protobuf, utf8)
---key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
--r-raw --raw-output --raw-values --slurp | --columns | --columns value for values alone, or --json, and a pipe into jq
--r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
--s -sh -hs -h -a -c -d --total --max-depth --summarize
-    | space | leave it out: it has totals, and human sizes on a terminal
--l -lh -la -h -a -1 --long --all --human --human-readable -S -r -R | ls
-    | leave it out: ls has sizes, times and all topics; -s lists segments
--h --human-readable | | leave it out
---sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.size_in_bytes)'
---endpoint-url --endpoint --s3-endpoint --host-url | --storage-option | --storage-option endpoint=VALUE
---region --aws-region | --storage-option | --storage-option region=VALUE
---profile --aws-profile --credentials --access-key --secret-key --no-sign-request | --storage-option
-    | credentials from the environment: AWS_PROFILE=VALUE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
---remote --remote-storage --tier --s3 --bucket | --tiered | --tiered VALUE
---html --open --format --pdf --md --markdown --page | report | -o report.html (or .md, .json)
---format --type --to-format --as | sql | --csv, --json, or -o FILE.parquet
---to --out --dest --destination --target --outfile --out-file --outdir --save --write --export --parquet | --output
-    | -o VALUE
---port --ports --advertised-listeners --listener --bind --address | --listeners | --listeners 127.0.0.1:VALUE
---version --kafka-version --target-release --to-release | --release | --release VALUE
---replicas --brokers --replication-factor | --nodes | --nodes VALUE
--G --group-id --consumer-group | --groups | --groups VALUE
---all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
---describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out, or try kafkalog ls PATH
---regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
---regex --include --whitelist --topic-pattern --only | --topics | --topics VALUE (names or globs)
---exclude | --drop | --drop 'key == VALUE' for records, --exclude-topics VALUE for topics
---exclude --blacklist --not --ignore --skip-topics | --exclude-topics | --exclude-topics VALUE
---skip-errors --skip-message-on-error --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
-    | --on-corruption | --on-corruption skip
---no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
---deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
---deep-iteration | | leave it out
---strict | verify | leave it out: any damage makes the exit code 1
---fix --repair --auto -y -f -p --yes
-    | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
---dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
---force --replace -y --yes --clobber | --overwrite | --overwrite
---force --inplace -y --yes --overwrite --execute | --in-place | --in-place
---mode --append --incremental --continue | --resume | --resume
---jobs -j --workers --parallel --parallelism --cores --concurrency --num-threads | --threads | --threads VALUE
--j | --json | --json
---silent -s | | -q
---debug --trace --log-level | | -v
---committed --read-committed | --isolation-level | --isolation-level read_committed
---tombstones --compacted --dedup --unique | --latest | --latest key
---segment --segments -s | --segments | --segments
---partition-cols --hive --partition | --partition-by | --partition-by topic,date
---codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
---name --topic-name --into | --topic | --topic VALUE
---html --report-file --page | --report | kafkalog report PATH -o report.html
--o --output --out --outfile --csv --format --to --table --tsv --excel --parquet --md --markdown | --json
-    | --json > FILE
---bytes --exact --raw | --json | --json, which has exact numbers
---command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
--Q | kafkalog | kafkalog lookup PATH/TOPIC-N --timestamp TIME
--C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC, with -p N for a partition
--t --topic | kafkalog | kafkalog cat PATH -t TOPIC
--V | kafkalog | kafkalog --version
--v --verbose -q --quiet | kafkalog | put it after the command: kafkalog ls PATH -v
-"""
-"""Options, ``|`` and the option or command without which a row does not count, ``|`` and what to type instead.
 
-VALUE stands for what follows. A row without a second part counts everywhere.
-"""
+def shown(argv: Iterable[str]) -> str:
+    """Arguments as they are typed in a shell; in double quotes where single ones would need more of them.
+
+    >>> print(shown(["cat", "--filter", "value matches 'a|b'", "orders 1"]))
+    cat --filter "value matches 'a|b'" 'orders 1'
+    """
+    return " ".join(f'"{word}"' if "'" in word and not {*'"$`\\!'} & {*word} else shlex.quote(word) for word in argv)
+
+
+LINE: Final = "\0"
+"""Stands in a text for a command line, which is shown in full if it works."""
+
+
+class Advice(NamedTuple):
+    """What to type instead of something that is unknown here."""
+
+    text: str
+    line: Sequence[str] = ()
+    """The arguments of the command line that `LINE` in the text stands for, if they work."""
+    otherwise: str = ""
+    """What `LINE` stands for if they do not."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
 
 
 def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
@@ -211,6 +64,25 @@ def translated(argv: Sequence[str], known: Collection[str]) -> list[str]:
     return _line(name, lead.line.split(), rest)
 
 
+def without_verb(argv: Sequence[str]) -> list[str]:
+    """A command line without a verb after a command that lists, unless that is a path or a topic."""
+    command, verb = argv[0], plain(argv[1])
+    verbs = {*_VERBS, *LISTING_VERBS, *_OWN_VERBS.get(command, "").split()}
+    if command not in LISTS or verb not in verbs or is_path(argv[1]) or len(argv) == 2:
+        return [*argv]
+    return [command, *argv[2:]]
+
+
+_OWN_VERBS: Final = {
+    "transactions": "find-hanging hanging open",
+    "groups": "members offsets lag all state",
+    "producers": "transactions active",
+    "metadata": "info dump image",
+    "ls": "topics partitions",
+}
+"""By command, the verbs of Kafka's scripts and of rpk that mean no more than the command."""
+
+
 def _line(name: str, ours: Sequence[str], rest: Sequence[str]) -> list[str]:
     """Our command line for a word that means the same, with the arguments that follow it."""
     if name == "help":
@@ -223,34 +95,134 @@ def _line(name: str, ours: Sequence[str], rest: Sequence[str]) -> list[str]:
 
 def _is_noun(word: str, known: Collection[str]) -> bool:
     name = plain(word)
-    return not _is_path(word) and (name in known or f"{name}s" in known or name in commands())
+    return not is_path(word) and (name in known or f"{name}s" in known or name in commands())
 
 
 _VERBS: Final = ("list", "describe", "show", "get", "view", "display", "print", "inspect", "read")
 """Verbs of command lines that have a noun next."""
 
 
-def unknown_command(argv: Sequence[str], known: Sequence[str]) -> str:
-    """The end of the message about an unknown command: what to type, or the most similar command, or all of them."""
-    name = plain(argv[0])
+def unknown_command(argv: Sequence[str], known: Sequence[str]) -> Advice:
+    """What to type instead of an unknown command: the command, or the most similar one, or else all of them."""
+    name, rest = plain(argv[0]), [*argv[1:]]
     lead = command_lead(name)
     if _QUERY.match(argv[0]):
-        return filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", argv[1:])
-    if "/" in argv[0] or (lead is None and _is_path(argv[0])):
-        if later := [word for word in argv[1:] if plain(word) in known or command_lead(plain(word))]:
-            return f"a command comes first: kafkalog {shlex.join(translated([later[0], argv[0]], known))}"
-        return FIRST.replace("PATH", shlex.quote(argv[0]))
+        return Advice(filled(f"use kafkalog sql {shlex.quote(argv[0])} PATH", rest))
+    if "/" in argv[0] or (lead is None and is_path(argv[0])):
+        if later := [word for word in rest if plain(word) in known or command_lead(plain(word))]:
+            others = [argv[0], *(word for word in rest if word != later[0])]
+            return Advice(f"a command comes first: {LINE}", translated([later[0], *others], known))
+        return Advice(FIRST.replace("PATH", shlex.quote(argv[0])))
+    lead = _of_noun_and_verb(name, rest, known) or lead
     if lead is None:
         meant = name if name in known else near(name, known) or near(name, commands(), 0.9)
         found = commands().get(meant, meant) if meant else _compound_lead(name, known)
         if found is None:
-            topic = f"; for a topic of that name, kafkalog cat PATH -t {argv[0]}" if len(argv) == 1 else ""
-            return f"there are {', '.join(known)}{topic}"
+            topic = f"; for a topic of that name, kafkalog cat PATH -t {argv[0]}" if not rest else ""
+            return Advice(f"there are {', '.join(known)}{topic}")
         if isinstance(found, str) or meant in known:
-            return f"did you mean kafkalog {meant or found}?"
+            return Advice(f"did you mean {LINE}?", [str(meant or found), *rest], f"kafkalog {meant or found}")
         lead = found
+    return _advice_of(lead, _without_verb(rest, lead, known))
+
+
+def _advice_of(lead: Lead, typed: Sequence[str]) -> Advice:
+    """What a lead says, with what was typed; the rest of what was typed goes to its first command line, if it fits."""
     line = f"kafkalog {lead.line} PATH" if lead.is_same else lead.line
-    return f"use {filled(_searched(line, argv[1:]), argv[1:])}"
+    searched = _searched(line, typed)
+    if searched != line or "value contains WORD" in line:
+        typed = [word for word in typed if not re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", word)]
+    asked = _grouped(_timed(searched, typed), typed)
+    if asked not in (line, searched):
+        return Advice(f"use {filled(asked, [word for word in typed if word not in _values_of(asked, typed)])}")
+    text = filled(_best_first(searched, typed), typed)
+    if not {"-t", "--topic", "--topics"} & {*typed}:
+        text = text.replace("from TOPIC", "from records")
+    first = re.match(r"kafkalog (?:'[^']*'|\"[^\"]*\"|[^,;('\"])*?(?=,|;| \(| for |$)", text)
+    if first is None:
+        return Advice(f"use {text}")
+    words = shlex.split(first[0])[1:]
+    kept = _kept(typed, words)
+    return Advice(f"use {LINE}{text[first.end() :]}", [*words, *kept] if kept else [], first[0])
+
+
+def _best_first(line: str, typed: Sequence[str]) -> str:
+    """The alternatives of a lead, beginning with the one that has a place for the word that was typed."""
+    others = line.split(", or ")
+    given = {word for word in typed if not word.startswith("-") and not is_path(word)}
+    if given and "--key" in typed and "WORD" not in others[0]:
+        others.sort(key=lambda one: "WORD" not in one)
+    return ", or ".join(others)
+
+
+def _timed(line: str, typed: Sequence[str]) -> str:
+    """The line for offsets, as the time of ``kafka-get-offsets`` changes it."""
+    given = dict(itertools.pairwise(typed))
+    time = next((given[name] for name in ("--time", "--timestamp", "--at", "--date") if name in given), None)
+    if time is None or "the ends of logs" not in line:
+        return line
+    moment = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}.get(time) or time_of(time) or time
+    words = [*(("-t", "TOPIC") if {*_TOPICS} & {*typed} else ()), "--timestamp", shlex.quote(moment)]
+    return f"kafkalog lookup PATH {' '.join(words)}"
+
+
+def _values_of(line: str, typed: Sequence[str]) -> set[str]:
+    """The values of options that a line was made with."""
+    return {value for name, value in itertools.pairwise(typed) if name.startswith("--") and name not in _TOPICS}
+
+
+def _kept(typed: Sequence[str], line: Sequence[str]) -> list[str]:
+    """The options that were typed, with their values, without those that a line has."""
+    kept: list[str] = []
+    words = {part for one in line for part in re.split(r"[\s|'\"]+", one)}
+    for before, word, after in zip(["", *typed], typed, [*typed[1:], ""], strict=False):
+        is_option = word.startswith("-")
+        if (is_option and after in words and not is_path(after)) or (not is_option and word in words):
+            continue
+        if is_option or before.startswith("-") or is_path(word):
+            kept.append(word)
+    return kept if any(word.startswith("-") for word in kept) else []
+
+
+def _of_noun_and_verb(noun: str, rest: Sequence[str], known: Collection[str]) -> Lead | None:
+    """The lead of two words such as ``topic consume`` or ``index check``; None if the verb only lists."""
+    if not rest or is_path(rest[0]) or rest[0].startswith("-") or noun.removesuffix("s") not in _NOUNS.split():
+        return None
+    verb = plain(rest[0])
+    if verb in _VERBS or verb in LISTING_VERBS:
+        return None
+    both = f"{noun}-{verb}"
+    if lead := commands().get(both):
+        return lead
+    return Lead(verb, "", True) if verb in known else commands().get(verb)
+
+
+_NOUNS: Final = """
+topic group consumer-group index log segment record message partition schema cluster broker transaction producer batch
+offset registry tier snapshot
+"""
+
+
+def _without_verb(rest: Sequence[str], lead: Lead, known: Collection[str]) -> list[str]:
+    """What follows a noun, without a verb next to it that was understood."""
+    if rest and not is_path(rest[0]):
+        verb = plain(rest[0])
+        if verb in _VERBS or verb in LISTING_VERBS or commands().get(verb) == lead or lead.line == verb:
+            return [*rest[1:]]
+    return [*rest]
+
+
+def _grouped(line: str, typed: Sequence[str]) -> str:
+    """The line for counting, by the columns that were typed: ``--by key --top 10``."""
+    given = dict(itertools.pairwise(typed))
+    columns = next((given[name] for name in ("--by", "--group-by", "-by") if name in given), "")
+    if not columns or "count(*)" not in line or not re.fullmatch(r"[\w.,]+", columns):
+        return line
+    n = next((given[name] for name in ("--top", "-n", "--limit", "--head") if given.get(name, "").isdecimal()), "")
+    names = ", ".join(f'"{name}"' for name in columns.split(","))
+    order = f" order by n desc limit {n}" if n else ""
+    table = "TOPIC" if {*_TOPICS} & {*typed} else "records"
+    return f"kafkalog sql 'select {names}, count(*) as n from {table} group by all{order}' PATH"
 
 
 def _searched(line: str, typed: Sequence[str]) -> str:
@@ -258,7 +230,7 @@ def _searched(line: str, typed: Sequence[str]) -> str:
     if "(or 'value contains WORD')" not in line:
         return line
     flags = "".join(flag for flag in typed if re.fullmatch(r"-[a-zA-Z]+|--(?:invert-match|ignore-case)", flag))
-    words = [word for word in _arguments(typed)[0] if re.fullmatch(r"[\w.:-]+", word) and not _is_path(word)]
+    words = [word for word in arguments(typed)[0] if re.fullmatch(r"[\w.:-]+", word) and not is_path(word)]
     negated = "not " if re.search(r"-\w*v", flags) else ""
     folded = "(?i)" if re.search(r"-\w*i(?!nv)", flags) else ""
     if folded or len(words) > 1:
@@ -282,25 +254,38 @@ def _compound_lead(name: str, known: Collection[str]) -> str | Lead | None:
     return None
 
 
-def unexpected(argument: str, command: str, before: Sequence[str]) -> str:
-    """The end of the message about an argument too many; "" if nothing is known."""
-    paths = shlex.join([word for word in before if _is_path(word)][:1]) or "PATH"
+def unexpected(argument: str, command: str, before: Sequence[str]) -> Advice:
+    """The end of the message about an argument too many; empty if nothing is known."""
+    paths = [word for word in before if is_path(word)]
+    named = shown(paths[:1]) or "PATH"
+    others = [word for word in before if word != argument]
     if _QUERY.match(argument):
-        return f"; kafkalog sql {shlex.quote(argument)} {paths}"
+        return Advice(f"; kafkalog sql {shlex.quote(argument)} {named}")
     if command == "cat" and argument.startswith("."):
-        return f"; kafkalog cat {paths} --json | jq {shlex.quote(argument)}"
-    if command == "cat" and _CONDITION.search(argument):
-        return f"; --filter {shlex.quote(argument)}"
-    return ""
+        return Advice(f"; kafkalog cat {named} --json | jq {shlex.quote(argument)}")
+    if command == "cat" and CONDITION.search(argument):
+        condition = shlex.quote(argument)
+        return Advice(f"; --filter {condition}: {LINE}", [command, *others, "--filter", argument])
+    if is_path(argument):
+        return Advice(f"; paths come first: {LINE}", [command, argument, *others])
+    if is_topic(argument, paths):
+        return Advice(f"; a topic has an option: {LINE}", [command, *others, "-t", argument])
+    return Advice("")
+
+
+def positional_topic(words: Sequence[str]) -> str | None:
+    """The first of some paths that is none, but a topic of a log dir among the others."""
+    paths = [word for word in words if is_path(word)]
+    return next((word for word in words if word not in paths and is_topic(word, paths)), None)
 
 
 def filled(line: str, typed: Sequence[str]) -> str:
     """A command line with the path, the word or condition, and the topics that were typed."""
-    arguments, topics = _arguments(typed)
-    paths = [argument for argument in arguments if _is_path(argument)]
-    topics += [word for word in arguments if word not in paths and _is_topic(word, paths)]
-    others = [argument for argument in arguments if argument not in (*paths, *topics)]
-    conditions = [argument for argument in others if _CONDITION.search(argument)]
+    given, topics = arguments(typed)
+    paths = [argument for argument in given if is_path(argument)]
+    topics += [word for word in given if word not in paths and is_topic(word, paths)]
+    others = [argument for argument in given if argument not in (*paths, *topics)]
+    conditions = [argument for argument in others if CONDITION.search(argument)]
     words = [argument for argument in others if re.fullmatch(r"[\w.:-]+", argument)]
     if conditions:
         line = re.sub(r"'key == WORD'(?: \(or 'value contains WORD'\))?", lambda _: shlex.quote(conditions[0]), line)
@@ -310,8 +295,11 @@ def filled(line: str, typed: Sequence[str]) -> str:
     return line.replace("PATH", shlex.quote(paths[0])) if paths else line
 
 
-def _is_topic(word: str, paths: Sequence[str]) -> bool:
-    return any(_is_path(f"{path}/{word}-0") for path in paths)
+_WITH_TOPICS: Final = "batches|cat|convert|export|lookup|ls|report|space|verify"
+
+
+def is_topic(word: str, paths: Sequence[str]) -> bool:
+    return any(os.path.exists(f"{path}/{word}-0") for path in paths)
 
 
 def _with_topics(line: str, topics: Sequence[str]) -> str:
@@ -320,25 +308,31 @@ def _with_topics(line: str, topics: Sequence[str]) -> str:
         line = re.sub(r"\b(from|describe) TOPIC", rf"\1 {table}", line.replace(" -t TOPIC", ""))
         line = line.replace("TOPIC", topics[0])
     for topic in topics:
-        line = re.sub(r"(kafkalog (?:cat|convert|export|ls) PATH)\b", rf"\1 -t {topic}", line)
+        line = re.sub(rf"(kafkalog (?:{_WITH_TOPICS}) PATH)\b", rf"\1 -t {topic}", line)
     return line
 
 
-def with_output(command: str, argv: Sequence[str], valued: Collection[str], writes: str) -> str:
-    """The end of a message, with ``-o`` before the path that is meant as an output; "" if none is.
+def with_output(command: str, argv: Sequence[str], valued: Collection[str], writes: str) -> Advice:
+    """The end of a message, with ``-o`` before the path that is meant as an output; empty if none is.
 
     That is one that is named as a table or a page, or the only one that does not exist. `valued` are the options that
     take values, and `writes` is what the help calls the output.
     """
     words = _positional(argv, valued)
     tables = [word for word in words if _WRITTEN.fullmatch(word) and writes != "LOG_DIR"]
-    outputs = tables or [word for word in words if not _is_path(word) and writes not in ("", "FILE")]
+    outputs = tables or _new_places(words, writes)
     if len(outputs) != 1 or len(words) == 1:
-        return ""
-    line = shlex.join([*(word for word in argv if word != outputs[0]), "-o", outputs[0]])
+        return Advice("")
+    line = [*(word for word in argv if word != outputs[0]), "-o", outputs[0]]
     if tables and writes not in ("FILE", "TO"):
-        return f"; to write a table: kafkalog export {line}"
-    return f": {command} {line}"
+        return Advice(f"; to write a table: {LINE}", ["export", *line], f"kafkalog export {shown(line)}")
+    return Advice(f": {LINE}", [*command.split()[1:], *line], f"{command} {shown(line)}")
+
+
+def _new_places(words: Sequence[str], writes: str) -> list[str]:
+    """The words that are neither paths nor topics, so that they may be outputs."""
+    paths = [word for word in words if is_path(word)]
+    return [word for word in words if word not in paths and not is_topic(word, paths) and writes not in ("", "FILE")]
 
 
 def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
@@ -348,92 +342,44 @@ def _positional(argv: Sequence[str], valued: Collection[str]) -> list[str]:
 _WRITTEN: Final = re.compile(r"[^-].*\.(parquet|arrows?|feather|csv|jsonl|ndjson|html|md)(\.gz|\.zst)?")
 
 
-def _is_path(argument: str) -> bool:
+def is_path(argument: str) -> bool:
     return "://" in argument or os.path.exists(argument)
 
 
-def _arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
+_TOPICS: Final = ("-t", "--topic", "--topics")
+
+
+def arguments(typed: Sequence[str]) -> tuple[list[str], list[str]]:
     """Positions and values of options that were typed, and the names of topics among the latter."""
-    arguments: list[str] = []
+    others: list[str] = []
     topics: list[str] = []
-    for before, argument in itertools.pairwise(["", *typed]):
-        if argument.startswith("-"):
+    for before, word in itertools.pairwise(["", *typed]):
+        if word.startswith("-"):
             continue
-        is_topic = before in ("-t", "--topic", "--topics") and re.fullmatch(r"[\w.*-]+", argument)
-        (topics if is_topic else arguments).append(argument)
-    return arguments, topics
+        is_named = before in _TOPICS and re.fullmatch(r"[\w.*-]+", word)
+        (topics if is_named else others).append(word)
+    return others, topics
 
 
-def unknown_option(name: str, value: str, command: str, own: Collection[str]) -> str | None:
-    """What to type instead of an option of another tool; None if nothing is known.
+def time_of(value: str) -> str | None:
+    """A time as journalctl, date and other tools take it, as we do; None for what is no time.
 
-    Parameters
-    ----------
-    name : str
-        The option as it was typed, without its value.
-    value : str
-        What follows.
-    command : str
-    own : collection of str
-        The options of the command.
+    >>> time_of("1 hour ago"), time_of("yesterday"), time_of("@1700000000"), time_of("2026-11-28"), time_of("orders")
+    ('-1h', '-1d', '1700000000000', '2026-11-28', None)
     """
-    name = american(name.replace("_", "-")) if name.startswith("--") else name
-    if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
-        value = name[2:]  # as in -c5
-    spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
-    where, kind = {"", command, *own}, _kind(value)
-    for typed in (_BY_VALUE.get((spelt, kind), set()), {name}, {spelt}):
-        for row in rows(_OPTIONS):
-            words, needs, text = (part.strip() for part in row.split("|", 2))
-            if command == "kafkalog" and text.startswith("leave it out"):
-                continue  # without it, there would be no command either
-            if needs in where and not typed.isdisjoint(words.split()):
-                return _with_value(text, re.sub(r"^-(?=\d+$)|^[se]@", "", value))
-    return None
+    from kafkalog.parsing import parse_time
+
+    value = re.sub(r"^[se]@", "", value.strip())
+    if found := re.fullmatch(r"-?(\d+) ?([smhdw])(?:ec|econd|in|inute|our|ay|eek|r)?s?(?: ago)?", value.lower()):
+        return f"-{int(found[1]) * (7 if found[2] == 'w' else 1)}{found[2].replace('w', 'd')}"
+    if found := re.fullmatch(r"@(\d+)", value):
+        return f"{found[1]}000"
+    value = {"yesterday": "-1d", "today": "-1d", "end": "now"}.get(value.lower(), value)
+    try:
+        parse_time("", value)
+    except ValueError:
+        return None
+    return value
 
 
-_SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
-_FORMATS: Final = ("--to", "--format", "--output-format", "--to-format", "--target-format")
-_BY_VALUE: Final = {
-    **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out")},
-    **{(name, "time"): {"--since-time"} for name in _SINCE},
-    **{(name, kind): {f"-o-{kind}"} for name in ("-o", "--offset") for kind in ("from-end", "from-time", "to-time")},
-    **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
-    **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
-    **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
-    ("-X", "isolation"): {"-X-isolation"},
-    ("--last", "number"): {"--last-n"},
-}
-"""By option and the kind of its value: the word of another row, where the value says that this is meant."""
-
-
-def _kind(value: str) -> str:
-    """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
-    if value.isdecimal():
-        return "number"
-    if re.fullmatch(r"-\d+", value):
-        return "from-end"
-    if re.match(r"[se]@", value):  # kcat's times
-        return "from-time" if value[0] == "s" else "to-time"
-    if value.lower() in _TABLE_FORMATS:
-        return "json" if "json" in value.lower() else "table"
-    if value.startswith("isolation.level"):
-        return "isolation"
-    if DURATION.fullmatch(value):
-        return "duration"
-    if _CONDITION.search(value):
-        return "condition"
-    return "file" if re.search(r"/|\.(?!\d)", value) else "time"
-
-
-_TABLE_FORMATS: Final = ("parquet", "csv", "json", "jsonl", "ndjson", "arrow", "feather", "delta", "iceberg")
-_CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")
-
-
-def _with_value(text: str, value: str) -> str:
-    """A text with the value that was typed; a value that is a condition stands for a whole one."""
-    if not value or value.startswith("-"):
-        return text
-    if _CONDITION.search(value):
-        return re.sub(r"'[^']*\bVALUE'", lambda _: shlex.quote(value), text)
-    return text if "'" in value else text.replace("'COLUMN OP VALUE'", f"'key == {value}'").replace("VALUE", value)
+CONDITION: Final = re.compile(r"(?i)[=<>]|\s(?:in|is|like|contains|matches|starts_with|has|between)\s")

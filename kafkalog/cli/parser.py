@@ -11,10 +11,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkalog.cli.commands import JOBS
 from kafkalog.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from kafkalog.cli.leads import Advice
+    from kafkalog.cli.option_leads import Instead
 
 USUAL: Final = (
     "output",
@@ -49,6 +53,26 @@ _UNTIL_0_3: Final = {"--for": "--release", "--for-image": "--image"}
 """Old names of options, which are accepted until 0.3."""
 
 
+class Misuse(SystemExit):
+    """A command line that is wrong: its message, with the line that is meant."""
+
+    def __init__(self, message: str, prog: str, advice: Advice | None = None) -> None:
+        super().__init__(Exit.USAGE)
+        self.message = message
+        self.prog = prog
+        self.advice = advice
+
+    def text(self, line: Sequence[str] | None) -> str:
+        """The message; `line` has the arguments that work, of those of the advice."""
+        from kafkalog.cli.leads import LINE, shown
+
+        if self.advice is None:
+            return self.message
+        whole = self.advice.otherwise if line is None else f"kafkalog {shown(line)}"
+        said = self.advice.text.replace(LINE, whole) if whole else re.sub(f":? ?{LINE}$", "", self.advice.text)
+        return f"{self.message}{said}"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser with two helps, whose errors are one line that refers to the help."""
 
@@ -73,16 +97,34 @@ class Parser(argparse.ArgumentParser):
         """Print the help; unlike argparse's own, it raises if the reader has closed the pipe."""
         (sys.stdout if file is None else file).write(self.format_help())
 
-    def error(self, message: str) -> NoReturn:
-        """Print the message, and exit with 2."""
+    def error(self, message: str, advice: Advice | None = None) -> NoReturn:
+        """Raise `Misuse` with the message."""
         if missing := re.fullmatch(r"one of the arguments (.+) is required", message):
             *others, last = missing[1].split()
-            message = f"add {', '.join(others)} or {last}{self._meant_output()}"
+            message, advice = f"add {', '.join(others)} or {last}", self._meant_output()
         elif message.startswith("the following arguments are required: "):
-            message += self._taken_path() or self._meant_output()
+            message += self._taken_path()
+            advice = self._meant_output()
             if self._subparsers is not None:
                 message += f": {' or '.join(self._subparsers._group_actions[0].choices or ())}"
-        self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
+        elif found := re.fullmatch(r"argument (\S+?)(?:/(\S+))?: expected one argument", message):
+            advice = self._without_value(found[2] or found[1])
+        raise Misuse(message, self.prog, advice)
+
+    def _without_value(self, option: str) -> Advice | None:
+        """What is meant by an option that takes names, without any: all of them, as in scripts of Kafka."""
+        from kafkalog.cli.leads import LINE, Advice
+
+        others = [word for word in self._given if word not in (option, *self._short(option))]
+        word = option.lstrip("-")
+        shows = [one.option_strings[-1] for one in self._actions if option in ("--topics",) and _takes(one, word)]
+        if option not in ("--topics", "--groups"):
+            return None
+        line = [*self.prog.split()[1:], *others, *([shows[0], word] if shows else [])]
+        return Advice(f"; use {shows[0]} {word}: {LINE}" if shows else f"; without it, all are read: {LINE}", line)
+
+    def _short(self, option: str) -> Sequence[str]:
+        return self._option_string_actions[option].option_strings
 
     def _taken_path(self) -> str:
         """The end of the message about a missing argument: what took it as a value, or the command that was meant."""
@@ -91,7 +133,7 @@ class Parser(argparse.ArgumentParser):
                 return f"; {option} took {value} as its value: put it first, or give {option} a value"
         return ""
 
-    def _meant_output(self) -> str:
+    def _meant_output(self) -> Advice:
         """The end of the message about a missing output: the command line, if a path was meant as one."""
         from kafkalog.cli.leads import with_output
 
@@ -100,6 +142,24 @@ class Parser(argparse.ArgumentParser):
         writes = "" if output is None else str(output.metavar)
         return with_output(self.prog, self._given, takes_value, writes)
 
+    def _to_stdout(self, found: argparse.Namespace) -> Advice:
+        """The end of the message about a missing output: to stdout, if that is no terminal, or else a dry run."""
+        from kafkalog.cli.leads import LINE, Advice
+
+        line = [*self.prog.split()[1:], *self._given]
+        if getattr(found, "format", None) in ("csv", "jsonl", "arrows") and not sys.stdout.isatty():
+            return Advice(f": {LINE}", [*line, "-o", "-"])
+        return Advice(f", which shows what it would do: {LINE}", [*line, "--dry-run"])
+
+    def _check_paths(self, paths: Sequence[str]) -> None:
+        """Raise an error for a path that is none, but a topic, which has an option."""
+        from kafkalog.cli.leads import LINE, Advice, positional_topic
+
+        if "--topics" in self._option_string_actions and (topic := positional_topic(paths)):
+            at = self._given.index(topic)
+            line = [*self.prog.split()[1:], *self._given[:at], "-t", topic, *self._given[at + 1 :]]
+            self.error(f"no file or directory {topic}; use -t {topic} for the topic", Advice(f": {LINE}", line))
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; the error for an unknown option names what to type instead."""
         self._given = list(args or ())
@@ -107,34 +167,56 @@ class Parser(argparse.ArgumentParser):
         if self.short_help[0]:
             args = self._with_whole_options(self._given)
         found, rest = super().parse_known_args(args, namespace)
+        self._check(found, rest)
+        return found, rest
+
+    def _check(self, found: argparse.Namespace, rest: Sequence[str]) -> None:
+        """Raise an error for what no option says: topics or an output among the paths, and words too many."""
+        if len(paths := getattr(found, "paths", None) or ()) > 1:
+            self._check_paths(paths)
         for names in self._needed:
             dests = [name.rpartition("--")[2].replace("-", "_") for name in names]
             if not any(getattr(found, dest) for dest in (*dests, "dry_run")):
-                self.error(f"add {', '.join(names)} or --dry-run{self._meant_output()}")
-        if getattr(found, "output", "") is None and len(found.paths) > 1 and (line := self._meant_output()):
-            self.error(f"an output has an option{line}")
+                self.error(f"add {', '.join(names)} or --dry-run", self._meant_output() or self._to_stdout(found))
+        if getattr(found, "output", "") is None and len(found.paths) > 1 and (advice := self._meant_output()):
+            self.error("an output has an option", advice)
         if rest and self.short_help[0] and self._subparsers is None:
             from kafkalog.cli.leads import unexpected
 
-            hint = unexpected(rest[0], self.prog.rpartition(" ")[2], self._given)
-            self.error(f"unexpected argument {rest[0]!r}{hint}")
-        return found, rest
+            advice = unexpected(rest[0], self.prog.partition(" ")[2], self._given)
+            self.error(f"unexpected argument {rest[0]!r}", advice)
 
     def _with_whole_options(self, args: Sequence[str]) -> list[str]:
         """The arguments with options in full, of which only the beginning was typed; an error for unknown ones."""
+        from kafkalog.cli.option_leads import explained
+
         whole: list[str] = []
-        for number, argument in enumerate({"/?": "-h", "-?": "-h"}.get(one, one) for one in args):
+        unknown: list[tuple[str, Instead]] = []
+        left = [{"/?": "-h", "-?": "-h"}.get(one, one) for one in args]
+        while left:
+            argument = left.pop(0)
             if argument == "--" or (self._subparsers is not None and not argument.startswith("-")):
-                return [*whole, *args[number:]]
+                whole += [argument, *left]
+                break
             name, sign, value = argument.partition("=")
             if self._is_long(name):
                 name = f"-{name}"
                 argument = f"{name}{sign}{value}"
-            if not self._is_unknown(name, [*args[number + 1 : number + 2]]):
+            if not self._is_unknown(name, left[:1]):
                 whole.append(argument)
                 continue
-            meant = self._option_like(name, value if sign else "".join(args[number + 1 : number + 2]))
-            whole.append(f"{meant}{sign}{value}")
+            meant = self._option_like(name, value if sign else "".join(left[:1]), is_joined=bool(sign))
+            if isinstance(meant, str):
+                whole.append(f"{meant}{sign}{value}")
+                continue
+            unknown.append((name, meant))
+            whole += meant.words or ()
+            del left[: int(meant.takes_value)]
+            if self._subparsers is not None:
+                break
+        if unknown:
+            message, advice = explained(unknown, whole, self.prog, self._given)
+            self.error(f"{message}; ", advice)
         return whole
 
     def _is_long(self, name: str) -> bool:
@@ -157,11 +239,12 @@ class Parser(argparse.ArgumentParser):
         # the format of kcat would become a path after our --follow
         return name[:2] not in self._option_string_actions or (name == "-f" and "%" in "".join(following))
 
-    def _option_like(self, name: str, value: str) -> str:
-        """The option that is meant by the beginning of its name; an error that says what to type if none is."""
-        from kafkalog.cli.leads import filled, unknown_option
+    def _option_like(self, name: str, value: str, *, is_joined: bool) -> str | Instead:
+        """The option that is meant by the beginning of its name, or else what to type instead."""
+        from kafkalog.cli.option_leads import unknown_option
 
-        known = [text for text in self._option_string_actions if text.startswith("--")]
+        actions = self._option_string_actions
+        known = [text for text in actions if text.startswith("--")]
         spelt = name.replace("_", "-")
         spelt = _UNTIL_0_3.get(spelt, spelt)
         if spelt in known:
@@ -170,15 +253,18 @@ class Parser(argparse.ArgumentParser):
         if f"{spelt}s" in known and spelt != "--limit":
             return f"{spelt}s"
         # a value that one option alone takes says which that is
-        takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
-        lead = unknown_option(spelt, value, self.prog.rpartition(" ")[2], self._option_string_actions)
+        takes = [action.option_strings[-1] for action in self._actions if _takes(action, value)]
+        own = {text: action.nargs != 0 for text, action in actions.items()}
+        command = self.prog.rpartition(" ")[2]
+        lead = unknown_option(spelt, value, command, own, self._given, is_joined=is_joined)
         if lead is not None and not (len(takes) == 1 and spelt == "--to"):
-            self.error(f"no option {name}; {'use ' if lead.startswith('-') else ''}{filled(lead, self._given)}")
-        return self._longer(spelt, name, known, takes)
+            return lead
+        return self._longer(spelt, known, takes)
 
-    def _longer(self, spelt: str, name: str, known: Sequence[str], takes: Sequence[str]) -> str:
-        """The one option that begins so; an error that names those that may be meant if there are others or none."""
+    def _longer(self, spelt: str, known: Sequence[str], takes: Sequence[str]) -> str | Instead:
+        """The one option that begins so; or those that may be meant if there are others or none."""
         from kafkalog.cli.leads import FIRST, filled
+        from kafkalog.cli.option_leads import Instead
         from kafkalog.text import near
 
         longer = [text for text in known if len(spelt) > len("--to") and text.startswith(spelt)]
@@ -187,8 +273,7 @@ class Parser(argparse.ArgumentParser):
         close = near(spelt[2:], [text[2:] for text in known])
         meant = longer or ([f"--{close}"] if close else takes if len(takes) == 1 else [])
         other = f"{self.prog} --help lists all" if self._subparsers is None else filled(FIRST, self._given)
-        hint = f"did you mean {' or '.join(meant)}?" if meant else other
-        return self.error(f"no option {name}; {hint}")
+        return Instead(f"did you mean {' or '.join(meant)}?" if meant else other, meant if len(meant) == 1 else None)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.dest != "command" or action.choices is None or value in action.choices:
@@ -197,7 +282,7 @@ class Parser(argparse.ArgumentParser):
         from kafkalog.cli.leads import unknown_command
 
         typed = self._given[self._given.index(value) :]
-        raise argparse.ArgumentError(None, f"no command {value!r}; {unknown_command(typed, [*action.choices])}")
+        self.error(f"no command {value!r}; ", unknown_command(typed, [*action.choices]))
 
     def format_short_help(self) -> str:
         """Return what ``-h`` prints."""
@@ -245,6 +330,12 @@ class _ShortHelp(argparse.Action):
         assert isinstance(parser, Parser)
         sys.stdout.write(parser.format_short_help() if parser.short_help[0] else parser.format_help())
         parser.exit()
+
+
+def _takes(action: argparse.Action, value: str) -> bool:
+    """Whether a value is one of the choices of an option, alone or in a list."""
+    known = getattr(getattr(action, "type", None), "keywords", {}).get("known") or ""
+    return value in (action.choices or ()) or (bool(value) and value in known.split(","))
 
 
 def _metavar(action: argparse.Action) -> str:

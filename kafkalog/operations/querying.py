@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LOOKED_AT: Final = 20
+_ALL: Final = "records"
+"""The table of all topics, unless a topic has this name."""
+_OFFSET: Final = re.compile(r"(?i)\boffset\b(?!\s+\d)")
 _WORDS: Final = re.compile(r"""'(?:[^']|'')*'|"([^"]+)"|([\w.-]+)""")
 """Text in quotes, which is no name, and names."""
 _SHOW_TABLES: Final = re.compile(r"\s*(?:show\s+(?:all\s+)?tables|\.tables|\\dt?)\s*;?\s*", re.IGNORECASE)
@@ -156,6 +159,7 @@ class Querying:
         self._passes = _Passes()
         self._notes: list[Finding] = []
         self._mixed: list[str] = []
+        self._query = ""
         self._fields: list[str] = []
 
     @contextlib.contextmanager
@@ -174,6 +178,7 @@ class Querying:
 
     def relation(self, query: str) -> Any:
         """The query as a relation of DuckDB, whose columns have different names; QueryError for a wrong query."""
+        self._query = query
         with self.errors():
             if _SHOW_TABLES.fullmatch(query):
                 return self._connection.sql("select unnest($1::varchar[]) as name", params=[self.log_dir.topics])
@@ -205,8 +210,8 @@ class Querying:
         """How many values, and fields of others, that queries have read did not decode."""
         return self._passes.n_undecoded
 
-    def _tables_of(self, query: str) -> dict[str, str]:
-        """The names of tables in a query, with their topics; the others are not read.
+    def _tables_of(self, query: str) -> dict[str, str | None]:
+        """The names of tables in a query, with their topics; the others are not read. None stands for all topics.
 
         DuckDB ignores the case of names. Topics that differ by nothing else have the names ``TOPIC#1`` and so on, in
         their order. A topic keeps its name if the query has no other spelling. Otherwise QueryError names the tables.
@@ -215,7 +220,9 @@ class Querying:
         alike: dict[str, list[str]] = {}
         for topic in sorted(self.log_dir.topics):
             alike.setdefault(topic.lower(), []).append(topic)
-        tables: dict[str, str] = {}
+        tables: dict[str, str | None] = {}
+        if _ALL in spellings and _ALL not in alike:
+            tables[_ALL] = None
         for name, topics in alike.items():
             numbered = {f"{topic}#{number}": topic for number, topic in enumerate(topics, 1)} if topics[1:] else {}
             tables |= {table: topic for table, topic in numbered.items() if table.lower() in spellings}
@@ -241,7 +248,7 @@ class Querying:
         self._notes.append(Finding(Reason.PARTITION_TWICE, detail, damage=False))
         return topic
 
-    def _register(self, name: str, topic: str) -> Scan:
+    def _register(self, name: str, topic: str | None) -> Scan:
         """Make a topic a table; returns its scan."""
         scan, errors = self._table(topic)
         table = _Stored(scan, self._passes)
@@ -273,12 +280,13 @@ class Querying:
         self._notes.append(Finding(Reason.COLUMN_TWICE, detail, damage=False))
         return result.project(", ".join(f"#{at} as {_quoted(name)}" for at, name in enumerate(names, 1)))
 
-    def _table(self, topic: str) -> tuple[Scan, list[str]]:
-        """The scan of a topic, and the columns that say why values do not decode, if such records are left out."""
-        options: dict[str, Any] = {**self._options, "topics": topic}
+    def _table(self, topic: str | None) -> tuple[Scan, list[str]]:
+        """The scan of a topic or of all, and the columns of errors of decoding, if such records are left out."""
+        options: dict[str, Any] = {**self._options, **({} if topic is None else {"topics": topic})}
         decode = dict(options.get("decode") or {})
         if not decode.keys() >= {"key", "value"}:
-            found = self._formats_of(topic, options.get("schema_context"))
+            context = options.get("schema_context")
+            found = self._texts_of_all() if topic is None else self._formats_of(topic, context)
             options["decode"] = decode = found | decode
         if not any(one in WITH_SCHEMAS for one in decode.values() if isinstance(one, str)) and not self._options.get(
             "decode"
@@ -292,13 +300,22 @@ class Querying:
 
     def _formats_of(self, topic: str, context: str | None) -> dict[str, str]:
         """What the keys and values of a topic's first records seem to be; none for bytes."""
+        source = in_context(read_schemas(self.log_dir), context) if SCHEMAS_TOPIC in self.log_dir.topics else None
+        found = {name: format_of(values, source) for name, values in self._first_of(topic).items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def _texts_of_all(self) -> dict[str, str]:
+        """Text, for keys and values that are text or JSON in each topic."""
+        selected = self.log_dir.select(internal=bool(self._options.get("internal")))
+        found = [self._first_of(topic) for topic in dict.fromkeys(one.topic for one in selected)]
+        values = {name: [value for one in found for value in one[name]] for name in ("key", "value")}
+        return {name: "utf8" for name, some in values.items() if format_of(some, None) is not None}
+
+    def _first_of(self, topic: str) -> dict[str, list[bytes]]:
+        """The keys and values of a topic's first records, without null and empty ones."""
         scan = Scan(self.log_dir, topics=topic, columns=["key", "value"], limit=_LOOKED_AT, on_corruption="skip")
         table = scan.to_table()
-        source = in_context(read_schemas(self.log_dir), context) if SCHEMAS_TOPIC in self.log_dir.topics else None
-        found = {
-            name: format_of([one for one in table.column(name).to_pylist() if one], source) for name in ("key", "value")
-        }
-        return {name: one for name, one in found.items() if one is not None}
+        return {name: [one for one in table.column(name).to_pylist() if one] for name in table.column_names}
 
     def _explained(self, text: str) -> str:
         line = text.splitlines()[0]
@@ -312,6 +329,8 @@ class Querying:
             line += f"; did you mean {_table_name(topic)}?"
         elif missing is not None:
             line += f" {_tables(self.log_dir.topics, missing[1])}"
+        elif "Parser Error" in line and _OFFSET.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", self._query)):
+            line += '. offset is a word of SQL: put the column in double quotes, as "offset"'
         elif "Parser Error" in line and re.search(r'near "[-.]', line):
             line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         elif self._mixed and re.search("VARCHAR|Could not convert string", line):
@@ -408,13 +427,14 @@ def sql(
     on_decode_error: Literal["null", "skip"] | None = None,
     **options: Unpack[ScanOptions],
 ) -> QueryResult:
-    """Query a log with SQL: DuckDB, with a table for each topic.
+    """Query a log with SQL: DuckDB, with a table for each topic, and a table `records` of all.
 
     Parameters
     ----------
     query : str
-        The name of a topic with a dot or a hyphen is in double quotes. DuckDB ignores case: topics whose names differ
-        by nothing else are tables with a number, such as ``"Orders#1"``; the error about such a name lists them.
+        `records` has the records of all topics, except internal ones, unless a topic has this name. The name of a topic
+        with a dot or a hyphen is in double quotes. DuckDB ignores case: topics whose names differ by nothing else are
+        tables with a number, such as ``"Orders#1"``; the error about such a name lists them.
     path : path-like, sequence of path-like, or what `open` returned
     on_decode_error : {"null", "skip"}, optional
         What to do with values that do not decode. `skip` leaves their records out. Default, and `null`: they are null,

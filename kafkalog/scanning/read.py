@@ -37,7 +37,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Half-open.
     start_timestamp, end_timestamp : int (ms), str or aware datetime, optional
         Half-open, compared with the record timestamps. A record whose format has no timestamp never matches. Text is
-        ISO 8601 (UTC without a zone), a time before now such as ``-1h``, or before the latest timestamp such as ``end-1h``.
+        ISO 8601 (UTC without a zone), a time before now such as ``-1h``, or before the latest timestamp such as
+        ``end-1h``.
     max_disorder : int (ms), optional
         With `end_timestamp`: no record is expected to be this much older than one before it in its partition. Reading
         then stops at the first record this much past the end, which the time indexes lead to, and a finding

@@ -39,8 +39,8 @@ def place(log_dir, tmp_path, monkeypatch):
         ("ls data/p-txn-7", 3, "no such file or directory; data has p-txn-0"),
         (
             "ls data p-txn",
-            3,
-            "p-txn: file_unreadable: no such file or directory; data has a topic of that name: open it ",
+            2,
+            "no file or directory p-txn; use -t p-txn for the topic: kafkalog ls data -t p-txn (see kafkalog ls -h)",
         ),
         (
             "load tabel.csv -o out --topic t",

@@ -130,6 +130,31 @@ def test_a_query_in_python(log):
         kafkalog.sql("select 1", log, on_decode="null")
 
 
+def test_the_table_records_has_all_topics(log, tmp_path):
+    assert rows(log, "select topic, count(*) from records group by 1 order by 1") == [
+        ("bytes", 2),
+        ("orders", N),
+        ("orders.eu-1", N),
+    ]
+    # bytes, if a topic has some that are no text
+    assert rows(log, "select max(value) from records where topic = 'bytes'") == [(b"\xff\x00",)]
+    texts = tmp_path / "log"
+    for topic in ("orders", "orders.eu-1"):
+        shutil.copytree(log / f"{topic}-0", texts / f"{topic}-0")
+    query = "select count(*) from records where value like '%\"Ann\"%' and key like 'k1%'"
+    assert rows(texts, query)[0][0] > 20
+    # as `cat`, without internal topics
+    shutil.copytree(log / "bytes-0", texts / "__consumer_offsets-0")
+    assert rows(texts, "select count(*) from records") == [(2 * N,)]
+    assert rows(texts, "select count(*) from records", internal=True) == [(2 * N + 2,)]
+
+
+def test_a_topic_of_the_name_records_is_that_table(tmp_path):
+    for topic in ("Records", "orders"):
+        kafkalog.write_table({"value": [topic.encode()]}, tmp_path / "log", topic=topic)
+    assert rows(tmp_path / "log", "select topic from records") == [("Records",)]
+
+
 def test_bytes_are_shown_in_one_way(tmp_path, capsys):
     """No two values look alike, whatever the output is."""
     values = [
@@ -239,6 +264,8 @@ def test_each_column_has_a_format_of_its_own(tmp_path):
         ("selec", "syntax error"),
         ("select * from nothing", 'The topics are tables: bytes, orders, "orders.eu-1"'),
         ("select value.nothing from orders", "nothing"),
+        ("select max(offset) from orders", 'offset is a word of SQL: put the column in double quotes, as "offset"'),
+        ("select topic, offset from records limit 5 offset 10", "offset is a word of SQL"),
     ],
 )
 def test_what_is_no_query_is_a_usage_error(log, query, message, capsys):

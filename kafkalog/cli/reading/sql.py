@@ -22,10 +22,13 @@ COMMAND: Final = Command(
     description="""\
 Run an SQL query over a log with DuckDB (pip install 'kafkalog[sql]').
 
-Each topic is a table. Quote its name if it has a dot or a hyphen. The columns are those of 'kafkalog cat'; a value with
-fields is a struct, with fields such as value.total. Without --value-format and --key-format, kafkalog detects formats
-from the first records of a topic: JSON, Avro or Protobuf with schemas in _schemas, text, or bytes. Values that do not
-decode are null, are counted, and make the exit code 1, unless --on-decode-error accepts them.
+Each topic is a table, and the table records has all topics but the internal ones, unless a topic has that name. Put a
+name with a dot or a hyphen in double quotes, and so the column "offset", which is a word of SQL.
+
+The columns are those of 'kafkalog cat'; a value with fields is a struct, with fields such as value.total. Without
+--value-format and --key-format, kafkalog detects formats from the first records of a topic: JSON, Avro or Protobuf with
+schemas in _schemas, text, or bytes. Values that do not decode are null, are counted, and make the exit code 1, unless
+--on-decode-error accepts them.
 
 DuckDB ignores case. Topics whose names differ by nothing else are tables with a number, such as "Orders#1"; an error
 lists them. If a query gives two columns the same name, the second one gets a number, as name_1.
@@ -35,6 +38,7 @@ Conditions on topic, partition, offset and timestamp, and the options below, ski
   kafkalog sql 'select value.customer, sum(value.total) from orders group by all' /var/lib/kafka
   kafkalog sql 'select count(*) from "orders.eu" where value.total > 10' /backup/kafka --start-timestamp end-1h
   kafkalog sql 'select o."offset", c.value.name from orders o join customers c on o.key = c.key' /backup/kafka --json
+  kafkalog sql 'select topic, count(*), max("offset") from records group by all' /backup/kafka
   kafkalog sql 'select * from orders' /backup/kafka -o orders.parquet""",
     options="""
   -c --command:command_text QUERY    the query, instead of the first argument

@@ -128,7 +128,10 @@ how to write:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Load the inputs, and print what was written."""
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
-        raise UsageError("stdin must be the only INPUT, and needs --format csv, jsonl or arrows")
+        raise UsageError(
+            "stdin must be the only INPUT, and needs --format csv, jsonl or arrows; add --encoding utf8 if keys and"
+            " values are text"
+        )
     from kafkalog.operations.loading.load import LoadOptions, load
 
     args.ignore_columns = args.ignore_columns == ["*"] or args.ignore_columns or ()

@@ -76,7 +76,7 @@ def test_wrong_usage(partition, capsys):
         ["truncate", partition, "--to-offset", 5, "--to-epoch", 5, "--dry-run"],
         ["trim", partition, "--before-offset", 5],
         ["trim", partition, "--before-offset", 431, "--dry-run"],
-        ["trim", partition, "--before-timestamp", "2026-11-21", "--dry-run"],
+        ["trim", partition, "--before-timestamp", "2026-11-", "--dry-run"],
     ):
         assert run(capsys, *arguments)[0] == 2, arguments
 

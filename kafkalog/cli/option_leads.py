@@ -1,0 +1,493 @@
+"""Options in words of other tools: what they stand for here, or what to type instead.
+
+A row of the table is used only for commands that have the option, or the name, in its second part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog.cli.leads import CONDITION, LINE, Advice, arguments, filled, is_path, is_topic, time_of
+from kafkalog.text import DURATION
+from kafkalog.words import american, rows
+
+
+class Instead(NamedTuple):
+    """What to type instead of an option."""
+
+    text: str
+    words: Sequence[str] | None
+    """What stands in its place in a command line; None if that is for the reader to fill in."""
+    takes_value: bool = False
+    """Whether the next word is its value."""
+    command: str | None = None
+    """The command that has this, if it is another."""
+
+    @property
+    def said(self) -> str:
+        """The text as a clause of a message."""
+        return f"use {self.text}" if self.text.startswith("-") else self.text
+
+
+_OPTIONS: Final = r"""
+-X-isolation | --isolation-level | --isolation-level read_committed
+-X --consumer-property --consumer-config --command-property | | leave it out: settings of clients do not count here
+-b --bootstrap-server --broker-list --brokers --zookeeper --host --endpoints -P --command-config
+    | | leave it out: kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka
+--file --files | kafkalog | kafkalog dump VALUE, or kafkalog cat VALUE
+--file --files --path --paths --input --log-dirs --dir --data-dir -i --db | | pass PATH without an option
+-o-from-time | --start-timestamp | --start-timestamp VALUE
+-o-to-time | --end-timestamp | --end-timestamp VALUE
+-o-from-end | --tail | --tail VALUE
+-o-start | --start-offset | leave it out: all records are read, from the first one
+-o-stop | --tail | --tail 0 --follow
+-o --offset | --start-offset | --start-offset N, or --tail N for the last N records; all by default
+--offset | --to-offset | --to-offset N
+--before | --before-offset | --before-offset N, or --before-timestamp TIME
+--before --until --to-time --end-time | --end-timestamp | --end-timestamp TIME
+--from --begin --start | --start-offset | --start-offset N, or --start-timestamp TIME
+--to --end --stop | --end-offset | --end-offset N, or --end-timestamp TIME
+--from-beginning --beginning --earliest -e --exit | --start-offset | leave it out: all records are read, to the end
+--to --at | --to-offset | --to-offset N, --to-epoch N or --to-timestamp TIME
+-C --consume --from-beginning -u | --start-offset | leave it out
+--to-table | convert | kafkalog export PATH -o FILE.VALUE
+--to-table | --columns | kafkalog export PATH -o FILE.VALUE
+--to-json | convert | kafkalog export PATH -o FILE.jsonl
+--to-json | --json | --json
+--from --from-format --input-format --source-format | convert
+    | leave it out: PATH is a log dir; kafkalog load reads tables, and kafkalog export writes them
+--to --format --target-version | convert | leave it out: v2 is written
+--output --out --to --outfile | --explain | kafkalog export PATH -o VALUE, or --json > FILE
+--offsets --range --between | --start-offset | --start-offset N --end-offset N
+--csv --parquet --arrow --jsonl --ndjson | export | -o FILE.csv (or .parquet, .arrow, .jsonl): the name says the format
+--csv --tsv --excel --xlsx | --columns | kafkalog export PATH -o FILE.csv, or --json
+--tail-from --skip --skip-offsets --skip-records --offset-from | --start-offset | --start-offset N
+--sort --sort-by --order-by | --columns | kafkalog sql 'select * from TOPIC order by COLUMN' PATH
+--count --count-only --wc | -n | kafkalog export PATH --dry-run, which counts records; -n N reads some
+-A -B --context | --start-offset | --start-offset N --end-offset N
+--json-value --json-values --parse-json --decode-json | --value-format | --value-format json
+--uncommitted --read-uncommitted | --isolation-level | leave it out: records are read whether committed or not
+--internal --include-internal --system --all-topics | ls | leave it out: all topics are listed
+--width --max-width --wide --wrap --no-trunc --no-truncate --term-width | |
+    --json for whole values, or COLUMNS=N kafkalog ... for a width
+--tz --timezone --time-zone --local-time --local --utc | --json | leave it out: times are UTC; --json has milliseconds
+--level | --compression-level | --compression zstd --compression-level VALUE
+--rename --new-name --topic | convert | kafkalog cat PATH --json, and kafkalog load FILE -o DIR --topic NAME
+--no-crc --skip-crcs --no-crcs --index-sanity-check --verify-index-only --indexes | verify | --indexes-only
+--only-errors --errors-only --failures --quiet-ok --brief | verify | -q
+--names-only --name-only --names | --json | --json, and a pipe into jq
+--crc --crcs --check-crcs --check-crc | verify | leave it out: checksums are checked
+--fail-fast --exit-first --stop-on-error -x | verify | leave it out: the exit code is 1 if there is damage
+--progress --no-progress --bar --no-bar | -q | leave it out: it shows on a terminal; -q hides it
+--timeout-ms --timeout --poll-timeout --session-timeout | | leave it out: files are read to their end
+--query --command --execute -c -e | sql | the query comes first: kafkalog sql 'select ...' PATH
+--sample --every | -n | -n VALUE, or kafkalog sql 'select ... using sample 10' PATH
+--reverse --desc --tac --order | --tail | --tail N
+--pretty --indent --jq | --json | --json, and a pipe into jq
+--color --no-color --no-headers --no-header --tree --recursive --unit --units --by | | leave it out
+--retention | boot | --set 'TOPIC:retention=as-was' for the old retention, --set TOPIC:retention.ms=MS for a time; \
+    retention is off by default
+--missing | boot | leave it out: missing partitions begin at their highest known offset; --strict refuses them
+--copy --threads | boot | leave it out: blocks are shared where the file system can, and all processors are used
+--topic-id | boot | --set TOPIC:topic.id=ID
+--settings | boot | --metadata VALUE
+--node-id | boot | --nodes VALUE@HOST:PORT
+--print-records --print-data --print-values --deserialize --decode --show-records | dump | --print-data-log
+--summary --brief --unified -u | diff | leave it out: the first difference is shown; --content counts what differs
+--summary --stats | ls | leave it out: the last line has the sums
+--all --everything | | leave it out: all is read unless -t or -p choose
+--quick --fast --headers-only | verify | --indexes-only
+--topic --topics | groups | leave it out: each group has a line per partition; -g chooses groups
+--reset-offsets --to-earliest --execute --delete-offsets --shift-by | groups
+    | kafkalog reads groups, and kafka-consumer-groups.sh resets their offsets
+--lag --offsets | groups | leave it out: each line has the committed offset and the lag
+--abort --commit | transactions | leave it out: each hanging transaction is listed with the command that ends it
+--days --hours --older-than --keep-days --max-age | --retention-ms | --retention-ms MS, or --before-timestamp -7d
+--ts --time --when --date --at | --timestamp | --timestamp TIME
+--key --grep --value | lookup | kafkalog cat PATH --filter 'key == VALUE'
+--to-table --to-json | export | --format VALUE
+--header --headers --no-header --column --line --box --list --mode | sql
+    | leave it out: the first line has the names; --csv, --json or -o FILE choose another form
+--sql --query --where | export | kafkalog sql 'select ...' PATH -o FILE
+--schema-file --avsc --proto --schema-path | --schema | --schema VALUE
+--deserialize --deser --codec-value --decoder | --value-format | --value-format avro (or json, protobuf, utf8)
+-r -R --recursive | verify | leave it out: all below a directory is read
+-O --latest --newest | --tail | --tail N
+--last-n | --tail | --tail VALUE
+-c --count --max-messages --head --top --first --lines --max --take --read-num --max-records --num --rows --nrows --size
+    | -n | -n VALUE
+--limit -n --count --head | --limits | leave it out, or pipe it into head -n VALUE
+-J --jsonl --output-json --ndjson -w --write-out --output-format | --json | --json
+-f% --format --fmt --template --property --formatter --formatter-property --output-hex --hex -F | --columns
+    | --columns offset,key,value, or --json
+--keys-only --key-only --no-value --no-values --hide-value | --columns | --columns offset,key
+--values-only --value-only --no-key --no-keys | --columns | --columns offset,value
+--fields --select --usecols --cut --col | --columns | --columns key,value
+-K -D -Z --delimiter --print-key --print-value --print-offset --print-timestamp --print-partition --print-headers --null
+    | --columns | --columns offset,key,value, or --json
+--key --grep --key-equals --where-key -k | --filter | --filter 'key == VALUE'
+--delete --erase --remove --exclude-key | --drop | --drop 'key == VALUE'
+--value --contains --match --pattern --search -g -E | --filter | --filter 'value contains VALUE'
+--prefix --from-key --key-prefix | --filter | --filter "key starts_with VALUE"
+--header --headers | --filter | --filter 'headers.NAME == VALUE'
+--where --query --condition --predicate --expr | --filter | --filter 'COLUMN OP VALUE'
+--where -e --drop-where --delete-where --exclude-condition | --drop | --drop 'COLUMN OP VALUE'
+--since-time | --start-timestamp | --start-timestamp TIME, such as 2026-11-28, or -1d for a day before now
+--since --last --ago --newer-than --within | --start-timestamp
+    | --start-timestamp -VALUE before now, or end-VALUE before the end of the log
+--until --older-than | --end-timestamp | --end-timestamp TIME
+--time --timestamp --from-time --date --after --start-time | --start-timestamp | --start-timestamp TIME
+--time --date | --timestamp | --timestamp TIME
+-s --value-deserializer --deserializer --decode --serde --value-type --avro --protobuf | --value-format
+    | --value-format avro (or json, protobuf, utf8)
+--key-deserializer --key-type | --key-format | --key-format utf8 (or json, avro)
+-r-raw --raw-output --raw-values --slurp | --columns | --columns value for values alone, or --json, and a pipe into jq
+-r --registry --registry-url --schema-registry-url | --schema-registry | --schema-registry URL
+-s -sh -hs -h -lh -l -a -c -d --total --max-depth --summarize
+    | space | leave it out: it has totals, and human sizes on a terminal
+-l -lh -la -h -a -1 --long --all --human --human-readable -S -r -R | ls
+    | leave it out: ls has sizes, times and all topics; -s lists segments
+-h --human-readable | | leave it out
+--sort-size --sort | ls
+    | kafkalog space PATH, which sorts by size; or --json, and sort with jq -s 'sort_by(.size_in_bytes)'
+--sort --sort-by --order-by --order | --json | --json, and sort with jq -s 'sort_by(.size_in_bytes)'
+--endpoint-url --endpoint --s3-endpoint --host-url | --storage-option | --storage-option endpoint=VALUE
+--region --aws-region | --storage-option | --storage-option region=VALUE
+--profile --aws-profile --credentials --access-key --secret-key --no-sign-request | --storage-option
+    | credentials from the environment: AWS_PROFILE=VALUE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+--remote --remote-storage --tier --s3 --bucket | --tiered | --tiered VALUE
+--html --open --format --pdf --md --markdown --page | report | -o report.html (or .md, .json)
+--format --type --to-format --as | sql | --csv, --json, or -o FILE.parquet
+--to --out --dest --destination --target --outfile --out-file --outdir --save --write --export --parquet | --output
+    | -o VALUE
+--port --ports --advertised-listeners --listener --bind --address | --listeners | --listeners 127.0.0.1:VALUE
+--version --kafka-version --target-release --to-release | --release | --release VALUE
+--replicas --brokers --replication-factor | --nodes | --nodes VALUE
+-G --group-id --consumer-group | --groups | --groups VALUE
+--all-groups --describe --list --state --verbose-groups | --members | leave it out: all groups are listed; add --members
+--describe --list --all --show --scan --print -l | undelete | --dry-run
+--latest --current --latest-only --newest | schemas | --json, which has a line per version, the latest last
+--history --changes | metadata | leave it out
+--key --key-field --key-name | --key-column | --key-column VALUE
+--value --value-field | --value-column | --value-column VALUE
+--describe --list --all --show --all-topics --topics-with-overrides -L | | leave it out
+--regex --regexp --re | --columns | --filter "key matches 'VALUE'" (or value; -t takes globs of topics)
+--regex --include --whitelist --topic-pattern --only | --topics | --topics VALUE (names or globs)
+--exclude | --drop | --drop 'key == VALUE' for records, --exclude-topics VALUE for topics
+--exclude --blacklist --not --ignore --skip-topics | --exclude-topics | --exclude-topics VALUE
+--skip-errors --skip-message-on-error --ignore-errors --keep-going --skip-corrupt --on-error --lenient --errors --strict
+    | --on-corruption | --on-corruption skip
+--no-verify --no-checksum --skip-crc | --no-check-crcs | --no-check-crcs
+--deep-iteration --deep --full --thorough --verify-checksum --checksum --all-checks | verify | --deep
+--deep-iteration | | leave it out
+--strict | verify | leave it out: any damage makes the exit code 1
+--fix --repair --auto -y -f -p --yes
+    | verify | kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR
+--dry --simulate --plan --preview --check --noop --what-if -N --dryrun --trockenlauf | --dry-run | --dry-run
+--force --replace -y --yes --clobber | --overwrite | --overwrite
+--force --inplace -y --yes --overwrite --execute | --in-place | --in-place
+--mode --append --incremental --continue | --resume | --resume
+--jobs -j --workers --parallel --parallelism --cores --concurrency --num-threads | --threads | --threads VALUE
+-j | --json | --json
+--silent -s | | -q
+--debug --trace --log-level | | -v
+--committed --read-committed | --isolation-level | --isolation-level read_committed
+--tombstones --compacted --dedup --unique | --latest | --latest key
+--segment --segments -s | --segments | --segments
+--partition-cols --hive --partition | --partition-by | --partition-by topic,date
+--codec --compress --compression-type --compression-codec -z | --compression | --compression VALUE
+--name --topic-name --into | --topic | --topic VALUE
+--html --report-file --page | --report | kafkalog report PATH -o report.html
+-o --output --out --outfile --csv --format --to --table --tsv --excel --parquet --md --markdown | --json
+    | --json > FILE
+--bytes --exact --raw | --json | --json, which has exact numbers
+--command --show-properties | | a command is a word: kafkalog verify PATH, kafkalog cat PATH, kafkalog batches PATH
+-Q | kafkalog | kafkalog lookup PATH/TOPIC-N --timestamp TIME
+-C --consume -P -M | kafkalog | kafkalog cat PATH -t TOPIC, with -p N for a partition
+-t --topic | kafkalog | kafkalog cat PATH -t TOPIC
+-V | kafkalog | kafkalog --version
+-v --verbose -q --quiet | kafkalog | put it after the command: kafkalog ls PATH -v
+"""
+"""Options, ``|`` and the option or command without which a row does not count, ``|`` and what to type instead.
+
+VALUE stands for what follows. A row without a second part counts everywhere.
+"""
+
+
+def unknown_option(
+    name: str, value: str, command: str, own: Mapping[str, bool], typed: Sequence[str], *, is_joined: bool = False
+) -> Instead | None:
+    """What to type instead of an option of another tool; None if nothing is known.
+
+    Parameters
+    ----------
+    name : str
+        The option as it was typed, without its value.
+    value : str
+        What follows; with `is_joined`, it is the value in any case.
+    command : str
+    own : mapping of str to bool
+        The options of the command, and whether each takes a value.
+    typed : sequence of str
+        The whole command line.
+    """
+    name = american(name.replace("_", "-")) if name.startswith("--") else name
+    if not name.startswith("--") and len(name) > 2 and name[2:].isdecimal():
+        value, is_joined = name[2:], True  # as in -c5
+    spelt = "-f%" if name == "-f" and "%" in value else name if name.startswith("--") else name[:2]
+    where, kind = {"", command, *own}, _kind(value)
+    for words in (_BY_VALUE.get((spelt, kind), set()), {name}, {spelt}):
+        for row in rows(_OPTIONS):
+            others, needs, text = (part.strip() for part in row.split("|", 2))
+            if command == "kafkalog" and text.startswith("leave it out"):
+                continue  # without it, there would be no command either
+            if needs in where and not words.isdisjoint(others.split()):
+                return _instead(text, spelt, value, own, typed, is_joined=is_joined)
+    return None
+
+
+def _instead(
+    text: str, name: str, value: str, own: Mapping[str, bool], typed: Sequence[str], *, is_joined: bool
+) -> Instead:
+    takes = not is_joined and _is_value(value, name, text, typed)
+    if takes or is_joined:
+        text = _with_value(_with_columns(_fitting(text, value), name, value), re.sub(r"^-(?=\d+$)|^[se]@", "", value))
+    text = _with_file(text, typed)
+    if text.startswith("pass PATH") and value:
+        return Instead(text, [value], takes_value=not is_joined)
+    if text.startswith("leave it out"):
+        return Instead(text, [], takes_value=takes)
+    if text.startswith("kafkalog "):
+        line = shlex.split(re.split(r", |; | \(", text)[0].replace("\\", "").replace("'", '"'))
+        words = [word for word in line[2:] if word != "PATH"]
+        if words[:1] == ["-o"] and not {"-o", "--output"}.difference({name}).isdisjoint(typed):
+            words = ["--format", words[1].rpartition(".")[2]]
+        is_whole = not any(_PLACEHOLDER.search(word) for word in words)
+        return Instead(text, words if is_whole else None, takes_value=takes, command=line[1])
+    return Instead(text, _option_words(text, own), takes_value=takes)
+
+
+_PLACEHOLDER: Final = re.compile(r"\b(?:N|TIME|VALUE|MS|URL|FILE|DIR|NAME|TOPIC|COLUMN|HOST|ID|TABLE|select \.\.\.)\b")
+_VALUED: Final = """
+-K -D -X -b -o --offset -F -f -f% --format --formatter --property --delimiter --template --fmt --by --tz --timezone
+--time-zone --unit --units --mode --color --missing --copy --level --print --consumer-property --formatter-property
+--command-config --consumer-config --sort --sort-by --order-by --order
+"""
+"""Options of other tools whose next word is a value, even where no value is asked for here."""
+
+
+def _is_value(word: str, name: str, text: str, typed: Sequence[str]) -> bool:
+    """Whether the word after an option of another tool is its value, rather than a path, a topic or an option."""
+    if not word or (word.startswith("-") and not re.match(r"-\d", word)):
+        return False
+    has_place = not text.startswith("leave it out") and _PLACEHOLDER.search(text) is not None
+    wants = has_place or name in _VALUED.split()
+    paths = [one for one in typed if is_path(one)]
+    if is_path(word):
+        return wants and len(paths) > 1
+    if is_topic(word, paths):
+        return wants
+    return wants or re.search(r"[=:]|^\d+$", word) is not None
+
+
+def _option_words(text: str, own: Mapping[str, bool]) -> list[str] | None:
+    """The options that a text begins with, as words of a command line; None if a value is left open."""
+    try:
+        left = [(word, word.rstrip(",;")) for word in shlex.split(text)]
+    except ValueError:
+        return None
+    words: list[str] = []
+    while left and left[0][1] in own:
+        whole, option = left.pop(0)
+        words.append(option)
+        if own[option]:
+            if not left or whole != option:
+                return None
+            whole, value = left.pop(0)
+            words.append(value)
+            if _PLACEHOLDER.search(value):
+                return None
+        if whole != words[-1]:
+            break
+    return words or None
+
+
+def _fitting(text: str, value: str) -> str:
+    """The one of the alternatives in a text that takes such a value, with the value; the text if none or all do."""
+    others = [one for one in re.split(r",? or (?=--)|, (?=--)", text) if one.startswith("--")]
+    moment = time_of(value)
+    if "--end-offset" in text and (found := re.fullmatch(r"(\d+)(?:[:,-]|\.\.)(\d+)", value)):
+        return f"--start-offset {found[1]} --end-offset {found[2]}"
+    if value.isdecimal() and (fits := [one for one in others if re.search(r" N\b", one)]):
+        return re.sub(r" N\b.*", f" {value}", fits[0])
+    if moment is not None and (fits := [one for one in others if " TIME" in one]):
+        return fits[0].partition(",")[0].replace(" TIME", f" {shlex.quote(moment)}")
+    return text
+
+
+_KCAT_COLUMNS: Final = {"t": "topic", "p": "partition", "o": "offset", "k": "key", "s": "value", "T": "timestamp"} | {
+    "h": "headers"
+}
+_FORMATS_OF_VALUES: Final = {
+    "string": "utf8", "text": "utf8", "utf": "utf8", "json": "json", "avro": "avro", "protobuf": "protobuf",
+    "long": "long", "int": "int", "short": "short", "float": "float", "double": "double", "uuid": "uuid",
+}  # fmt: skip
+
+
+def _with_columns(text: str, name: str, value: str) -> str:
+    """The columns that the format of kcat or a property of Kafka's consumer prints; the format that a class decodes."""
+    columns = [_KCAT_COLUMNS[one] for one in re.findall(r"%(\w)", value) if one in _KCAT_COLUMNS]
+    if found := re.match(r"print\.(\w+)=", value):
+        columns = [found[1].removesuffix("s") if found[1] != "headers" else "headers", "value"]
+    if columns and text.startswith("--columns"):
+        return f"--columns {','.join(dict.fromkeys(columns))}"
+    if found := re.match(r"(?:--(?:value|key)-format) ", text):
+        option = "--key-format " if value.startswith("key=") else found[0]
+        meant = [ours for word, ours in _FORMATS_OF_VALUES.items() if word in value.lower()]
+        return f"{option}{meant[0]}" if meant else text
+    return text
+
+
+def _with_file(text: str, typed: Sequence[str]) -> str:
+    """A text with a name for the file that it writes: that of the topic, if one was typed."""
+    words, topics = arguments(typed)
+    paths = [os.path.basename(os.path.normpath(one)) for one in words if is_path(one)]
+    stems = topics or [one for one in paths if re.search(r"-\d+$", one)]
+    stem = stems[0] if len(stems) == 1 and re.fullmatch(r"[\w.-]+", stems[0]) else "records"
+    return re.sub(r"\bFILE\.(?=\w)", f"{stem}.", text) if paths else text
+
+
+def explained(
+    unknown: Sequence[tuple[str, Instead]], fixed: Sequence[str], prog: str, typed: Sequence[str]
+) -> tuple[str, Advice]:
+    """The beginning of the message about unknown options, and what to type instead.
+
+    `fixed` is the rest of the command line, with what stands for the options.
+    """
+    ours = prog.split()[1:]
+    command = next((one.command for _, one in unknown if one.command), None)
+    is_whole = all(one.words is not None for _, one in unknown)
+    line = [*([command] if command else ours), *_one_list_of_columns(fixed)] if is_whole else []
+    if not ours:
+        line = _of_top_level(command, typed) if command else []
+    if len(unknown) > 1:
+        return _of_several(unknown, line, typed)
+    (name, one), *_ = unknown
+    text = filled(one.said, typed)
+    first = re.match(r"kafkalog (?:'[^']*'|[^,;(|'])*?(?=,|;| \(|$)", text) if command else None
+    if first is not None and line:
+        return f"no option {name}", Advice(f"{LINE}{text[first.end() :]}", line, first[0])
+    return f"no option {name}", Advice(f"{text}{_joint(text) if line else ''}", line, "")
+
+
+def _of_several(
+    unknown: Sequence[tuple[str, Instead]], line: Sequence[str], typed: Sequence[str]
+) -> tuple[str, Advice]:
+    names = [*dict.fromkeys(name for name, _ in unknown)]
+    told = [(name, filled(one.said, typed)) for name, one in unknown]
+    left_out = [f"{name}{text.removeprefix(_LEAVE)}" for name, text in told if text.startswith(_LEAVE)]
+    texts = [f"{name}: {text}" for name, text in told if not text.startswith(_LEAVE)]
+    if left_out:
+        reasons = [re.sub(r": (.*)", r" (\1)", one) for one in dict.fromkeys(left_out)]
+        texts.append(f"leave out {', '.join(reasons)}")
+    text = "; ".join(dict.fromkeys(texts))
+    return f"no option{'s' if names[1:] else ''} {', '.join(names)}", Advice(
+        f"{text}{_joint(text) if line else ''}", line, ""
+    )
+
+
+_LEAVE: Final = "leave it out"
+
+
+def _joint(text: str) -> str:
+    return f" {LINE}" if text.endswith("?") else f": {LINE}"
+
+
+def _of_top_level(command: str, argv: Sequence[str]) -> list[str]:
+    """The command line for options of kcat, which has no commands."""
+    words = [command]
+    for before, word in itertools.pairwise(["", *argv]):
+        asked = re.fullmatch(r"([\w.-]+):(\d+):(-?\d+)", word)
+        if before == "-t" and asked and command == "lookup":  # TOPIC:PARTITION:TIME of -Q
+            time = {"-1": "latest", "-2": "earliest"}.get(asked[3], asked[3])
+            words += [asked[1], "-p", asked[2], "--timestamp", time]
+        elif word not in ("-Q", "-C", "-L", "-G"):
+            words.append(word)
+    return words
+
+
+def _one_list_of_columns(argv: Sequence[str]) -> list[str]:
+    """A command line whose lists of columns, each of an option of its own, are one."""
+    at = [number for number, word in enumerate(argv) if word == "--columns"]
+    if len(at) < 2:
+        return [*argv]
+    columns = dict.fromkeys(one for number in at for one in argv[number + 1].split(","))
+    ordered = sorted(columns, key=lambda one: one == "value")
+    left = [word for number, word in enumerate(argv) if number not in at and number - 1 not in at]
+    return [*left, "--columns", ",".join(ordered)]
+
+
+_SINCE: Final = ("--since", "--last", "--ago", "--newer-than", "--within")
+_PLACES: Final = ("from-end", "from-time", "to-time", "start", "stop")
+_FORMATS: Final = ("--to", "--format", "--output-format", "--to-format", "--target-format")
+_BY_VALUE: Final = {
+    **{(name, "file"): {"--outfile"} for name in ("--to", "-o", "--output", "--out", "--csv", "--parquet")},
+    **{(name, "time"): {"--since-time"} for name in _SINCE},
+    **{
+        (name, kind): {f"-o-{kind}"}
+        for name in ("-o", "--offset")
+        for kind in ("from-end", "from-time", "to-time", "start", "stop")
+    },
+    **{(name, kind): {f"--to-{kind}"} for name in _FORMATS for kind in ("table", "json")},
+    ("--sort", "size"): {"--sort-size"},
+    **{("-r", kind): {"-r-raw"} for kind in ("time", "number")},
+    **{(name, "condition"): {"--exclude-condition"} for name in ("--exclude", "--not", "--ignore")},
+    ("-X", "isolation"): {"-X-isolation"},
+    ("--last", "number"): {"--last-n"},
+}
+"""By option and the kind of its value: the word of another row, where the value says that this is meant."""
+
+
+def _kind(value: str) -> str:
+    """What the value of an option is: a number, a duration (``1h``), a file, or else a time."""
+    if value.isdecimal():
+        return "number"
+    if value in ("size", "bytes", "SIZE", "BYTES"):
+        return "size"
+    if re.fullmatch(r"-\d+", value):
+        return "from-end"
+    if value in ("beginning", "earliest", "start", "oldest"):
+        return "start"
+    if value in ("end", "latest", "newest"):
+        return "stop"
+    if re.match(r"[se]@", value):  # kcat's times
+        return "from-time" if value[0] == "s" else "to-time"
+    if value.lower() in _TABLE_FORMATS:
+        return "json" if "json" in value.lower() else "table"
+    if value.startswith("isolation.level"):
+        return "isolation"
+    if DURATION.fullmatch(value):
+        return "duration"
+    if CONDITION.search(value):
+        return "condition"
+    return "file" if re.search(r"/|\.(?!\d)", value) else "time"
+
+
+_TABLE_FORMATS: Final = ("parquet", "csv", "json", "jsonl", "ndjson", "arrow", "feather", "delta", "iceberg")
+
+
+def _with_value(text: str, value: str) -> str:
+    """A text with the value that was typed; a value that is a condition stands for a whole one."""
+    if not value or value.startswith("-"):
+        return text
+    if CONDITION.search(value):
+        return re.sub(r"'[^']*\bVALUE'", lambda _: shlex.quote(value), text)
+    if "'" in value:
+        return text
+    text = text.replace("'COLUMN OP VALUE'", f"'key == {value}'")
+    return re.sub(r"(?<= )VALUE(?=$|[ ,;])", lambda _: shlex.quote(value), text).replace("VALUE", value)
