@@ -24,7 +24,6 @@ from typing import (
     overload,
 )
 
-from kafkalog.format import parse_partition_directory
 from kafkalog.result_kinds import arrow_types
 from kafkalog.text import first_names, near
 
@@ -286,6 +285,8 @@ def _place_of(part: object) -> tuple[Any, Any]:
     if (topic := _held(part, "topic")) is not None:
         return topic, _held(part, "partition")
     path = PurePath(str(_held(part, "path") or _held(part, "output") or ""))
+    from kafkalog.format import parse_partition_directory  # loads NumPy, which the help of commands does not need
+
     directory = parse_partition_directory(path.name) or parse_partition_directory(path.parent.name)
     is_set_apart = directory is None or directory.kind or _held(part, "reason")  # a finding may be about a log dir
     return (None, None) if directory is None or is_set_apart else directory.topic_partition
