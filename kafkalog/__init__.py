@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import sys
@@ -108,7 +107,12 @@ __all__ = sorted(_NAMES)
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        value = _leading(getattr(importlib.import_module(_NAMES[name]), name))
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+        if type(value) is type(__getattr__):
+            from kafkalog.words import leading
+
+            value = leading(value)
+            value.__module__ = __name__  # pickles name the module in which a function is found
         globals()[name] = value
         return value
     if name in _PUBLIC_MODULES:
@@ -128,32 +132,6 @@ def __getattr__(name: str) -> Any:
             # with an object, Python would add the name that is most similar, however little
             raise AttributeError(f"{message}; {meant}", name=name, obj=None)
     raise AttributeError(message)
-
-
-def _leading(value: Any) -> Any:
-    """Return a function whose error about its arguments names those that are meant."""
-    if type(value) is not type(_leading):
-        return value
-
-    @functools.wraps(value)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return value(*args, **options)
-        except TypeError as error:
-            message, trace = str(error), error.__traceback__
-            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
-            if name not in options and (trace is None or trace.tb_next is not None):
-                raise  # it is about a call further below
-        from kafkalog.words import documented_keywords, unknown_keyword, wrong_arguments
-
-        if name in options:
-            known = documented_keywords(value)
-            raise TypeError(f"{value.__name__} has no option {name!r}; {unknown_keyword(name, known)}")
-        raise TypeError(wrong_arguments(value, message) or message)
-
-    # pickles name the module in which a function is found
-    call.__module__ = __name__
-    return call
 
 
 def __dir__() -> list[str]:

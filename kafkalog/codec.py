@@ -14,13 +14,13 @@ from typing import Any, Final, TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog._kernels.crc import checksum_crc32c, joined_crc32c
 from kafkalog._kernels.encode import write_varints
 from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog._kernels.wire import STATUS, read_varints
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
 from kafkalog.records.batch_spec import BatchSpec
-from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, DEFAULT_COLUMNS, HEADERS, RecordColumns
@@ -28,13 +28,16 @@ from kafkalog.records.decode import decode_all
 from kafkalog.records.encode import cut_batches, encode_bytes
 from kafkalog.records.gathering import GatheredRecords
 from kafkalog.records.header_walk import walk
+from kafkalog.records.partitioner import Partitioner
 from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import thread_codecs, uses_kernels
 from kafkalog.storage.source import BufferSource
-from kafkalog.words import documented_keywords, unknown_keyword
+from kafkalog.words import documented_keywords, leading, unknown_function, unknown_keyword
 
-__all__ = ["crc32c", "decode", "decode_headers", "decode_varints", "encode", "encode_varints"]
+__all__ = [
+    *("check_crcs", "crc32c", "decode", "decode_headers", "decode_varints", "encode", "encode_varints", "partitions"),
+]
 
 _WINDOW_BYTES: Final = 2**22
 _MOST_VARINT_BYTES: Final = 10
@@ -62,6 +65,7 @@ class EncodedFields(HeaderFields, total=False):
     headers: Any
 
 
+@leading
 def decode(
     buffer: Any,
     *,
@@ -127,6 +131,7 @@ def decode(
     return gathered.finish()
 
 
+@leading
 def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTable:
     """Decode the headers of the batches of a buffer; a partial last batch is left out.
 
@@ -144,6 +149,7 @@ def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTabl
     return BatchTable.concatenate(tables) if tables else BatchTable.empty()
 
 
+@leading
 def encode(
     columns: RecordColumns | Mapping[str, Any] | Any = None,
     *,
@@ -216,6 +222,10 @@ def encode(
 
 def _records_of(columns: Any) -> RecordColumns:
     if isinstance(columns, Mapping):
+        for name, values in columns.items():
+            if isinstance(values, (int, str, bytes, bytearray)):
+                column = f"np.arange({values!r}, {values!r} + n)" if name == "offset" else f"[{values!r}]"
+                raise TypeError(f"{name} is a column, with a value per record: {name}={column}, not {values!r}")
         n = len(next(iter(columns.values()), ()))
         if all(_is_column(name, values) for name, values in columns.items()):
             return RecordColumns(n, columns)
@@ -240,20 +250,32 @@ def _is_list_of(values: Any, *types: type) -> bool:
     return isinstance(values, (list, tuple)) and {*map(type, values)} <= {*types}
 
 
-def crc32c(buffer: Any) -> int:
+@leading
+def crc32c(buffer: Any, previous: int = 0) -> int:
     """Return the CRC-32C of a buffer or an array, as in batches of format v2 from their attributes on.
+
+    Parameters
+    ----------
+    buffer : bytes-like or array
+    previous : int
+        The checksum of the bytes before these, as for `zlib.crc32`.
 
     Examples
     --------
     >>> from kafkalog import codec
     >>> hex(codec.crc32c(b"123456789"))
     '0xe3069283'
+    >>> codec.crc32c(b"56789", codec.crc32c(b"1234")) == codec.crc32c(b"123456789")
+    True
     """
     if isinstance(buffer, np.ndarray):  # of any dtype, and not contiguous
         buffer = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
-    return int(checksum_crc32c(memoryview(buffer).cast("B")))
+    data = memoryview(buffer).cast("B")
+    crc = int(checksum_crc32c(data))
+    return joined_crc32c(previous, crc, data.nbytes) if previous else crc
 
 
+@leading
 def encode_varints(values: npt.ArrayLike, *, zigzag: bool = True) -> bytes:
     """Encode integers as varints one after another.
 
@@ -283,6 +305,7 @@ def encode_varints(values: npt.ArrayLike, *, zigzag: bool = True) -> bytes:
     return out[: write_varints(np.ascontiguousarray(numbers.astype(np.int64, copy=False)), zigzag, out)].tobytes()
 
 
+@leading
 def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
     """Decode a buffer of varints; see `encode_varints`.
 
@@ -311,9 +334,72 @@ def decode_varints(buffer: Any, *, zigzag: bool = True) -> npt.NDArray[np.int64]
     return numbers[:n].copy() if zigzag else numbers[:n].astype(np.uint64)
 
 
+@leading
+def partitions(keys: Any, n_partitions: int, *, partitioner: str = "kafka") -> npt.NDArray[np.int32]:
+    """Return the partition that a producer chooses for each key.
+
+    Parameters
+    ----------
+    keys : BinaryColumn, sequence of bytes and None, or array
+        Arrays and columns of tables are those that `kafkalog.write_table` takes.
+    n_partitions : int
+    partitioner : str
+        ``"kafka"``, the default of Kafka's own clients (murmur2), or another of ``kafkalog load --partitioner``:
+        consistent_random, consistent, murmur2_random, murmur2, fnv1a_random, fnv1a (librdkafka), sarama.
+
+    Returns
+    -------
+    int32[n]
+        -1 for null (and, for consistent_random, for an empty key) where the client chooses without regard to keys.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> codec.partitions([b"ann", b"bob", None, b"ann"], 12).tolist()
+    [2, 6, -1, 2]
+    """
+    if isinstance(keys, RecordColumns):
+        raise TypeError("the keys of records are a column: partitions(records.key, n_partitions)")
+    return Partitioner(n_partitions, name=partitioner).of_keys(_records_of({"key": keys}).key)
+
+
+@leading
+def check_crcs(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[np.bool_]:
+    """Return whether the checksum of each batch of a buffer matches its bytes.
+
+    Returns
+    -------
+    bool[n]
+        For the batches of `decode_headers`, in their order.
+
+    Raises
+    ------
+    CorruptionError, LimitExceededError
+        See `decode_headers`: a damaged size field ends the batches.
+
+    Examples
+    --------
+    >>> from kafkalog import codec
+    >>> data = bytearray(codec.encode(value=[b"a"]) + codec.encode(value=[b"b"], offset=[1]))
+    >>> data[-2] ^= 1
+    >>> codec.check_crcs(data).tolist()
+    [True, False]
+    """
+    checked = [valid_crcs(window) for window in _windows(BufferSource(buffer), limits)]
+    return np.concatenate(checked) if checked else np.empty(0, np.bool_)
+
+
 def __getattr__(name: str) -> Any:
-    """Raise AttributeError, with the functions that are here."""
-    raise AttributeError(f"module 'kafkalog.codec' has no attribute {name!r}; there are {', '.join(__all__)}")
+    """Raise AttributeError, with the function that is meant, or those that are here."""
+    meant = None if name.startswith("_") else unknown_function(name, ())
+    there = meant if meant and ".codec." in meant else f"there are {', '.join(__all__)}"
+    # with an object, Python would add the name that is most similar, however little
+    raise AttributeError(f"module 'kafkalog.codec' has no attribute {name!r}; {there}", name=name, obj=None)
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__"])
 
 
 def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:

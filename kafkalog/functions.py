@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    *("Headers", "contains", "ends_with", "equals", "f32_of_bits", "f64_of_bits", "find", "get_header", "has_header"),
+    *("parse_float", "parse_int", "read_float", "read_int", "read_uint", "read_uvarint", "starts_with"),
+]
+
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -268,6 +273,11 @@ def f32_of_bits(bits: int) -> float:
 def f64_of_bits(bits: int) -> float:
     """The 64-bit float with these bits, given as a signed integer."""
     return float(struct.unpack("<d", struct.pack("<q", int(bits)))[0])
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__"])
 
 
 HELPERS: dict[str, Any] = {

@@ -82,12 +82,15 @@ def preformatted(text: str) -> str:
 
 
 class PublicNames:
-    """`dir()` of an object lists what users call."""
+    """`dir()` of an object lists what users call: neither private names nor those that other packages use."""
 
     __slots__ = ()
 
+    _internal: ClassVar[Sequence[str]] = ()
+    """Names without an underscore that are not for users."""
+
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.startswith("_")]
+        return [name for name in super().__dir__() if not name.startswith("_") and name not in self._internal]
 
     if not TYPE_CHECKING:
 
@@ -103,6 +106,15 @@ class PublicNames:
                     # with an object, Python would add the name that is most similar, however little
                     raise AttributeError(f"{message}; {meant}", name=name, obj=None)
             raise AttributeError(message)
+
+
+class PublicType(type):
+    """Makes classes whose own `dir()` is that of their objects; see `PublicNames`."""
+
+    _internal: Sequence[str]
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_") and name not in cls._internal]
 
 
 class Bulk(PublicNames):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, wraps
 from types import FunctionType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafkalog.text import near
+
+Call = TypeVar("Call")
 
 _COMMANDS: Final = """
 head            = cat -n 10                                         | read_table(path, limit=10)
@@ -91,13 +93,20 @@ restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or
     | restore_tiered(remote, output), or boot(path, output)
 start serve server-start up bootstrap format storage run launch > kafkalog preflight PATH (what a start does), or \
     kafkalog boot PATH -o DIR (a log dir for a new cluster) | preflight(path), or boot(path, output)
+read-time-index open-time-index load-time-index timeindex > kafkalog dump FILE.timeindex | TimeIndex.open(path)
+read-txn-index read-transaction-index transaction-index txn-index txnindex aborted-transactions aborted-txns \
+    > kafkalog dump FILE.txnindex, or kafkalog transactions PATH | TransactionIndex.open(path)
+read-producer-snapshot producer-snapshot read-snapshot open-snapshot load-snapshot \
+    > kafkalog dump FILE.snapshot, or kafkalog producers PATH | ProducerSnapshot.open(path)
+write-index save-index write-time-index dump-index > kafkalog reindex PATH --in-place \
+    | OffsetIndex(...).tofile(path), or TimeIndex(...).tofile(path)
 index indexes read-index open-index load-index show-index offset-index time-index > kafkalog dump FILE.index to \
     print one, kafkalog index-stats PATH to measure them, or kafkalog reindex PATH --in-place to rebuild them \
     | OffsetIndex.open(path), or TimeIndex.open(path)
 rebuild rebuild-index rebuild-indexes reindex-all regenerate > kafkalog reindex PATH --in-place \
     | reindex(path, ...); index_stats(path) measures
 build-index build-indexes make-index create-index new-index > kafkalog reindex PATH --in-place \
-    | OffsetIndex.build(segment.batches, segment.base_offset, index_interval_bytes=4096)
+    | OffsetIndex.build(segment, index_interval_bytes=4096)
 index-sanity-check > kafkalog verify PATH | verify(path)
 log-cleaner cleaner clean vacuum compaction defrag gc optimize > kafkalog compact PATH -o DIR | compact(path, ...)
 delete-records > kafkalog trim PATH --before-offset N -o DIR | trim(path, output, before_offset=42)
@@ -125,6 +134,11 @@ html dashboard health doctor diagnose ui serve-report > kafkalog report PATH -o 
 batch batch-info dump-batches compression codecs properties > kafkalog batches PATH --summary | batches(path)
 hexdump xxd od raw strings > kafkalog dump FILE.log --print-data-log, or kafkalog batches PATH | dump(path)
 crc32c crc32 > kafkalog verify PATH | codec.crc32c(data)
+check-crcs crc-ok check-crc verify-crc verify-crcs crcs > kafkalog verify PATH \
+    | codec.check_crcs(data) for batches in memory, or verify(path)
+murmur2 murmur hash-key hash-keys partitioner partition-for-key partition-for-keys assign-partitions \
+    > kafkalog load FILE -o DIR --topic TOPIC --partitions N --partitioner NAME | codec.partitions(keys, 12)
+gaps offset-gaps missing-offsets find-gaps > kafkalog verify PATH | read_numpy(path).offset, and np.diff of it
 varint varints > kafkalog dump FILE | codec.decode_varints(data), or codec.encode_varints(values)
 writer log-writer segment-writer > kafkalog load FILE -o DIR --topic TOPIC | PartitionWriter(path), or \
     write_table(table, path, topic=name)
@@ -235,8 +249,10 @@ retention topic_ids topic_id = settings
 settings_file = metadata
 include_stray = include_unknown
 missing = strict
+interval interval_bytes index_interval every_bytes = index_interval_bytes
+interval index_interval index_interval_bytes = interval_bytes
 kafka_version version = release
-dtype dtypes types = decode
+dtype dtypes types = > decode= for values in tables, or kafkalog.read_numpy(path).key.to_numpy("S16")
 include_internal internal_topics = internal
 """
 )
@@ -254,7 +270,12 @@ _ATTRIBUTES: Final = (
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
-collect lazy compute fetch load execute run read = to_table(), to_pandas() or to_polars()
+collect lazy compute fetch load execute run read = to_table(), to_pandas(), to_polars() or to_numpy()
+check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = verify()
+check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = crc (stored), and kafkalog.codec.check_crcs(data)
+batch_headers batch_table header_table = batches
+murmur2 partition_for_key partition_for_keys partitions hash_keys = factorize(), or kafkalog.codec.partitions(keys, 12)
+gaps offset_gaps missing_offsets = verify(), or np.diff(to_numpy(columns=["offset"]).offset)
 limit take first nrows sample = kafkalog.scan(..., limit=10), or head(10)
 fetchall fetchone rows iter_rows iterrows itertuples records messages to_pylist to_dicts to_list tolist = \
     to_table().to_pylist(), or kafkalog.cat(path) for records as objects
@@ -288,18 +309,18 @@ lag groups consumer_groups committed = kafkalog.groups(path)
 offsets = to_table(columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
 errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
-to_records as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
+to_records to_structured as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
 time times datetime timestamps to_datetime = datetimes()
 num_rows n_rows nrows height shape size length count = n_records
 unique value_counts group_by groupby nunique codes dictionary_encode drop_duplicates = factorize()
 sort order_by sort_by sort_values sort_indices = argsort()
-get by_name = to_pylist(), or the arrays offsets, key and value
+by_name get_all = to_pylist(), or get(name)
 columns names fields dtypes = keys()
 is_na null_mask nulls mask tombstones = is_null()
-notnull notna is_valid is_not_null = is_null(), inverted: ~column.is_null()
-sizes nbytes itemsize length lens str_len value_lengths = lengths
+is_not_null valid_mask = is_valid()
+sizes itemsize length lens str_len value_lengths = lengths
 concat append extend vstack hstack = concatenate([...])
-astype to_int frombuffer as_array = as_dtype(">i8")
+astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one size, or to_numpy("U") for text
 search find bisect searchsorted get_position = lookup([...])
 to_html save_html render save show open = write("report.html")
 """
@@ -308,6 +329,8 @@ to_html save_html render save show open = write("report.html")
 
 _SAME_ATTRIBUTES: Final = """
 isnull isna = is_null
+notnull notna = is_valid
+to_structured to_records = to_numpy
 tolist to_list = to_pylist
 view = as_dtype
 num_rows height = n_records
@@ -387,11 +410,43 @@ def command_lead(name: str) -> Lead | None:
     return next((commands()[word] for word in spellings if word in commands()), None)
 
 
+def leading(function: Call) -> Call:
+    """Return a function, or a method, whose error about its arguments names those that are meant."""
+    of = cast(FunctionType, function)
+
+    @wraps(of)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return of(*args, **options)
+        except TypeError as error:
+            message, trace = str(error), error.__traceback__
+            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
+            if name not in options and (trace is None or trace.tb_next is not None):
+                raise  # it is about a call further below
+        if name in options:
+            raise TypeError(f"{of.__name__} has no option {name!r}; {unknown_keyword(name, documented_keywords(of))}")
+        raise TypeError(wrong_arguments(of, message) or message)
+
+    return cast(Call, call)
+
+
 def documented_keywords(function: FunctionType) -> list[str]:
     """The parameters that the docstring of a function lists; those after a star may be in another function."""
-    names = re.findall(r"^ {4}(\w+(?:, \w+)*) : ", function.__doc__ or "", re.MULTILINE)
-    own = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    from inspect import cleandoc  # takes as long to import as the rest of this module
+
+    documented = re.split(r"^(?=\w+\n-{3,}$)", cleandoc(function.__doc__ or ""), flags=re.MULTILINE)
+    parameters = next((part for part in documented if part.startswith("Parameters\n")), "")
+    names = re.findall(r"^(\w+(?:, \w+)*) : ", parameters, re.MULTILINE)
+    own = (
+        _positional(function)
+        + function.__code__.co_varnames[function.__code__.co_argcount :][: function.__code__.co_kwonlyargcount]
+    )
     return list(dict.fromkeys([*own, *(name for line in names for name in line.split(", "))]))
+
+
+def _positional(function: FunctionType) -> tuple[str, ...]:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return names[1:] if names[:1] in (("self",), ("cls",)) else names
 
 
 def unknown_keyword(name: str, known: Collection[str]) -> str:
@@ -416,7 +471,7 @@ def _meant_keywords(name: str, known: Collection[str]) -> list[str]:
 
 def wrong_arguments(function: FunctionType, message: str) -> str | None:
     """What to type after Python's own message about too many arguments by position, or too few; None for others."""
-    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    positional = _positional(function)
     if re.search(r" takes .*positional arguments? but ", message):
         others = [f"{name}=" for name in documented_keywords(function) if name not in positional]
         named = ", ".join(others[:_SHOWN_KEYWORDS]) + (" ..." if len(others) > _SHOWN_KEYWORDS else "")
@@ -438,6 +493,9 @@ def unknown_function(name: str, known: Iterable[str]) -> str | None:
     lead = command_lead(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name))) or command_lead(plain(name))
     if lead is not None and name.lower() not in map(str.lower, alike):
         return f"use kafkalog.{lead.python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
+    for module in ("codec", "functions"):
+        if name in getattr(sys.modules["kafkalog"], module).__all__:
+            return f"use kafkalog.{module}.{name}"
     reads = re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)
     if reads is not None and reads[1] in _READERS:
         return _READERS[reads[1]]

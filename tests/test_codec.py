@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import codec
+from kafkalog._kernels.crc import joined_crc32c
 from kafkalog.errors import CorruptionError, KafkalogError, LimitExceededError, Limits, UnwritableError
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS
 from kafkalog.records.byte_columns import BinaryColumn, as_views
 from kafkalog.records.columns import DEFAULT_COLUMNS, RecordColumns
+from kafkalog.records.partitioner import PARTITIONERS, Partitioner, murmur2
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OF_RECORDS = (*DEFAULT_COLUMNS, *(name for name in EXTRA_COLUMNS if name != "segment"))
@@ -166,7 +168,7 @@ def test_columns_by_name_are_those_of_a_dict():
     ):
         with pytest.raises(TypeError, match=meant):
             call()
-    with pytest.raises(AttributeError, match="there are crc32c, decode"):
+    with pytest.raises(AttributeError, match="there are check_crcs, crc32c, decode"):
         codec.compress  # noqa: B018
 
 
@@ -298,3 +300,83 @@ def test_any_bytes_are_varints_or_refused_at_the_first_that_is_none(data, zigzag
 def test_what_is_no_varint_is_refused(values, zigzag, error):
     with pytest.raises(error):
         codec.encode_varints(values, zigzag=zigzag)
+
+
+def test_keys_go_to_the_partitions_that_load_chooses():
+    keys = [b"ann", b"", None, b"foobar", b"\0" * 9]
+    columns = RecordColumns(len(keys), {"key": keys})
+    for name in PARTITIONERS:
+        chosen = codec.partitions(keys, 7, partitioner=name)
+        assert chosen.dtype == np.int32
+        loaded = Partitioner(7, name=name, sticky_bytes=1).assign(columns)
+        assert np.array_equal(chosen[chosen >= 0], loaded[chosen >= 0])
+        assert (chosen[2] == -1) == name.endswith(("random", "kafka", "sarama"))
+        assert chosen[[0, 3, 4]].min() >= 0
+        assert np.array_equal(codec.partitions(as_views(columns.key), 7, partitioner=name), chosen)
+    numbers = np.arange(50, dtype=">i8")
+    expected = [(murmur2(number.to_bytes(8, "big")) & 0x7FFFFFFF) % 12 for number in range(50)]
+    assert codec.partitions(numbers, 12).tolist() == expected
+    assert codec.partitions(["ann"], 12).tolist() == codec.partitions(pa.array([b"ann"]), 12).tolist() == [2]
+    assert codec.partitions([], 12).size == 0
+    for call, meant in (
+        (lambda: codec.partitions(b"ann", 12), r"key=\[b'ann'\]"),
+        (lambda: codec.partitions(columns, 12), r"partitions\(records.key"),
+        (lambda: codec.partitions(keys, 12, name="kafka"), "there are keys, n_partitions, partitioner"),
+    ):
+        with pytest.raises(TypeError, match=meant):
+            call()
+    with pytest.raises(ValueError, match="partitioner must be 'kafka'"):
+        codec.partitions(keys, 12, partitioner="murmur")
+
+
+def test_checksums_of_batches_are_compared_at_once(log_dir):
+    n = 0
+    for path in sorted(log_dir.glob("p-*/*.log")):
+        data = bytearray(path.read_bytes())
+        headers = codec.decode_headers(data)
+        assert codec.check_crcs(data).all()
+        for row in range(0, len(headers), 3):
+            data[headers.position[row] + headers.size_in_bytes[row] - 1] ^= 0x10
+        assert np.flatnonzero(~codec.check_crcs(data)).tolist() == list(range(0, len(headers), 3)), path
+        assert codec.check_crcs(memoryview(data)[:-1]).size == max(len(headers) - 1, 0)
+        n += len(headers)
+    assert n > 100
+    assert codec.check_crcs(b"").tolist() == []
+    with pytest.raises(CorruptionError):
+        codec.check_crcs(bytes(100))
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_a_checksum_goes_on_from_that_of_the_bytes_before(data, at):
+    assert codec.crc32c(data[at:], codec.crc32c(data[:at])) == codec.crc32c(data)
+
+
+def test_checksums_join_over_more_than_four_gibibytes():
+    # of 2^32 + 5 zeros, in two steps and in many
+    zeros = bytes(2**16)
+    many = codec.crc32c(b"x")
+    for _ in range(2**16):
+        many = joined_crc32c(many, codec.crc32c(zeros), len(zeros))
+    many = joined_crc32c(many, codec.crc32c(bytes(5)), 5)
+    half = codec.crc32c(zeros)
+    for power in range(16, 32):
+        half = joined_crc32c(half, half, 2**power)
+    whole = joined_crc32c(half, codec.crc32c(bytes(5)), 5)
+    assert joined_crc32c(codec.crc32c(b"x"), whole, 2**32 + 5) == many
+
+
+def test_misuse_of_the_codec_names_what_is_meant():
+    data = codec.encode(value=[b"a"])
+    for call, meant in (
+        (lambda: codec.encode(value=[b"a"], offset=10), r"offset=np.arange\(10, 10 \+ n\), not 10"),
+        (lambda: codec.encode(value=b"a"), r"value=\[b'a'\], not b'a'"),
+        (lambda: codec.decode(data, cols=["offset"]), "decode has no option 'cols'; use columns="),
+        (lambda: codec.decode(data, ["offset"]), "decode takes buffer by position.*columns="),
+        (lambda: codec.decode_varints(), "decode_varints needs buffer="),
+    ):
+        with pytest.raises(TypeError, match=meant):
+            call()
+    for name, meant in {"murmur2": "use kafkalog.codec.partitions", "varints": "kafkalog.codec.decode_varints"}.items():
+        with pytest.raises(AttributeError, match=meant):
+            getattr(codec, name)
+    assert [name for name in dir(codec) if name[0] != "_"] == sorted(codec.__all__)

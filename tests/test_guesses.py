@@ -8,6 +8,7 @@ import re
 import shlex
 import traceback
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -181,7 +182,7 @@ kafkalog.load(p) -> kafkalog.read_table(path) reads a log
 kafkalog.open(str(d).replace("/", chr(92))) -> did you mean /
 kafkalog.sql("select * from orders_changelog", d) -> Did you mean "orders-changelog"?
 kafkalog.read_index -> kafkalog.OffsetIndex.open
-kafkalog.build_index -> kafkalog.OffsetIndex.build(segment.batches
+kafkalog.build_index -> kafkalog.OffsetIndex.build(segment
 kafkalog.open(p).segments[0].offset_index.search(3) -> lookup
 kafkalog.crc32c -> kafkalog.codec.crc32c
 kafkalog.decode -> kafkalog.codec.decode
@@ -205,6 +206,40 @@ kafkalog.topic_list -> kafkalog.ls
 kafkalog.analyse -> kafkalog.batches
 kafkalog.open(d).end_offsets() -> kafkalog.ls
 kafkalog.open(p).end_offsets -> log_end_offset
+# NumPy
+kafkalog.read_time_index -> kafkalog.TimeIndex.open(path)
+kafkalog.open_time_index -> kafkalog.TimeIndex.open(path)
+kafkalog.read_txn_index -> kafkalog.TransactionIndex.open(path)
+kafkalog.read_producer_snapshot -> kafkalog.ProducerSnapshot.open(path)
+kafkalog.write_index -> tofile(path)
+kafkalog.murmur2 -> kafkalog.codec.partitions(
+kafkalog.partition_for_key -> kafkalog.codec.partitions(
+kafkalog.partition_for_keys -> kafkalog.codec.partitions(
+kafkalog.check_crcs -> kafkalog.codec.check_crcs(data)
+kafkalog.encode_varints -> kafkalog.codec.encode_varints
+kafkalog.decode_headers -> kafkalog.codec.decode_headers
+kafkalog.parse_int -> kafkalog.functions.parse_int
+kafkalog.gaps -> np.diff
+kafkalog.open(p).segments[0].check_crcs() -> verify()
+kafkalog.open(p).segments[0].crc_ok -> verify()
+kafkalog.open(p).segments[0].batch_headers -> use batches
+kafkalog.open(p).segments[0].read() -> to_numpy()
+kafkalog.open(p).segments[0].batches.crc_ok -> kafkalog.codec.check_crcs(data)
+kafkalog.open(p).segments[0].batches["last_offset_delta"] -> there are position, size_in_bytes
+kafkalog.open(p).segments[0].batches["base_offset"].tolist() == [0] or 1 / 0
+np.asarray(kafkalog.open(p).segments[0].batches)[:2]["base_offset"].tolist() == [0] or 1 / 0
+kafkalog.scan(p, filters=len) -> where=
+kafkalog.scan(p, filter=lambda record: True) -> where=
+list(kafkalog.scan(p)) -> iter_numpy()
+kafkalog.read_numpy(p, dtype="S") -> to_numpy("S16")
+kafkalog.read_numpy(p, columns=["headers.trace-id"]) -> columns=['headers'], and records.headers['trace-id']
+kafkalog.read_numpy(p).headers["trace-id"] -> headers.get('trace-id')
+"offset" in kafkalog.read_numpy(p).to_structured().dtype.names or 1 / 0
+kafkalog.read_numpy(p).nbytes > 0 or 1 / 0
+kafkalog.read_numpy(p).keys.astype(str) -> records.key.astype
+kafkalog.read_numpy(p).key.astype(str) -> to_numpy("U")
+kafkalog.read_numpy(p).key.murmur2() -> kafkalog.codec.partitions
+kafkalog.OffsetIndex.build(kafkalog.open(p).segments[0], interval=1024) -> index_interval_bytes=
 """
 RESULTS = """
 kafkalog.ls(d)
@@ -701,7 +736,7 @@ def names(tmp_path_factory):
     segment = next(partition.glob("*.log"))
     with segment.open("rb") as file:
         places = {"d": directory, "p": partition, "s": segment, "file": file, "out": tmp_path}
-        yield {**places, "kafkalog": kafkalog, "pa": pa}
+        yield {**places, "kafkalog": kafkalog, "np": np, "pa": pa}
 
 
 def guesses(text):

@@ -72,3 +72,16 @@ def test_completion_lists_public_names(log_dir):
         names = dir(value)
         assert names
         assert not [name for name in names if name.startswith("_")], type(value)
+
+
+def test_classes_and_modules_show_public_names_alone(target):
+    internal = {"believed_entry", "witnesses", "reader", "learn_outcomes", "part"}
+    shown = {*dir(target), *(dir(type(target)) if not isinstance(target, kafkalog.LogDir) else ())}
+    assert "scan" in shown
+    assert not internal & shown
+    assert not [name for name in shown if name.startswith("_")]
+    # what is left out is there
+    assert all(hasattr(target, name) for name in type(target)._internal)
+    assert [name for name in dir(kafkalog.functions) if name[0] != "_"] == sorted(kafkalog.functions.__all__)
+    public = {name for name in vars(kafkalog.functions) if name in kafkalog.functions.HELPERS and name[0] != "_"}
+    assert set(kafkalog.functions.__all__) == public

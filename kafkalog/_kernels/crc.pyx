@@ -1,6 +1,6 @@
 """CRC-32C and CRC-32 of bytes, and the check of many batches in one call."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalog._kernels.wire cimport CRC_MISMATCH, OK, wrap_sub
 
@@ -9,6 +9,12 @@ cdef extern from "crc_impl.h":
     uint32_t (*kl_crc32_best)(const uint8_t*, size_t) noexcept nogil
     uint32_t kl_xxh32(const uint8_t*, size_t) noexcept nogil
     int kl_crc_setup(int level) noexcept nogil
+
+cdef extern from "crc_shift.h":
+    void gf_setup "kl_gf_setup"() noexcept nogil
+    uint32_t gf_shift "kl_gf_shift"(uint32_t crc, uint32_t n, int which) noexcept nogil
+
+gf_setup()
 
 LEVELS = ("portable", "pclmul", "vpclmul", "avx512")
 
@@ -46,6 +52,15 @@ cdef uint32_t checksum(Checksum of, const uint8_t[::1] data):
 def checksum_crc32c(const uint8_t[::1] data not None):
     """CRC-32C (Castagnoli) of `data`."""
     return checksum(crc32c, data)
+
+
+def joined_crc32c(uint32_t first, uint32_t second, uint64_t n):
+    """CRC-32C of bytes with the checksum `first` and the `n` bytes after them, which have the checksum `second`."""
+    cdef uint32_t most = 0xFFFFFFFFu
+    while n > most:
+        first = gf_shift(first, most, 0)
+        n -= most
+    return gf_shift(first, <uint32_t>n, 0) ^ second
 
 
 def checksum_crc32(const uint8_t[::1] data not None):

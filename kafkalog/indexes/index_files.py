@@ -6,11 +6,11 @@ each kind can be checked against batches, and an offset index can be measured. N
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding
@@ -18,15 +18,54 @@ from kafkalog.indexes.builder import build
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.words import leading
 
 if TYPE_CHECKING:
-    from kafkalog.records.batch_table import BatchTable
+    import numpy.typing as npt
 
 
 def max_index_entries(log_bytes: int) -> int:
     """At most one entry per batch, and one that a roll or close adds to the time index."""
     # no batch of any format is shorter than a v0 message, so no log of this size has more batches
     return log_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+
+
+class HasBatches(Protocol):
+    """What a `Segment` has of its batches."""
+
+    base_offset: int
+
+    @property
+    def batches(self) -> BatchTable:
+        """All batches."""
+
+    def iter_batches(self) -> Iterator[BatchTable]:
+        """The batches, one window at a time."""
+
+
+def _tables_of(batches: Iterable[BatchTable] | BatchTable | HasBatches) -> Iterable[BatchTable]:
+    """The batches in tables one after another."""
+    if isinstance(batches, BatchTable):
+        return [batches]
+    if isinstance(batches, (str, os.PathLike)):
+        raise TypeError(f"batches are a Segment or a BatchTable: kafkalog.open_segment({os.fspath(batches)!r})")
+    return cast(HasBatches, batches).iter_batches() if hasattr(batches, "iter_batches") else batches
+
+
+def _batches_of(batches: BatchTable | HasBatches, base_offset: int | None) -> tuple[BatchTable, int]:
+    """The batches of a segment in one table, and its base offset."""
+    if isinstance(batches, BatchTable):
+        if base_offset is None:
+            raise TypeError(
+                "the base offset of the segment is needed, too: build(segment.batches, segment.base_offset)"
+            )
+        return batches, base_offset
+    if not hasattr(batches, "batches"):
+        raise TypeError(
+            f"batches are a Segment or a BatchTable, not {type(batches).__name__}: kafkalog.open_segment(path)"
+        )
+    return batches.batches, batches.base_offset if base_offset is None else base_offset
 
 
 class OffsetIndex(OffsetEntries):
@@ -46,16 +85,22 @@ class OffsetIndex(OffsetEntries):
     """
 
     @classmethod
+    @leading
     def build(
-        cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
+        cls,
+        batches: BatchTable | HasBatches,
+        base_offset: int | None = None,
+        *,
+        index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES,
     ) -> OffsetIndex:
         """The index that a broker's recovery builds for a segment.
 
         Parameters
         ----------
-        batches : BatchTable
+        batches : BatchTable or Segment
             All batches of the segment.
-        base_offset : int
+        base_offset : int, optional
+            That of the segment; default: that of the Segment.
         index_interval_bytes : int
             The topic's `index.interval.bytes`.
 
@@ -69,12 +114,14 @@ class OffsetIndex(OffsetEntries):
         A batch gets an entry if it starts more than `index_interval_bytes` after the batch of the previous entry (or
         the start of the segment). Source: LogSegment.recover, Kafka 4.3.
         """
-        entries = build(batches, base_offset, index_interval_bytes).offset_entries()
+        table, base_offset = _batches_of(batches, base_offset)
+        entries = build(table, base_offset, index_interval_bytes).offset_entries()
         return cls(entries.view(np.uint8), base_offset)
 
+    @leading
     def check(
         self,
-        batches: Iterable[BatchTable],
+        batches: Iterable[BatchTable] | BatchTable | HasBatches,
         *,
         time_index: TimeIndex | None = None,
         interval_bytes: int | None = None,
@@ -84,8 +131,8 @@ class OffsetIndex(OffsetEntries):
 
         Parameters
         ----------
-        batches : iterable of BatchTable
-            The whole segment, one window at a time, such as `Segment.iter_batches()`.
+        batches : Segment, BatchTable or iterable of BatchTable
+            The whole segment; one window at a time bounds the memory, such as `Segment.iter_batches()`.
         time_index : TimeIndex, optional
             The time index of the same segment.
         interval_bytes : int, optional
@@ -102,11 +149,11 @@ class OffsetIndex(OffsetEntries):
         Examples
         --------
         >>> segment = kafkalog.open("tests/golden/log_dir/p-txn-0").segments[0]
-        >>> segment.offset_index.check(segment.iter_batches())
+        >>> segment.offset_index.check(segment)
         []
         """
         check = OffsetIndexCheck(self, time_index=time_index, interval_bytes=interval_bytes)
-        for table in batches:
+        for table in _tables_of(batches):
             check.feed(table)
         return [*self.findings(), *self.padding_findings(is_last=is_last), *check.finish()]
 
@@ -120,8 +167,13 @@ class TimeIndex(TimeEntries):
     """
 
     @classmethod
+    @leading
     def build(
-        cls, batches: BatchTable, base_offset: int, *, index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
+        cls,
+        batches: BatchTable | HasBatches,
+        base_offset: int | None = None,
+        *,
+        index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES,
     ) -> TimeIndex:
         """The index that a broker's recovery builds for a segment; for parameters and errors see `OffsetIndex.build`.
 
@@ -131,18 +183,24 @@ class TimeIndex(TimeEntries):
         entry. The last entry is for the largest timestamp of the segment. Source: LogSegment.recover,
         TimeIndex.maybeAppend, Kafka 4.3.
         """
-        entries = build(batches, base_offset, index_interval_bytes).time_entries()
+        table, base_offset = _batches_of(batches, base_offset)
+        entries = build(table, base_offset, index_interval_bytes).time_entries()
         return cls(entries.view(np.uint8), base_offset)
 
+    @leading
     def check(
-        self, batches: Iterable[BatchTable], *, offset_index: OffsetIndex | None = None, is_last: bool = False
+        self,
+        batches: Iterable[BatchTable] | BatchTable | HasBatches,
+        *,
+        offset_index: OffsetIndex | None = None,
+        is_last: bool = False,
     ) -> list[Finding]:
         """Check that the entries are those that a broker writes for these batches.
 
         Parameters
         ----------
-        batches : iterable of BatchTable
-            The whole segment, one window at a time.
+        batches : Segment, BatchTable or iterable of BatchTable
+            The whole segment.
         offset_index : OffsetIndex, optional
             The offset index of the same segment. A broker writes entries to both at the same time.
         is_last : bool
@@ -155,7 +213,7 @@ class TimeIndex(TimeEntries):
             See `OffsetIndex.check`.
         """
         check = TimeIndexCheck(self, offset_index=offset_index, is_last=is_last)
-        for table in batches:
+        for table in _tables_of(batches):
             check.feed(table)
         found = check.finish()
         used = self.dtype.itemsize if check.starts_with_zeros else 0
@@ -171,15 +229,24 @@ class TransactionIndex(IndexEntries):
     Kafka 4.3.
     """
 
+    # for editors and type checkers
+    if TYPE_CHECKING:
+        version: npt.NDArray[np.int16]
+        producer_id: npt.NDArray[np.int64]
+        first_offset: npt.NDArray[np.int64]
+        last_offset: npt.NDArray[np.int64]
+        last_stable_offset: npt.NDArray[np.int64]
+
     dtype = kf.TRANSACTION_INDEX_DTYPE
     suffix = kf.TRANSACTION_INDEX_SUFFIX
 
-    def check(self, batches: Iterable[BatchTable]) -> list[Finding]:
+    @leading
+    def check(self, batches: Iterable[BatchTable] | BatchTable | HasBatches) -> list[Finding]:
         """Check that the entries are the aborted transactions of these batches.
 
         Parameters
         ----------
-        batches : iterable of BatchTable
+        batches : Segment, BatchTable or iterable of BatchTable
             From the start of the earliest of the transactions, or of the partition, to the end of the segment, one
             window at a time.
 
@@ -190,7 +257,7 @@ class TransactionIndex(IndexEntries):
         """
         check = TransactionIndexCheck([self.entries])
         is_before = True
-        for table in batches:
+        for table in _tables_of(batches):
             row = int(np.searchsorted(table.last_offset, self.base_offset)) if is_before else 0
             if is_before:
                 check.feed(table[:row])
@@ -202,6 +269,3 @@ class TransactionIndex(IndexEntries):
         if is_before:
             check.begin(self.entries, self.path, self.base_offset)
         return [*self.findings(), *self.padding_findings(), *check.finish(), *check.missing_markers()]
-
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: self.entries[name].astype(self.dtype[name].newbyteorder("=")) for name in self.dtype.names or ()}

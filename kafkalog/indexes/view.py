@@ -27,7 +27,6 @@ from kafkalog import format as kf
 from kafkalog._kernels.buffer_pool import populate
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
-from kafkalog.html import PublicNames
 from kafkalog.state.entries import WrittenWhole, entries_of, integers, times
 from kafkalog.storage.files import open_source
 from kafkalog.storage.source import Bytes
@@ -42,7 +41,7 @@ _KINDS: Final = {
 """What opens a file, by the end of its name. The bytes of one kind could be those of another."""
 
 
-class IndexEntries(WrittenWhole, PublicNames):
+class IndexEntries(WrittenWhole):
     """Entries of one index file.
 
     Attributes
@@ -139,6 +138,9 @@ class IndexEntries(WrittenWhole, PublicNames):
         ----------
         base_offset : int, optional
             Base offset of the segment. Default: the number in the file's name.
+        memory_map : bool
+            Whether the entries are views of the mapped file, which is opened sooner if it is large. The file must not
+            be cut while they are used.
         max_entries : int, optional
             Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
 
@@ -164,12 +166,6 @@ class IndexEntries(WrittenWhole, PublicNames):
             whole = source.window(0, stop) if mapping is None or not populate(mapping[:stop]) else mapping[:stop]
             return cls(whole, base_offset, path=source.path, size_in_bytes=source.size)
 
-    def __len__(self) -> int:
-        return self.entries.size
-
-    def __getitem__(self, item: Any) -> Any:
-        return self.entries[item]
-
     def __repr__(self) -> str:
         padding = f", {self.padding_bytes} bytes of padding" if self.padding_bytes else ""
         return f"{type(self).__name__}({len(self)} entries{padding}, base_offset={self.base_offset})"
@@ -191,10 +187,6 @@ class IndexEntries(WrittenWhole, PublicNames):
             " base offset, and lookups of late offsets scan from the start of the segment"
         )
         return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
-
-    def to_numpy(self) -> npt.NDArray[np.void]:
-        """The entries as a structured array in the machine's byte order, which numba takes; offsets as in the file."""
-        return self.entries.astype(self.dtype.newbyteorder("="))
 
 
 class OffsetEntries(IndexEntries):

@@ -18,6 +18,7 @@ from kafkalog.errors import Reason, UnwritableError
 from kafkalog.html import Bulk
 from kafkalog.interchange.arrow_values import one_line
 from kafkalog.interchange.table_types import Conversion, stored_schema
+from kafkalog.records.byte_columns import fixed_size_bytes
 from kafkalog.records.columns import BINARY_COLUMNS
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ class ArrowStream(Bulk, ABC):
 
     def __iter__(self) -> Iterator[Any]:
         """Raise TypeError: rows may be meant, or batches."""
+        arrays = " iter_numpy()," if hasattr(self, "iter_numpy") else ""
         raise TypeError(
-            f"a {type(self).__name__} is not iterable: use to_batches(), to_table().to_pylist(), or kafkalog.cat(path)"
-            " for records"
+            f"a {type(self).__name__} is not iterable: use to_batches(),{arrays} to_table().to_pylist(), or"
+            " kafkalog.cat(path) for records"
         )
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -141,14 +143,10 @@ def _of_numpy(name: Any, values: npt.NDArray[Any]) -> pa.Array:
     """An array of NumPy as one of Arrow; values of one size are bytes, and its times, which have no zone, are UTC."""
     kind, dtype = values.dtype.kind, values.dtype
     is_swapped = dtype != dtype.newbyteorder("=")
-    if (
-        kind == "V"
-        or (values.ndim == 2 and dtype == np.uint8)
-        or (is_swapped and kind in "iuf" and name in BINARY_COLUMNS)
-    ):
-        rows = np.ascontiguousarray(values)
-        size = rows.nbytes // max(len(rows), 1)
-        return pa.Array.from_buffers(pa.binary(size), len(rows), [None, pa.py_buffer(rows.view(np.uint8).reshape(-1))])
+    data = fixed_size_bytes(values) if kind not in "iuf" or values.ndim == 2 or name in BINARY_COLUMNS else None
+    if data is not None:
+        size = data.size // max(len(values), 1)
+        return pa.Array.from_buffers(pa.binary(size), len(values), [None, pa.py_buffer(data)])
     if kind == "M":
         unit = np.datetime_data(dtype)[0]
         unit = unit if unit in ("s", "ms", "us", "ns") else "s"

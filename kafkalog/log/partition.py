@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, Reason, SidecarError
+from kafkalog.html import PublicType
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log import live
 from kafkalog.log.compaction import Density, GapMeter, is_compacted, was_cleaned
@@ -46,7 +47,7 @@ class CheckpointedOffsets(NamedTuple):
     high_watermark: int | None = None
 
 
-class Partition(ReadMethods):
+class Partition(ReadMethods, metaclass=PublicType):
     """A directory of segments.
 
     Parameters
@@ -85,6 +86,11 @@ class Partition(ReadMethods):
     Files of a crash count as they would after a broker's start: `.deleted` and `.cleaned` are left out,
     and a complete `.swap` replaces the segments that it covers.
     """
+
+    _internal = (
+        *("cuts_in", "densities", "effective", "epoch_cache", "gap_between", "is_whole", "learn_outcomes"),
+        *("of_segment", "reader", "truncation_for"),
+    )
 
     def __init__(
         self,
@@ -284,11 +290,11 @@ class Partition(ReadMethods):
 
         Parameters
         ----------
-        timestamp : int (ms), str, aware datetime, or array-like of these
-            Milliseconds since 1970, a datetime with a time zone, `"earliest"` (the log start offset), `"latest"` (the
-            log end offset) or `"max-timestamp"` (the first record with the largest timestamp). Text may also be a time
-            before now (``-1h``) or before the partition's latest timestamp (``end-1h``). Many timestamps in one call
-            cost little more than one, because headers are walked once.
+        timestamp : int (ms), str, aware datetime, numpy.datetime64, or array-like of these
+            Milliseconds since 1970, a datetime with a time zone, a `datetime64` in UTC, `"earliest"` (the log start
+            offset), `"latest"` (the log end offset) or `"max-timestamp"` (the first record with the largest timestamp).
+            Text may also be a time before now (``-1h``) or before the partition's latest timestamp (``end-1h``). Many
+            timestamps in one call cost little more than one, because headers are walked once.
 
         Returns
         -------

@@ -25,6 +25,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
+from kafkalog.html import PublicType
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
 from kafkalog.indexes.statistics import SegmentMeter
 from kafkalog.log.directory import Directory
@@ -52,7 +53,7 @@ _SUFFIXES: Final = {
 }
 
 
-class Segment(ReadMethods):
+class Segment(ReadMethods, metaclass=PublicType):
     """One `.log` file and its indexes. No file stays open between calls.
 
     Parameters
@@ -82,6 +83,12 @@ class Segment(ReadMethods):
     findings : list of Finding
         Findings of the last walk that are not raised, such as a partial last batch.
     """
+
+    _internal = (
+        *("believed_entry", "earlier", "has_base_offset", "has_sidecar", "index_meter", "index_or_none", "is_batch_at"),
+        *("is_in_memory", "is_preallocated", "iter_windows", "later", "max_index_entries", "moved_to"),
+        *("next_base_offset", "offset_hint", "part", "read_index", "reopened", "sidecar_path", "witnesses"),
+    )
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ indexing, planning and lookups need nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -97,11 +97,31 @@ class BatchTable(PublicNames):
     def __len__(self) -> int:
         return self.position.size
 
-    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> BatchTable:
-        """Select rows by a slice (a view), or by a mask or an array of row numbers (a copy)."""
+    @overload
+    def __getitem__(self, rows: str) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, rows: slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any]) -> BatchTable: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Select rows by a slice (a view), or by a mask or an array of row numbers (a copy); a name is a column."""
+        if isinstance(rows, str):
+            if rows not in (*COLUMNS, *DERIVED):
+                raise KeyError(f"no column {rows!r} here; there are {', '.join((*COLUMNS, *DERIVED))}")
+            return getattr(self, rows)
         if isinstance(rows, (int, np.integer)):
             raise TypeError("a BatchTable takes a slice, a mask or an array of rows; for one row use table[i:i+1]")
         return BatchTable(**{name: getattr(self, name)[rows] for name in COLUMNS})
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a BatchTable becomes a structured array by a copy; its columns are arrays")
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of its columns."""
+        return sum(getattr(self, name).nbytes for name in COLUMNS)
 
     def __repr__(self) -> str:
         if not len(self):
@@ -218,7 +238,7 @@ class ReadTable(BatchTable):
     def __getattr__(self, name: str) -> Any:
         # called only for attributes that are not set
         if name not in COLUMNS:
-            raise AttributeError(f"a BatchTable has no {name!r}")
+            return super().__getattr__(name)  # type: ignore[misc]
         for column, array in zip(COLUMNS, columns_of(self._rows), strict=True):
             object.__setattr__(self, column, array)
         value: npt.NDArray[Any] = object.__getattribute__(self, name)

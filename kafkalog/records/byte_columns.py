@@ -24,6 +24,7 @@ from kafkalog.text import counted
 _INLINE: Final = 12
 """Bytes of a value that a view has itself."""
 _MOST_INT32: Final = 2**31 - 1
+_MOST_NAMES: Final = 20
 
 _set: Final = object.__setattr__
 
@@ -104,6 +105,15 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
     def to_pylist(self) -> list[Value]:
         raise NotImplementedError
 
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The column as plain arrays, which `numpy.savez` takes; `RecordColumns.from_arrays` is the way back."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of its arrays; those of a slice are those of its rows, which it shares."""
+        return sum(map(held_bytes, self.to_arrays().values()))
+
     @overload
     def __getitem__(self, row: int) -> Value: ...
 
@@ -130,16 +140,8 @@ class _RowsOf(ArrowMethods, PublicNames, Generic[Value]):
         return self.to_numpy(dtype)
 
     def to_numpy(self, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-        """Return the values as an array: objects, or of a dtype such as ``"S16"``, which cuts zeros at the end."""
-        values = self.to_pylist()
-        if dtype is not None and np.dtype(dtype) != np.object_:
-            if None in values:  # of which NumPy would make the text None
-                row = cast(list[Any], values).index(None)
-                raise ValueError(f"row {row} is null, and {np.dtype(dtype)} has no nulls: select rows first")
-            return np.array(values, dtype)
-        objects = np.empty(len(values), object)  # NumPy's own bytes drop zeros at the end
-        objects[:] = values
-        return objects
+        """Return the values as an array of objects, or of another dtype."""
+        return _objects(self.to_pylist()) if dtype is None else np.array(self.to_pylist(), dtype)
 
 
 class _Strings(_RowsOf[bytes | None]):
@@ -158,10 +160,55 @@ class _Strings(_RowsOf[bytes | None]):
         """bool[n]: True for null, such as the value of a tombstone."""
         return np.zeros(len(self), np.bool_) if self.validity is None else ~self.validity
 
+    def is_valid(self) -> npt.NDArray[np.bool_]:
+        """bool[n]: False for null; `validity` is the same where there are nulls, and None for a column without."""
+        return ~self.is_null()
+
     @property
     def null_count(self) -> int:
         """Number of null values."""
         return 0 if self.validity is None else int(self.validity.size - np.count_nonzero(self.validity))
+
+    def to_numpy(self, dtype: npt.DTypeLike | None = None, *, null: bytes | str | None = None) -> npt.NDArray[Any]:
+        """Return the values as an array.
+
+        Parameters
+        ----------
+        dtype : dtype_like, optional
+            Default: objects, with None for null. ``"S"`` is bytes, which end before zeros at their end; ``"U"`` and
+            `numpy.dtypes.StringDType` are text, decoded as UTF-8. ``"S16"`` cuts longer values, as in NumPy.
+        null : bytes or str, optional
+            What stands for null values.
+
+        Raises
+        ------
+        ValueError
+            A value is null, and neither `null` nor the dtype (``StringDType(na_object=None)``) says what stands for
+            it; or a value is not UTF-8. The message has the row.
+
+        Notes
+        -----
+        ``numpy.asarray(column, dtype="S")`` without a size asks for objects first and makes the text ``None`` of nulls;
+        a column is not told the dtype. ``to_numpy("S", null=b"")`` is safe.
+
+        Examples
+        --------
+        >>> from kafkalog import BinaryColumn
+        >>> BinaryColumn.of([b"a", None]).to_numpy("S", null=b"-").tolist()
+        [b'a', b'-']
+        >>> BinaryColumn.of([b"a", b"b"]).to_numpy(str).tolist()
+        ['a', 'b']
+        """
+        wanted = np.dtype(np.object_ if dtype is None else dtype)
+        values: list[Any] = self.to_pylist()
+        if null is not None:
+            values = [null if value is None else value for value in values]
+        if wanted == np.object_:
+            return _objects(values)
+        if None in values and getattr(wanted, "na_object", self) is self:  # of None, NumPy would make a text
+            meant = "pass null=b'', or select rows first" if wanted.kind in "SUT" else "select rows first"
+            raise ValueError(f"row {values.index(None)} is null, and {wanted} has no nulls: {meant}")
+        return np.array(_texts(values) if wanted.kind in "UT" else values, wanted)
 
     def factorize(self) -> tuple[npt.NDArray[np.int32], BinaryColumn]:
         """Number the distinct values, as `pandas.factorize` does.
@@ -331,8 +378,18 @@ class BinaryColumn(_Strings):
         return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
 
     @classmethod
-    def of(cls, values: Sequence[bytes | None]) -> BinaryColumn:
-        """Make a column of values."""
+    def of(cls, values: Sequence[bytes | None] | npt.NDArray[Any]) -> BinaryColumn:
+        """Make a column of values: bytes and None, or an array of values of one size, which are their bytes.
+
+        Arrays are structured, or of big-endian numbers (``array.astype(">i8")``), or rows of uint8.
+        """
+        if isinstance(values, np.ndarray):
+            if (data := fixed_size_bytes(values)) is not None:
+                return cls(np.arange(len(values) + 1) * (data.size // max(len(values), 1)), data)
+            if values.dtype.kind not in "OS":
+                meant = "astype('>i8') makes numbers in big-endian order, which are their bytes"
+                raise TypeError(f"values are bytes, not {values.dtype}{f'; {meant}' * (values.dtype.kind in 'iuf')}")
+            values = cast(list[bytes | None], values.tolist())
         offsets = np.zeros(len(values) + 1, np.int64)
         content = [value or b"" for value in values]
         np.cumsum([*map(len, content)], out=offsets[1:])
@@ -343,6 +400,10 @@ class BinaryColumn(_Strings):
             text = next((value for value in cast(Sequence[object], content) if isinstance(value, str)), None)
             raise TypeError(str(error) if text is None else f"values are bytes: write {text.encode()!r}") from None
         return cls(offsets, data, None if validity.all() else validity)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays: dict[str, npt.NDArray[Any]] = {"offsets": self.offsets, "data": self.data}
+        return arrays if self.validity is None else {**arrays, "validity": self.validity}
 
     @classmethod
     def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
@@ -378,6 +439,14 @@ class ViewColumn(_Strings):
     def to_pylist(self) -> list[bytes | None]:
         """The values as `bytes` and None."""
         return [self[row] for row in range(len(self))]
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return as_binary(self).to_arrays()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of its views and of the buffers that these point into."""
+        return sum(map(held_bytes, (self.views, *self.buffers, *([] if self.validity is None else [self.validity]))))
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -429,8 +498,9 @@ def as_binary(column: BinaryColumn | ViewColumn) -> BinaryColumn:
 class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
     """The headers of records: for each record a list of keys and values, in order, with duplicates.
 
-    ``headers["trace-id"]`` is the value of the last header of that name, null for a record without one. Other indexes
-    take rows.
+    ``headers["trace-id"]`` is the value of the last header of that name, null for a record without one. It raises
+    KeyError if no record has one, so that a misspelt name is noticed; ``headers.get("trace-id")`` is null for all then.
+    Other indexes take rows.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -460,7 +530,18 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
 
         def __getitem__(self, row: str | Rows) -> Any: ...
 
+    def names(self) -> list[str]:
+        """The distinct names of headers, in the order of their first records."""
+        return [cast(bytes, name).decode(errors="backslashreplace") for name in self.key.factorize()[1].to_pylist()]
+
     def _named(self, name: str) -> BinaryColumn:
+        if len(self) and not (self.key == name.encode()).any():
+            names = ", ".join(self.names()[:_MOST_NAMES]) or "none"
+            meant = f"headers.get({name!r}) is a column of nulls then"
+            raise KeyError(f"no record has a header {name!r}; there are {names}; {meant}")
+        return self.get(name)
+
+    def get(self, name: str) -> BinaryColumn:
         """For each record the value of its last header of that name; null without one."""
         headers = np.flatnonzero(self.key == name.encode())
         last = np.full(len(self), -1)
@@ -497,6 +578,11 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         at = self.offsets.tolist()
         return [cast(Any, pairs[start:stop]) for start, stop in itertools.pairwise(at)]
 
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        parts = {"key": self.key.to_arrays(), "value": self.value.to_arrays()}
+        named = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return {"offsets": self.offsets, **named}
+
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """Return records `start` to `stop`; shares the bytes."""
         offsets = self.offsets[start : stop + 1]
@@ -531,6 +617,35 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
             BinaryColumn.concatenate([part.key for part in parts]),
             BinaryColumn.concatenate([part.value for part in parts]),
         )
+
+
+def fixed_size_bytes(values: npt.NDArray[Any]) -> Bytes | None:
+    """The bytes of an array whose values are written as they are: structured, big-endian, rows of uint8; else None."""
+    is_swapped = values.dtype != values.dtype.newbyteorder("=") and values.dtype.kind in "iuf"
+    if values.dtype.kind == "V" or is_swapped or (values.ndim == 2 and values.dtype == np.uint8):
+        return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+    return None
+
+
+def held_bytes(array: npt.NDArray[Any]) -> int:
+    """Bytes of memory of an array; one that repeats a value, such as that of topics, has it once."""
+    return array.itemsize if 0 in array.strides and array.size else array.nbytes
+
+
+def _objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    objects = np.empty(len(values), object)  # NumPy's own bytes drop zeros at the end
+    objects[:] = values
+    return objects
+
+
+def _texts(values: Sequence[bytes | str | None]) -> list[str | None]:
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        try:
+            texts.append(value.decode() if isinstance(value, bytes) else value)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"row {row} is not UTF-8: {error}") from None
+    return texts
 
 
 def _concatenate_validity(parts: Sequence[BinaryColumn] | Sequence[ViewColumn]) -> npt.NDArray[np.bool_] | None:

@@ -5,8 +5,8 @@ Decoding returns these columns and encoding takes them.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.html import PublicNames
 from kafkalog.read_methods import ArrowMethods
-from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, Slice, ViewColumn, row_numbers
+from kafkalog.records.byte_columns import BinaryColumn, HeadersColumn, Slice, ViewColumn, held_bytes, row_numbers
 from kafkalog.text import counted
 
 FIXED_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
@@ -54,6 +54,54 @@ def is_masked(column: object) -> bool:
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 
 
+class _MappingMethod:
+    """A method of records as a mapping, whose name may be meant as that of a column."""
+
+    __slots__ = ("_call", "_column")
+
+    def __init__(self, column: str, call: Callable[[], Any]) -> None:
+        self._column, self._call = column, call
+
+    def __call__(self) -> Any:
+        return self._call()
+
+    def __repr__(self) -> str:
+        return f"<method {self._column}s of RecordColumns as a mapping; records.{self._column} is a column>"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        """Raise TypeError: a column may be meant."""
+        one = self._column
+        raise TypeError(f"records.{one}s is a method of the mapping; did you mean records.{one}, the column of {one}s?")
+
+    __array__ = __eq__ = __ne__ = __len__ = __iter__ = __getitem__ = __contains__ = _refuse
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"records.{self._column}s is a method; did you mean records.{self._column}.{name}?")
+
+
+def _has_axes(index: object) -> bool:
+    """Whether an index is one for several axes, or several names; a tuple of numbers is rows."""
+    return isinstance(index, tuple) and any(isinstance(one, (str, slice, list, np.ndarray)) for one in index)
+
+
+def _not_rows(index: object) -> str:
+    """The message about an index of records that is neither rows nor columns."""
+    if isinstance(index, (bool, np.bool_)):
+        return f"{index} is neither rows nor a column; did you mean records[records.key == b'...']?"
+    if not isinstance(index, tuple):
+        row = int(cast(int, index))
+        one, value = f"records[{row}:{row + 1 or ''}] is one record", f"records.offset[{row}] is a value of it"
+        return f"{one}, {value}; records['offset'] is a column"
+    names = [one for one in index if isinstance(one, str)]
+    if names and len(names) == len(index):
+        return f"several columns are a list: records[{names}]"
+    rows = f"records[{names[0]!r}][rows]" if names else "records[rows]"
+    return f"records have one axis: rows and columns are taken one after the other, {rows}"
+
+
 class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     """Records as named columns that own their memory.
 
@@ -62,11 +110,24 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     ``records[10:20]``, ``records[mask]`` and ``records[numbers]`` are records again; a slice shares the memory.
     ``records[["key", "value"]]`` has these columns alone. ``len(records)`` is the number of records.
 
+    Parameters
+    ----------
+    n_records : int
+    columns : mapping of str to array, column or list
+        Lists become columns: of bytes and None for key and value, of lists of (name, value) for headers.
+    is_known : bool
+        Whether these are columns of `n_records` rows already; nothing is checked then.
+
     Notes
     -----
     `timestamp` is in milliseconds; -1 if a record has none. `timestamp_type` is -1 for format v0, which has no
-    timestamps. A list becomes a column. ``is_known=True`` skips this and the check that all columns have `n_records`
-    rows.
+    timestamps. `keys` and `values` are the methods of a mapping; `key` and `value` are the columns.
+
+    Examples
+    --------
+    >>> from kafkalog import RecordColumns
+    >>> RecordColumns(2, {"offset": [7, 8], "value": [b"a", None]}).value.to_pylist()
+    [b'a', None]
     """
 
     __slots__ = ("_columns", "n_records")
@@ -114,10 +175,10 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         if isinstance(name, slice):
             start, stop, step = name.indices(self.n_records)
             return self.slice(start, stop) if step == 1 else self.take(name)
-        if isinstance(name, (int, np.integer)):
-            raise TypeError(f"records[{name}:{name + 1 or ''}] is one record; records['offset'] is a column")
         if isinstance(name, list) and name and isinstance(name[0], str):
-            return RecordColumns(self.n_records, {one: self._columns[one] for one in cast(list[str], name)})
+            return RecordColumns(self.n_records, {one: self[one] for one in cast(list[str], name)})
+        if isinstance(name, (bool, np.bool_, int, np.integer)) or _has_axes(name):
+            raise TypeError(_not_rows(name))
         return self.take(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -169,13 +230,26 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
             return self._columns.get(name, default)
 
     # views of the dict: a mapping's own would take the number of records for that of columns
-    def keys(self) -> KeysView[str]:
-        return self._columns.keys()
+    if TYPE_CHECKING:
 
-    def values(self) -> ValuesView[Column]:
-        return self._columns.values()
+        def keys(self) -> KeysView[str]: ...
+
+        def values(self) -> ValuesView[Column]: ...
+
+    else:
+
+        @property
+        def keys(self) -> _MappingMethod:
+            """``records.keys()`` are the names of the columns; ``records.key`` is the column of keys."""
+            return _MappingMethod("key", self._columns.keys)
+
+        @property
+        def values(self) -> _MappingMethod:
+            """``records.values()`` are the columns; ``records.value`` is the column of values."""
+            return _MappingMethod("value", self._columns.values)
 
     def items(self) -> ItemsView[str, Column]:
+        """The names of the columns, and the columns."""
         return self._columns.items()
 
     def __len__(self) -> int:
@@ -189,10 +263,87 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         return f"RecordColumns({counted(self.n_records, 'record')}: {', '.join(self._columns)})"
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        raise TypeError(
-            "records are several columns, not one array: records.offset is one, to_pandas() a DataFrame,"
-            " and RecordColumns.concatenate([...]) joins records"
-        )
+        if not all(isinstance(column, np.ndarray) for column in self._columns.values()):
+            raise TypeError(
+                "records are several columns, not one array: records.offset is one, to_numpy() a structured array of"
+                " numbers, to_pandas() a DataFrame, and RecordColumns.concatenate([...]) joins records"
+            )
+        if copy is False:
+            raise ValueError("records become an array by a copy")
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
+
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """Return a structured array of the columns that are arrays: all but keys, values and headers. A copy.
+
+        Examples
+        --------
+        >>> from kafkalog import RecordColumns
+        >>> records = RecordColumns(2, {"offset": [7, 8], "partition": [0, 1], "value": [b"a", b"b"]})
+        >>> records.to_numpy().tolist()
+        [(7, 0), (8, 1)]
+        """
+        columns = {name: column for name, column in self._columns.items() if isinstance(column, np.ndarray)}
+        dtype = np.dtype([(name, column.dtype) for name, column in columns.items()])
+        table = np.ma.empty if any(map(is_masked, columns.values())) else np.empty
+        records = cast("npt.NDArray[np.void]", table(self.n_records, dtype))
+        for name, column in columns.items():
+            records[name] = column
+        return records
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all columns as plain arrays, without a copy, as `numpy.savez` takes them.
+
+        Keys and values are ``key.offsets``, ``key.data`` and, if there are nulls, ``key.validity``; headers are
+        ``headers.offsets``, ``headers.key.offsets`` and so on. `from_arrays` is the way back. Without it,
+        ``numpy.savez(file, **records)`` would pickle an object per value.
+        """
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, column in self._columns.items():
+            if isinstance(column, np.ndarray):
+                arrays[name] = np.asarray(column)
+                if is_masked(column):
+                    arrays[f"{name}.mask"] = np.ma.getmaskarray(column)
+            else:
+                arrays |= {f"{name}.{part}": array for part, array in column.to_arrays().items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
+        """Return the records of arrays that `to_arrays` named, such as those of a file that `numpy.load` opens.
+
+        Examples
+        --------
+        >>> import io
+        >>> import numpy as np
+        >>> from kafkalog import RecordColumns
+        >>> file = io.BytesIO()
+        >>> np.savez(file, **RecordColumns(2, {"value": [b"a", None]}).to_arrays())
+        >>> with np.load(io.BytesIO(file.getvalue())) as saved:
+        ...     RecordColumns.from_arrays(saved).value.to_pylist()
+        [b'a', None]
+        """
+        stems = {name.removesuffix(".offsets") for name in arrays if name.endswith(".offsets")}
+        headers = {stem for stem in stems if stems.issuperset(f"{stem}.{part}" for part in BINARY_COLUMNS)}
+        strings = {stem for stem in stems if f"{stem}.data" in arrays}
+        columns: dict[str, Column] = {}
+        for name in arrays:
+            stem, _, part = name.rpartition(".")
+            if stem in headers:
+                keys, values = (_strings_of(f"{stem}.{one}", arrays) for one in BINARY_COLUMNS)
+                columns[stem] = HeadersColumn(arrays[name], keys, values)
+            elif stem in strings:
+                if part == "offsets" and stem.rpartition(".")[0] not in headers:
+                    columns[stem] = _strings_of(stem, arrays)
+            elif f"{name}.mask" in arrays:
+                columns[name] = np.ma.MaskedArray(arrays[name], arrays[f"{name}.mask"])
+            elif part != "mask" or stem not in arrays:
+                columns[name] = arrays[name]
+        return cls(len(next(iter(columns.values()), ())), columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of all columns; those of a slice are those of its rows, which it shares."""
+        return sum(held_bytes(one) if isinstance(one, np.ndarray) else one.nbytes for one in self._columns.values())
 
     def __reduce__(self) -> Any:
         return RecordColumns, (self.n_records, self._columns)
@@ -253,6 +404,10 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
     def empty(cls, columns: Sequence[str]) -> RecordColumns:
         """Return columns of zero records."""
         return cls(0, {name: _empty_column(name) for name in columns})
+
+
+def _strings_of(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> BinaryColumn:
+    return BinaryColumn(arrays[f"{name}.offsets"], arrays[f"{name}.data"], arrays.get(f"{name}.validity"))
 
 
 def _column_of(name: str, values: Any) -> Column:

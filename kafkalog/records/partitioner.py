@@ -108,6 +108,14 @@ class Partitioner:
         if keys is None:
             n = columns.n_records
             keys = BinaryColumn(np.zeros(n + 1, np.int64), np.empty(0, np.uint8), np.zeros(n, np.bool_))
+        partitions = self.of_keys(keys)
+        rows = np.flatnonzero(partitions < 0)
+        if rows.size:
+            partitions[rows] = self._take_turns(columns, rows)
+        return partitions
+
+    def of_keys(self, keys: BinaryColumn) -> npt.NDArray[np.int32]:
+        """The partition of each key (int32[n]); -1 for a record whose partition does not depend on its key."""
         hashes = hash_keys(keys, self._how.hash).astype(np.int64)
         if self._how.hash == "murmur2":
             # not the absolute value: Java's `toPositive` clears the sign, which gives another partition
@@ -117,14 +125,10 @@ class Partitioner:
         else:
             hashes &= 0xFFFFFFFF
         partitions = (hashes % self.n_partitions).astype(np.int32)
-        has_no_key = np.zeros(len(keys), np.bool_)
         if keys.validity is not None and not self._how.hashes_null:
-            has_no_key |= ~keys.validity
+            partitions[~keys.validity] = -1
         if not self._how.hashes_empty:
-            has_no_key |= np.diff(keys.offsets) == 0
-        rows = np.flatnonzero(has_no_key)
-        if rows.size:
-            partitions[rows] = self._take_turns(columns, rows)
+            partitions[np.diff(keys.offsets) == 0] = -1
         return partitions
 
     def _take_turns(self, columns: RecordColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -346,9 +346,11 @@ class Scan(ArrowStream):
     def _numpy_names(self) -> list[str]:
         """The columns to decode for NumPy."""
         if self._decoding is not None:
-            raise ValueError(
-                "decoded columns and headers.NAME exist in Arrow only: use to_table(), or read without them"
-            )
+            headers = [name.removeprefix("headers.") for name in self.columns if name.startswith("headers.")]
+            if headers:
+                meant = f"columns=['headers'], and records.headers[{headers[0]!r}]"
+                raise ValueError(f"headers.{headers[0]} is a column of tables only: use {meant}")
+            raise ValueError("decoded columns exist in Arrow only: use to_table(), or read without them")
         return [name for name in self.columns if name not in CONTEXT_COLUMNS] or ["offset"]
 
     def _numpy_form(self) -> Form:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog.html import PublicNames
 from kafkalog.parsing import datetime64_milliseconds
 
 if TYPE_CHECKING:
@@ -16,16 +17,64 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class WrittenWhole:
-    """An index or a snapshot: an array of entries that can be written as a new file."""
+_ENTRIES: Final = "the attribute `entries` is the big-endian array of the file"
+
+
+class WrittenWhole(PublicNames):
+    """An index or a snapshot: an array of entries that can be written as a new file.
+
+    ``index["offset"]`` and ``index.offset`` are a column; other indexes take entries, as of `to_numpy`.
+    """
 
     __slots__ = ()
 
     entries: npt.NDArray[np.void]
 
+    def __len__(self) -> int:
+        return self.entries.size
+
+    @overload
+    def __getitem__(self, item: int) -> np.void: ...
+
+    @overload
+    def __getitem__(self, item: str | slice | Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[Any]: ...
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, str):
+            columns = self.columns()
+            if item not in columns:
+                raise KeyError(f"no column {item!r} here; there are {', '.join(columns)}")
+            return columns[item]
+        entries = self.entries[item]
+        return entries.astype(entries.dtype.newbyteorder("="))
+
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """The entries as contiguous native columns, offsets absolute."""
-        raise NotImplementedError
+        return {name: self.to_numpy()[name].copy() for name in self.entries.dtype.names or ()}
+
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """The entries as a structured array in the machine's byte order, which numba takes; offsets as in the file.
+
+        `entries` are those of the file, big-endian, without a copy.
+        """
+        return self.entries.astype(self.entries.dtype.newbyteorder("="))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of the entries."""
+        return self.entries.nbytes
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in (object.__getattribute__(self, "entries").dtype.names or ()) and not name.startswith(
+                "relative_"
+            ):
+                return self.columns()[name]
+            return super().__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.columns()]
 
     def to_arrow(self) -> pa.Table:
         """A `pyarrow.Table` of `columns`."""
@@ -38,7 +87,9 @@ class WrittenWhole:
         return self.to_arrow().to_pandas()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.entries, dtype, copy=copy)
+        if copy is False:
+            raise ValueError(f"entries become an array in the machine's byte order by a copy; {_ENTRIES}")
+        return self.to_numpy() if dtype is None else self.to_numpy().astype(dtype)
 
     def tobytes(self) -> bytes:
         """The content of the file."""

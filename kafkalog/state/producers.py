@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,23 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """Default of a broker's `producer.id.expiration.ms`."""
 
 
+class _ProducerColumns(WrittenWhole):
+    __slots__ = ()
+
+    # for editors and type checkers
+    if TYPE_CHECKING:
+        producer_id: npt.NDArray[np.int64]
+        producer_epoch: npt.NDArray[np.int16]
+        last_sequence: npt.NDArray[np.int32]
+        last_offset: npt.NDArray[np.int64]
+        offset_delta: npt.NDArray[np.int32]
+        timestamp: npt.NDArray[np.int64]
+        coordinator_epoch: npt.NDArray[np.int32]
+        current_txn_first_offset: npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class ProducerSnapshot(WrittenWhole):
+class ProducerSnapshot(_ProducerColumns):
     """One `.snapshot` file: the newest batch and the open transaction of each producer."""
 
     end_offset: int | None
@@ -40,9 +55,6 @@ class ProducerSnapshot(WrittenWhole):
     entries: npt.NDArray[np.void]
     """PRODUCER_SNAPSHOT_DTYPE[n]. In file order, which is the order of a Java `HashMap`."""
     path: str | None = None
-
-    def __len__(self) -> int:
-        return self.entries.size
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -81,14 +93,6 @@ class ProducerSnapshot(WrittenWhole):
     def empty(cls, end_offset: int | None = None) -> Self:
         """Return the snapshot without producers."""
         return cls(end_offset, np.empty(0, kf.PRODUCER_SNAPSHOT_DTYPE))
-
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The entries as contiguous native columns."""
-        return {name: self.to_numpy()[name].copy() for name in self.entries.dtype.names or ()}
-
-    def to_numpy(self) -> npt.NDArray[np.void]:
-        """The entries as a structured array in the machine's byte order, which numba takes."""
-        return self.entries.astype(kf.PRODUCER_SNAPSHOT_DTYPE.newbyteorder("="))
 
     def tobytes(self) -> bytes:
         """The content of the file, in the order of the entries."""

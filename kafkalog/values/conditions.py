@@ -98,6 +98,8 @@ def not_conditions(filters: Any) -> TypeError:
     text = f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}"
     if isinstance(filters, Mapping):
         text += f"; did you mean filters={[(name, '==', value) for name, value in filters.items()]!r}?"
+    if callable(filters):
+        text += "; a function goes in where= of a scan"
     return TypeError(text)
 
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from kafkalog import ConfigWarning, LogConfig
+from kafkalog import ConfigWarning, LogConfig, codec
 from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.records.partitioner import Partitioner, hash_keys
 
@@ -124,4 +124,5 @@ def test_keys_are_hashed_and_spread_as_kafka_does(client):
         answer = client.ask("murmur2", keys=[base64.b64encode(key).decode() for key in keys], partitions=n)
         assert hash_keys(columns.key).tolist() == answer["hashes"]
         assert Partitioner(n).assign(columns).tolist() == answer["partitions"]
+        assert codec.partitions(keys, n).tolist() == answer["partitions"]
     assert len(np.unique(hash_keys(columns.key))) > 2900

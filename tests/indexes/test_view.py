@@ -8,6 +8,7 @@ from guard import Guard
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
@@ -190,3 +191,60 @@ def test_files_of_another_kind_are_refused_by_their_name(kind, tmp_path):
                 ValueError, match=rf"{suffix}: {kind.__name__} is in {kind.suffix} files; use .*{opens}"
             ):
                 kind.open(path, 3)
+
+
+def test_all_kinds_are_read_in_the_same_ways(log_dir):
+    segments = [kafkalog.open_segment(path) for path in sorted(log_dir.glob("p-*/*.log"))]
+    indexes = [one for segment in segments for one in (segment.offset_index, segment.time_index)]
+    indexes += [kafkalog.TransactionIndex.open(path) for path in log_dir.glob("p-*/*.txnindex")]
+    indexes += [kafkalog.ProducerSnapshot.open(path) for path in log_dir.glob("p-*/*.snapshot")]
+    assert {type(one).__name__ for one in indexes if one is not None and len(one)} == {
+        *("OffsetIndex", "TimeIndex", "TransactionIndex", "ProducerSnapshot")
+    }
+    for one in filter(None, indexes):
+        array = np.asarray(one)
+        assert array.dtype.isnative
+        assert array.tolist() == one.to_numpy().tolist() == one.entries.tolist() == one[:].tolist()
+        assert len(one) == array.size
+        assert one.nbytes == array.nbytes
+        for name, column in one.columns().items():
+            assert column.dtype.isnative
+            assert one[name].tolist() == getattr(one, name).tolist() == column.tolist(), name
+            assert name in dir(one)
+        if len(one):
+            assert one[-1] == array[-1]
+            assert one[-1].dtype.isnative
+        with pytest.raises(KeyError, match=f"no column 'nope' here; there are {next(iter(one.columns()))}"):
+            one["nope"]
+        with pytest.raises(ValueError, match="big-endian array of the file"):
+            np.asarray(one, copy=False)
+        with pytest.raises(AttributeError, match="'nope'"):
+            one.nope  # noqa: B018
+
+
+def test_an_index_is_built_and_checked_with_a_segment_or_its_batches(log_dir):
+    for path in sorted(log_dir.glob("p-zstd-java-0/*.log")):
+        segment = kafkalog.open_segment(path)
+        for kind, index in ((OffsetIndex, segment.offset_index), (TimeIndex, segment.time_index)):
+            built = kind.build(segment, index_interval_bytes=1024)
+            same = kind.build(segment.batches, segment.base_offset, index_interval_bytes=1024)
+            assert built.tobytes() == same.tobytes()
+            expected = index.check(segment.iter_batches())
+            assert index.check(segment) == index.check(segment.batches) == index.check([segment.batches]) == expected
+            assert built[1:].size
+            wrong = kind(built.entries[::-1].copy(), segment.base_offset)
+            assert wrong.check(segment) == wrong.check(segment.iter_batches()) != []
+    segment = kafkalog.open_partition(log_dir / "p-txn-0").segments[-1]
+    found = segment.transaction_index.check(segment.iter_batches()) if segment.transaction_index else []
+    assert (segment.transaction_index.check(segment) if segment.transaction_index else []) == found
+    index = kafkalog.OffsetIndex.build(segment)
+    for call, meant in (
+        (lambda: OffsetIndex.build(segment.batches), "base offset of the segment is needed"),
+        (lambda: OffsetIndex.build(str(path)), r"not str: kafkalog.open_segment\(path\)"),
+        (lambda: OffsetIndex.build(segment, interval=5), "use index_interval_bytes="),
+        (lambda: TimeIndex.build(), "build needs batches="),
+        (lambda: index.check(path), "kafkalog.open_segment"),
+        (lambda: index.check(segment, isolation=1), "check has no option 'isolation'"),
+    ):
+        with pytest.raises(TypeError, match=meant):
+            call()

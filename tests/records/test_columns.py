@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import pickle
 import shutil
 
@@ -85,6 +86,14 @@ def test_rows_are_those_of_a_list(drawn):
     taken = columns[given_rows]
     assert of_arrow(taken.to_arrow().to_pylist()) == wanted
     assert of_arrow(pa.table(joined).to_pylist()) == of_arrow(pa.record_batch(joined).to_pylist()) == records + wanted
+    for some in (taken, joined):
+        file = io.BytesIO()
+        np.savez(file, **some.to_arrays())
+        with np.load(io.BytesIO(file.getvalue()), allow_pickle=False) as saved:
+            assert listed(RecordColumns.from_arrays(saved)) == listed(some)
+            shuffled = dict(sorted(saved.items(), reverse=True))
+        assert listed(RecordColumns.from_arrays(shuffled)) == listed(some)
+        assert some.nbytes == sum(column.nbytes for column in some.values()) > 0
     frame = taken.to_pandas()
     assert frame["offset"].tolist() == [record[0] for record in wanted]
     assert frame["value"].tolist() == frame["views"].tolist() == [record[1] for record in wanted]
@@ -93,7 +102,7 @@ def test_rows_are_those_of_a_list(drawn):
     for key in {b"", *(key for record in records[:3] for key, _ in record[2])}:
         with contextlib.suppress(UnicodeDecodeError):
             values = [dict(headers).get(key) for _, _, headers in records + wanted]
-            assert joined["headers"][key.decode()].to_pylist() == values
+            assert joined["headers"].get(key.decode()).to_pylist() == values
     for name, place in (("value", 1), ("views", 1)):
         values = [record[place] for record in records + wanted]
         column = joined[name]
@@ -163,7 +172,7 @@ def test_zeros_at_the_end_of_values_stay(log_dir):
     assert np.asarray(BinaryColumn.of([b"a\0\0", b"\0", None])).tolist() == [b"a\0\0", b"\0", None]
     assert np.array(BinaryColumn.of([b"ab", b"c"]), "S2").tolist() == [b"ab", b"c"]
     for dtype in ("S4", "U4"):
-        with pytest.raises(ValueError, match=f"row 1 is null, and .*{dtype} has no nulls: select rows first"):
+        with pytest.raises(ValueError, match=f"row 1 is null, and .*{dtype} has no nulls: .*select rows first"):
             np.array(BinaryColumn.of([b"a", None]), dtype)
     records = kafkalog.read_numpy(log_dir, topics="p-multi", partitions=0)
     assert np.asarray(records.key).tolist() == records.key.to_pylist()
@@ -279,9 +288,8 @@ def test_records_that_are_permuted_and_sampled_are_all_records(log_dir):
 def test_words_of_other_libraries_lead_to_methods_of_columns():
     columns = columns_of([(0, b"a", [])])
     for name, meant in {
-        "notnull": r"use is_null\(\), inverted",
-        "nbytes": "lengths",
-        "astype": "as_dtype",
+        "str_len": "lengths",
+        "astype": r'as_dtype.*or to_numpy\("U"\) for text',
         "concat": "concatenate",
         "unique": "factorize",
     }.items():
@@ -317,6 +325,9 @@ def test_words_of_other_libraries_that_mean_the_same_are_attributes():
     value = records["value"]
     for name in ("isnull", "isna"):
         assert getattr(value, name)().tolist() == [False, True]
+    for name in ("notnull", "notna"):
+        assert getattr(value, name)().tolist() == [True, False]
+    assert records.to_structured().tolist() == records.to_records().tolist() == [(0,), (1,)]
     assert value.tolist() == value.to_list() == value.to_numpy().tolist() == [bytes(8), None]
     assert records["headers"].tolist() == [[], []]
     assert value[:1].view(">i8").tolist() == [0]
@@ -384,3 +395,118 @@ def test_batches_are_a_structured_array(log_dir):
     array = table.to_numpy()
     assert array.dtype.names == tuple(table.to_arrow().column_names)
     assert array.tolist() == [tuple(row.values()) for row in table.to_arrow().to_pylist()]
+
+
+def test_records_become_one_array_of_their_numbers_and_come_back_from_a_file(log_dir, tmp_path):
+    columns = ["topic", "partition", "offset", "timestamp", "key", "is_control"]
+    records = kafkalog.read_numpy(log_dir, topics="p-multi", columns=columns)
+    array = records.to_numpy()
+    assert array.dtype.names == ("topic", "partition", "offset", "timestamp", "is_control")
+    for name in array.dtype.names:
+        assert array[name].tolist() == records[name].tolist(), name
+    np.save(tmp_path / "records.npy", array)
+    mapped = np.load(tmp_path / "records.npy", mmap_mode="r")
+    assert mapped[mapped["offset"] > 5].size == np.count_nonzero(records.offset > 5)
+    two = records[["offset", "timestamp"]]
+    assert np.asarray(two)[:2].tolist() == np.array(two)[:2].tolist() == two.to_numpy()[:2].tolist()
+    masked = RecordColumns(2, {"price": np.ma.MaskedArray([1.5, 0], [False, True]), "offset": [1, 2]})
+    assert masked.to_numpy().tolist() == [(1.5, 1), (None, 2)]
+    back = RecordColumns.from_arrays(masked.to_arrays())
+    assert back["price"].tolist() == [1.5, None]
+    assert back.offset.tolist() == [1, 2]
+    assert RecordColumns.from_arrays({}).n_records == 0
+
+
+def test_no_text_is_made_of_nulls():
+    column = BinaryColumn.of([b"a", None, "é".encode(), b"b\0"])
+    text = np.dtypes.StringDType(na_object=None)
+    for views in (column, as_views(column)):
+        for dtype in ("S", "S8", "U", str, bytes, np.dtypes.StringDType()):
+            with pytest.raises(ValueError, match=r"row 1 is null, .*pass null="):
+                views.to_numpy(dtype)
+        assert views.to_numpy(text).tolist() == np.asarray(views, text).tolist() == ["a", None, "é", "b\0"]
+        assert views.to_numpy("U", null="-").tolist() == ["a", "-", "é", "b"]
+        assert views.to_numpy(str, null=b"-").tolist() == ["a", "-", "é", "b"]
+        assert views.to_numpy("S", null=b"").tolist() == [b"a", b"", "é".encode(), b"b"]
+        assert views.to_numpy(null=b"-").tolist() == [b"a", b"-", "é".encode(), b"b\0"]
+        assert views.to_numpy().tolist() == views.to_numpy(object).tolist() == column.to_pylist()
+        assert views.is_valid().tolist() == [True, False, True, True]
+        assert views[2:].validity is None or views[2:].validity.all()
+        assert (~views[2:].is_valid()).tolist() == [False, False]
+    with pytest.raises(ValueError, match="row 1 is not UTF-8"):
+        BinaryColumn.of([b"a", b"\xff"]).to_numpy("U")
+
+
+def test_arrays_of_values_of_one_size_are_their_bytes():
+    numbers = np.array([1, -2, 3])
+    pairs = np.array([(1, 2.5), (2, 3.5)], [("id", ">i8"), ("price", ">f8")])
+    assert BinaryColumn.of(numbers.astype(">i8")).as_dtype(">i8").tolist() == [1, -2, 3]
+    assert BinaryColumn.of(numbers.astype(">i4")[::2]).to_pylist() == [b"\0\0\0\1", b"\0\0\0\3"]
+    assert BinaryColumn.of(pairs).as_dtype(pairs.dtype).tolist() == pairs.tolist()
+    assert BinaryColumn.of(np.array([[1, 2], [3, 4]], np.uint8)).to_pylist() == [b"\1\2", b"\3\4"]
+    assert BinaryColumn.of(np.array([b"a", b"bc"])).to_pylist() == [b"a", b"bc"]
+    assert BinaryColumn.of(np.array([b"a\0", None], object)).to_pylist() == [b"a\0", None]
+    assert len(BinaryColumn.of(numbers[:0].astype(">i8"))) == 0
+    for array, meant in ((numbers, r"astype\('>i8'\) makes"), (numbers > 0, "bytes, not bool"), (numbers * 1j, "128")):
+        with pytest.raises(TypeError, match=meant):
+            BinaryColumn.of(array)
+    with pytest.raises(TypeError, match="values are bytes: write b'a'"):
+        BinaryColumn.of(np.array(["a"], object))
+
+
+def test_a_header_that_no_record_has_is_an_error_with_those_that_are_there():
+    headers = HeadersColumn.of([[("a", b"1"), ("b", None)], []])
+    with pytest.raises(KeyError, match=r"no record has a header 'c'; there are a, b; .*get"):
+        headers["c"]
+    with pytest.raises(KeyError, match="there are none"):
+        headers[1:]["a"]
+    assert headers.get("c").to_pylist() == [None, None]
+    assert headers["b"].to_pylist() == [None, None]
+    assert headers[:0]["c"].to_pylist() == []
+    assert headers.names() == ["a", "b"]
+
+
+def test_the_methods_of_a_mapping_lead_to_the_columns():
+    records = columns_of([(0, b"a", []), (1, b"b", [])])
+    assert list(records.keys()) == list(dict(records)) == ["offset", "value", "views", "headers"]
+    assert next(iter(records.values())) is records["offset"]
+    assert "records.key" in repr(records.keys)
+    values = records.values
+    for call in (
+        lambda: values == b"a",
+        lambda: values[0],
+        lambda: len(values),
+        lambda: list(values),
+        lambda: np.asarray(values),
+        lambda: b"a" in values,
+    ):
+        with pytest.raises(TypeError, match=r"did you mean records\.value, the column"):
+            call()
+    with pytest.raises(AttributeError, match=r"did you mean records\.key\.is_null\?"):
+        records.keys.is_null()
+    for index, meant in (
+        (False, r"did you mean records\[records.key == "),
+        (np.True_, r"did you mean records\[records.key == "),
+        (0, r"records\[0:1\] is one record, records.offset\[0\] is a value"),
+        (-1, r"records\[-1:\] is one"),
+        (("offset", "value"), r"records\[\['offset', 'value'\]\]"),
+        ((records.offset > 0, "value"), r"records\['value'\]\[rows\]"),
+        ((slice(1), slice(1)), r"one axis: .*records\[rows\]"),
+    ):
+        with pytest.raises(TypeError, match=meant):
+            records[index]
+    with pytest.raises(KeyError, match="no column 'valu' here; there are offset, value"):
+        records[["offset", "valu"]]
+
+
+def test_memory_is_counted_once():
+    column = BinaryColumn.of([b"abc", None, b"d" * 20])
+    assert column.nbytes == 4 * 8 + 23 + 3
+    assert column[:2].nbytes == 3 * 8 + 3 + 2
+    assert as_views(column).nbytes == 3 * 16 + 23 + 3
+    headers = HeadersColumn.of([[("a", b"1")]])
+    assert headers.nbytes == 2 * 8 + 2 * (2 * 8 + 1)
+    topic = np.broadcast_to(np.array("orders"), 3)
+    assert RecordColumns(3, {"topic": topic, "value": column}).nbytes == topic.itemsize + column.nbytes
+    table = kafkalog.BatchTable.empty(5)
+    assert table.nbytes == sum(getattr(table, name).nbytes for name in kafkalog.records.batch_table.COLUMNS)
