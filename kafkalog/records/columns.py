@@ -5,7 +5,8 @@ Decoding returns these columns and encoding takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, overload
 
 import numpy as np
@@ -54,32 +55,34 @@ def is_masked(column: object) -> bool:
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 
 
-class _MappingMethod:
+class _MappingMethod(partial[Any]):
     """A method of records as a mapping, whose name may be meant as that of a column."""
 
-    __slots__ = ("_call", "_column")
-
-    def __init__(self, column: str, call: Callable[[], Any]) -> None:
-        self._column, self._call = column, call
-
-    def __call__(self) -> Any:
-        return self._call()
-
-    def __repr__(self) -> str:
-        return f"<method {self._column}s of RecordColumns as a mapping; records.{self._column} is a column>"
+    column: str
 
     def _refuse(self, *_: object) -> NoReturn:
         """Raise TypeError: a column may be meant."""
-        one = self._column
+        one = self.column
         raise TypeError(f"records.{one}s is a method of the mapping; did you mean records.{one}, the column of {one}s?")
 
     __array__ = __eq__ = __ne__ = __len__ = __iter__ = __getitem__ = __contains__ = _refuse
     __hash__ = object.__hash__
 
+    def __repr__(self) -> str:
+        return f"<method {self.column}s of RecordColumns as a mapping; records.{self.column} is a column>"
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(f"records.{self._column}s is a method; did you mean records.{self._column}.{name}?")
+        raise AttributeError(f"records.{self.column}s is a method; did you mean records.{self.column}.{name}?")
+
+
+class _Keys(_MappingMethod):
+    column = "key"
+
+
+class _Values(_MappingMethod):
+    column = "value"
 
 
 def _has_axes(index: object) -> bool:
@@ -241,12 +244,12 @@ class RecordColumns(ArrowMethods, PublicNames, Mapping[str, Column]):
         @property
         def keys(self) -> _MappingMethod:
             """``records.keys()`` are the names of the columns; ``records.key`` is the column of keys."""
-            return _MappingMethod("key", self._columns.keys)
+            return _Keys(self._columns.keys)
 
         @property
         def values(self) -> _MappingMethod:
             """``records.values()`` are the columns; ``records.value`` is the column of values."""
-            return _MappingMethod("value", self._columns.values)
+            return _Values(self._columns.values)
 
     def items(self) -> ItemsView[str, Column]:
         """The names of the columns, and the columns."""
