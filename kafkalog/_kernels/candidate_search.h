@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define KL_SEARCH_AVX2
+#define KL_SEARCH_X86
+#include <immintrin.h>
 #endif
 #ifdef __GNUC__
 #define KL_SEARCH_INLINE static inline __attribute__((always_inline))
@@ -45,18 +46,59 @@ KL_SEARCH_INLINE ptrdiff_t kl_search(const uint8_t *bytes, ptrdiff_t at, ptrdiff
     return at;
 }
 
-#ifdef KL_SEARCH_AVX2
+#ifdef KL_SEARCH_X86
 __attribute__((target("avx2")))
 static ptrdiff_t kl_search_avx2(const uint8_t *bytes, ptrdiff_t at, ptrdiff_t stop, uint8_t top) {
     return kl_search(bytes, at, stop, top);
 }
+
+enum { KL_ZEROS = 256 };
+
+__attribute__((target("avx512bw")))
+static inline int kl_are_zeros(const uint8_t *p) {
+    __m512i any = _mm512_loadu_si512(p);
+    for (int i = 64; i < KL_ZEROS; i += 64)
+        any = _mm512_or_si512(any, _mm512_loadu_si512(p + i));
+    return !_mm512_test_epi8_mask(any, any);
+}
+
+/* The same, 64 positions at a time: a bit for each where a batch may begin. */
+__attribute__((target("avx512bw")))
+static ptrdiff_t kl_search_avx512(const uint8_t *bytes, ptrdiff_t at, ptrdiff_t stop, uint8_t top) {
+    const __m512i most = _mm512_set1_epi8((char)top), two = _mm512_set1_epi8(2);
+    const __m512i least = _mm512_set1_epi8(KL_LEAST_SIZE);
+    for (; stop - at >= 64; at += 64) {
+        const uint8_t *p = bytes + at;
+        const __m512i size = _mm512_loadu_si512(p + 8);
+        __mmask64 may = _mm512_cmple_epu8_mask(size, most) & _mm512_cmple_epu8_mask(_mm512_loadu_si512(p + 16), two);
+        if (!may)
+            continue;
+        if (stop - at >= KL_ZEROS && kl_are_zeros(p + 8)) {
+            at += KL_ZEROS - 3 - 64; /* sizes of zeros, which no batch has */
+            continue;
+        }
+        const __m512i middle = _mm512_or_si512(_mm512_loadu_si512(p + 9), _mm512_loadu_si512(p + 10));
+        const __m512i larger = _mm512_or_si512(size, middle), last = _mm512_loadu_si512(p + 11);
+        may &= _mm512_test_epi8_mask(larger, larger) | _mm512_cmpge_epu8_mask(last, least);
+        may &= ~_mm512_movepi8_mask(_mm512_loadu_si512(p));
+        if (may)
+            return at + __builtin_ctzll(may);
+    }
+    return kl_search(bytes, at, stop, top);
+}
 #endif
 
-static inline ptrdiff_t kl_next_candidate(const uint8_t *bytes, ptrdiff_t at, ptrdiff_t stop, uint8_t top) {
-#ifdef KL_SEARCH_AVX2
-    if (__builtin_cpu_supports("avx2"))
+enum { KL_SEARCH_LEVELS = 3 };
+
+/* The first position where a batch may begin, with the code of a level that the processor can run, at most. */
+static inline ptrdiff_t kl_next_candidate(const uint8_t *bytes, ptrdiff_t at, ptrdiff_t stop, uint8_t top, int level) {
+#ifdef KL_SEARCH_X86
+    if (level > 1 && __builtin_cpu_supports("avx512bw"))
+        return kl_search_avx512(bytes, at, stop, top);
+    if (level > 0 && __builtin_cpu_supports("avx2"))
         return kl_search_avx2(bytes, at, stop, top);
 #endif
+    (void)level;
     return kl_search(bytes, at, stop, top);
 }
 

@@ -20,6 +20,8 @@ cdef enum:
     CODEC_MASK = 0x07
     BLOCK = 256
     SHORT = 4096  # up to this size, computing a checksum is cheaper than combining block sums
+    LARGE = 1048576  # brokers take larger batches only if they are told to
+    LEAST_RECORD = 7
     MAX_LINKS = 16  # limits how many damaged batches one call follows, which keeps long runs of them linear
     OFFSETS_PER_BYTE = 64  # a larger jump of offsets over lost bytes does not indicate the same log
 
@@ -165,6 +167,30 @@ cdef inline bint sums_match(View* view, Py_ssize_t at, int64_t total, bint is_ex
             ^ gf_shift(prefix_sum(view, at + start, which), <uint32_t>n, which)) == stored
 
 
+cdef inline bint may_be_read(const uint8_t* p, int64_t total, int64_t there) noexcept nogil:
+    """Whether records may be read from a v2 batch: not if it claims more than offsets or bytes allow.
+
+    Random bytes are often headers of large batches, and a checksum of so many bytes takes long.
+    """
+    cdef int64_t n = <int64_t>load_be32(p + 57)
+    cdef uint32_t begin
+    cdef int codec = p[22] & CODEC_MASK
+    # compaction removes records, but no offsets
+    if n - 1 > <int64_t>load_be32(p + 23):
+        return False
+    if codec == 0:
+        return n * LEAST_RECORD <= total - V2_OVERHEAD
+    if there < V2_OVERHEAD + 4:
+        return True
+    begin = load_be32(p + V2_OVERHEAD)
+    if codec == 1:
+        return begin >> 16 == 0x1F8B  # gzip
+    if codec == 3:
+        return begin == 0x04224D18  # LZ4
+    # snappy may have no frame
+    return codec == 2 or begin == 0x28B52FFD  # zstd
+
+
 cdef inline bint looks_like_batch(const uint8_t* p, int64_t total, int64_t there) noexcept nogil:
     """Whether the fields that the checksum covers look like a batch, as far as `there` bytes allow.
 
@@ -174,7 +200,8 @@ cdef inline bint looks_like_batch(const uint8_t* p, int64_t total, int64_t there
     cdef int32_t length
     if p[16] == 2:
         return there < V2_OVERHEAD or (p[21] == 0 and p[22] & 0x80 == 0 and p[22] & CODEC_MASK <= 4
-                                       and p[23] & 0x80 == 0 and p[57] & 0x80 == 0)
+                                       and p[23] & 0x80 == 0 and p[57] & 0x80 == 0
+                                       and (total <= LARGE or may_be_read(p, total, there)))
     at = 18 if p[16] == 0 else 26
     if there < at + 4:
         return True

@@ -10,7 +10,7 @@ from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_ask_for, kl_touch
 from kafkalog._kernels.header_rows cimport HeaderRows, Rows
 from kafkalog._kernels.headers cimport CONTROL_BIT, ENVELOPE, MAGIC_END, MIN_SIZE_ANY, walk_headers
-from kafkalog._kernels.wire cimport NEED_MORE, OUTPUT_FULL, load_be32, load_be64
+from kafkalog._kernels.wire cimport NEED_MORE, OUTPUT_FULL, load_be32, load_be64, wrap_add, wrap_sub
 
 cdef extern from "unistd.h":
     Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
@@ -71,6 +71,141 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         status = walk_headers(
             data, &at, end, window_start, &previous_offset, &n_rows, n, &needed, &rows)
     return status, n_rows, window_start + at, needed
+
+
+cdef struct ImageRow:
+    # a batch of an image; see kafkalog.undeleting.images.BATCH
+    int64_t position
+    int64_t first_offset
+    int64_t last_offset
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int32_t image
+    int32_t size
+    int32_t leader_epoch
+    uint32_t crc
+    int32_t base_sequence
+    int32_t n_records
+    int16_t attributes
+    int16_t producer_epoch
+    int16_t control_type
+    int16_t magic
+
+
+def read_at(const uint8_t[::1] window not None, int64_t window_start, const int64_t[::1] position not None,
+            int32_t image, ImageRow[::1] rows not None):
+    """Fill a row with the header of each of these batches, in any order of their offsets; all lie in the window."""
+    cdef Py_ssize_t i, at, n_rows
+    cdef Py_ssize_t n = position.shape[0]
+    cdef int64_t before, needed = 0
+    cdef ImageRow row
+    cdef int8_t magic
+    cdef Rows fields = Rows(
+        &row.position, &row.size, &row.first_offset, &row.last_offset, &row.leader_epoch, &magic, &row.crc,
+        &row.attributes, &row.base_timestamp, &row.max_timestamp, &row.producer_id, &row.producer_epoch,
+        &row.base_sequence, &row.n_records, &row.control_type)
+    if rows.shape[0] != n:
+        raise ValueError("columns differ in length")
+    if window_start < 0 or (n and not window.shape[0]):
+        raise ValueError("the window lies outside any file")
+    with nogil:
+        for i in range(n):
+            if position[i] < window_start or position[i] - window_start > window.shape[0]:
+                with gil:
+                    raise ValueError("a batch lies outside the window")
+            at = <Py_ssize_t>(position[i] - window_start)
+            n_rows = 0
+            before = -1
+            walk_headers(&window[0], &at, window.shape[0], window_start, &before, &n_rows, 1, &needed, &fields)
+            if n_rows != 1:
+                with gil:
+                    raise ValueError("there is no batch")
+            # of a compressed message of v0 or v1 only the last offset is known
+            if row.first_offset < 0:
+                row.first_offset = row.last_offset
+            row.image = image
+            row.magic = magic
+            rows[i] = row
+
+
+def find_headers(const uint8_t[::1] window not None, int64_t window_start, Py_ssize_t first, Py_ssize_t step,
+                 int64_t max_batch_bytes, int32_t image, ImageRow[::1] rows not None):
+    """Find headers of v2 batches with records at `window[first]` and each `step` bytes after it; return their number.
+
+    A row has position, offsets, checksum and the size as a negative number. No field contradicts that it is a header,
+    which random bytes rarely are.
+    """
+    cdef Py_ssize_t at = first
+    cdef Py_ssize_t n = 0
+    cdef int64_t offset
+    cdef int32_t size, delta, count
+    cdef const uint8_t* p
+    if (first < 0 or step < 1 or step > INT32_MAX or window_start < 0
+            or window_start > INT64_MAX - window.shape[0]):
+        raise ValueError("the window lies outside any file")
+    with nogil:
+        while at <= window.shape[0] - V2_OVERHEAD and n < rows.shape[0]:
+            p = &window[at]
+            at += step
+            # attributes have five bits and the codec
+            if p[16] != 2 or p[21] or p[22] & 0x80:
+                continue
+            offset = <int64_t>load_be64(p)
+            size = <int32_t>load_be32(p + 8)
+            delta = <int32_t>load_be32(p + 23)
+            count = <int32_t>load_be32(p + 57)
+            if offset < 0 or count < 1 or count - 1 > delta or delta > INT64_MAX - offset:
+                continue
+            if size <= V2_OVERHEAD - ENVELOPE or size > max_batch_bytes - ENVELOPE:
+                continue
+            rows[n].image = image
+            rows[n].position = window_start + (p - &window[0])
+            rows[n].first_offset = offset
+            rows[n].last_offset = offset + delta
+            rows[n].size = -size - ENVELOPE
+            rows[n].crc = load_be32(p + 17)
+            rows[n].magic = 2
+            n += 1
+    return n
+
+
+def find_starts(const ImageRow[::1] rows not None, const int64_t[::1] blocks not None, uint8_t[::1] is_new not None):
+    """Set `is_new` for the batches that another file may begin with; `blocks` has the block size of each image.
+
+    All others lie directly after the one before, with a higher offset and no lower epoch. At the start of a block they
+    have the next offset, too, and no sequence of a producer that contradicts.
+    """
+    cdef Py_ssize_t i
+    cdef const ImageRow* a
+    cdef const ImageRow* b
+    cdef bint goes_on
+    cdef int64_t expected
+    if is_new.shape[0] != rows.shape[0]:
+        raise ValueError("columns differ in length")
+    with nogil:
+        for i in range(rows.shape[0]):
+            b = &rows[i]
+            if b.image < 0 or b.image >= blocks.shape[0] or blocks[b.image] < 1:
+                with gil:
+                    raise ValueError("there is no such image")
+            is_new[i] = True
+            if i == 0:
+                continue
+            a = &rows[i - 1]
+            if (a.size <= 0 or b.size <= 0 or a.image != b.image or wrap_sub(b.position, a.position) != a.size
+                    or b.first_offset <= a.last_offset or (b.leader_epoch < a.leader_epoch and b.leader_epoch >= 0)):
+                continue
+            if b.position % blocks[b.image] == 0:
+                goes_on = b.first_offset == a.last_offset + 1
+                # after the largest sequence comes 0. Source: DefaultRecordBatch.incrementSequence, Kafka 4.3
+                if (a.producer_id == b.producer_id and a.producer_epoch == b.producer_epoch and a.base_sequence >= 0
+                        and b.base_sequence >= 0):
+                    expected = wrap_add(a.base_sequence, wrap_sub(a.last_offset, a.first_offset)) & 0x7FFFFFFF
+                    goes_on = goes_on and wrap_add(expected, 1) & 0x7FFFFFFF == b.base_sequence
+                if not goes_on:
+                    continue
+            is_new[i] = False
 
 
 cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,

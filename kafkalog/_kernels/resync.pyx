@@ -20,8 +20,9 @@ cdef extern from "utf8_impl.h":
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
 
 cdef extern from "candidate_search.h":
-    Py_ssize_t next_candidate "kl_next_candidate"(const uint8_t* bytes, Py_ssize_t at, Py_ssize_t stop,
-                                                  uint8_t top) noexcept nogil
+    int SEARCH_LEVELS "KL_SEARCH_LEVELS"
+    Py_ssize_t next_candidate "kl_next_candidate"(const uint8_t* bytes, Py_ssize_t at, Py_ssize_t stop, uint8_t top,
+                                                  int level) noexcept nogil
 
 gf_setup()
 
@@ -202,6 +203,17 @@ cdef bint ends_the_file(View* view, Py_ssize_t first, Py_ssize_t left, const int
     return not state[6] or not is_plain(view.bytes + first)
 
 
+def first_candidate(const uint8_t[::1] data not None, Py_ssize_t at, uint8_t top, int level):
+    """The first position from `at` on where a batch may begin, by its first 17 bytes; else 17 less than the size.
+
+    `top` is the largest first byte of a size. `level` is 0 for portable code, then 1, 2 for what processors can do.
+    """
+    cdef Py_ssize_t stop = data.shape[0] - MAGIC_END
+    if at < 0 or at > stop:
+        raise ValueError("no header has room there")
+    return next_candidate(&data[0], at, stop, top, level)
+
+
 def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t file_size,
                 int64_t max_batch_bytes, uint32_t[::1] sums not None, uint32_t[::1] legacy_sums not None,
                 int64_t[::1] n_sums not None, int64_t[::1] state not None, int64_t[::1] position not None,
@@ -296,7 +308,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 status = OUTPUT_FULL
                 break
             if not is_expected:
-                at = next_candidate(view.bytes, at, end - MAGIC_END, top)
+                at = next_candidate(view.bytes, at, end - MAGIC_END, top, SEARCH_LEVELS)
                 if at == end - MAGIC_END:
                     continue
             p = view.bytes + at

@@ -18,9 +18,6 @@ MAGIC_END: Final = 17
 LAST_OFFSET_END: Final = 27
 """Bytes up to the last offset of a v2 batch."""
 _JAVA_BYTE_MAX: Final = 127
-_ATTRIBUTES: Final = (
-    kf.CODEC_MASK | kf.TIMESTAMP_TYPE_BIT | kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT | kf.DELETE_HORIZON_BIT
-)
 
 
 class BatchHeader:
@@ -67,14 +64,6 @@ class BatchHeader:
     def is_whole_v2(self) -> bool:
         """Whether these are all 61 bytes of the header of a v2 batch."""
         return len(self._bytes) == kf.RECORD_BATCH_OVERHEAD and self.magic == 2
-
-    @property
-    def may_be_v2(self) -> bool:
-        """Whether no field contradicts that this is the header of a v2 batch with records: random bytes are none."""
-        if not self.is_whole_v2 or self.offset < 0 or not 0 <= self.n_records - 1 <= self.last_offset_delta:
-            return False
-        is_sized = self.size_in_bytes > kf.RECORD_BATCH_OVERHEAD
-        return is_sized and not self.attributes & ~_ATTRIBUTES
 
     @property
     def attributes(self) -> int:

@@ -389,7 +389,7 @@ def search_batches(
             position = low + index
             rows = columns[-1][:n] != _WRAPPED  # content of a damaged batch proves nothing
             if rows.any():
-                yield tuple(column[:n][rows] for column in columns)
+                yield tuple(column[:n].copy() if rows.all() else column[:n][rows] for column in columns)
         source.release(window, low)
         del window
         if status != _NEED_MORE:

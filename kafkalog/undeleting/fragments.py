@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.header_walk as kernels
 from kafkalog import format as kf
 
 _CHUNK: Final = 2**18  # rows at a time
@@ -108,9 +109,11 @@ class LiveBatches:
 
     def names_of(self, rows: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.bool_], frozenset[str]]:
         """Which rows are live, and the partitions that have all of these."""
+        if not self._keys:
+            return np.zeros(rows.size, np.bool_), frozenset()
         if self._sorted is None:
             numbers = np.repeat(np.array(self._numbers, np.int32), [keys.size for keys in self._keys])
-            keys = np.concatenate(self._keys) if self._keys else np.empty(0, np.uint64)
+            keys = np.concatenate(self._keys)
             order = np.argsort(keys, kind="stable")
             self._sorted, self._number_of = keys[order], numbers[order]
         wanted = keys_of(rows)
@@ -137,7 +140,8 @@ def find_fragments(rows: npt.NDArray[np.void], blocks: Iterable[int], live: Live
     begin = 0
     while begin < rows.size:
         chunk = np.asarray(rows[begin : begin + _CHUNK])
-        is_new = _starts(chunk, block_of)
+        is_new = np.empty(chunk.size, np.bool_)
+        kernels.find_starts(chunk, block_of, is_new.view(np.uint8))
         stop = begin + chunk.size
         firsts = np.flatnonzero(is_new)
         if stop < rows.size and firsts.size > 1:
@@ -198,27 +202,6 @@ def _has_sure_offset(rows: npt.NDArray[np.void], block: int) -> bool:
     return rows.size > 1 and bool(rows["first_offset"][1] == rows["last_offset"][0] + 1)
 
 
-def _starts(rows: npt.NDArray[np.void], block_of: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Rows that another file may begin with."""
-    is_new = np.ones(rows.size, np.bool_)
-    before, after = rows[:-1], rows[1:]
-    is_chain = (
-        (before["size"] > 0)
-        & (after["size"] > 0)
-        & (before["image"] == after["image"])
-        & (before["position"] + before["size"] == after["position"])
-        & (after["first_offset"] > before["last_offset"])
-        & ((after["leader_epoch"] >= before["leader_epoch"]) | (after["leader_epoch"] < 0))
-    )
-    is_block = after["position"] % block_of[after["image"]] == 0
-    goes_on = after["first_offset"] == before["last_offset"] + 1
-    is_same = (after["producer_id"] == before["producer_id"]) & (after["producer_epoch"] == before["producer_epoch"])
-    has_sequences = (before["base_sequence"] >= 0) & (after["base_sequence"] >= 0)
-    contradicts = is_same & has_sequences & (after["base_sequence"] != _next_sequence(before))
-    is_new[1:] = ~is_chain | (is_block & (~goes_on | contradicts))
-    return is_new
-
-
 def _next_sequence(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """int64[n]: the sequence after each batch; after the largest one comes 0.
 
@@ -240,13 +223,18 @@ def _fragment(rows: npt.NDArray[np.void], first_row: int, stop_row: int) -> Frag
     result.first_attributes, result.last_attributes = int(first["attributes"]), int(last["attributes"])
     result.first_marker = int(first["producer_id"]) if is_control else -1
     result.is_checkpoint = bool(is_control and first["control_type"] == kf.ControlRecordType.SNAPSHOT_HEADER)
-    idempotent = rows[(rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0)]
-    ids, at_first = np.unique(idempotent["producer_id"], return_index=True)
-    _, at_last = np.unique(idempotent["producer_id"][::-1], return_index=True)
-    ids = ids[:_MOST_PRODUCERS].tolist()
-    begin, end = idempotent[at_first[: len(ids)]], idempotent[::-1][at_last[: len(ids)]]
-    result.first_producers = _sequences(ids, begin["producer_epoch"], begin["base_sequence"], begin["first_offset"])
-    result.next_producers = _sequences(ids, end["producer_epoch"], _next_sequence(end), end["last_offset"] + 1)
+    numbers = np.flatnonzero((rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0))
+    if numbers.size:
+        ids = rows["producer_id"][numbers]
+        # the batches of each producer together, in the order of the file
+        numbers = numbers[np.argsort(ids, kind="stable")] if (ids != ids[0]).any() else numbers
+        ids = rows["producer_id"][numbers]
+        starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1])
+        stops = np.concatenate([starts[1:], [ids.size]])[:_MOST_PRODUCERS]
+        begin, end = rows[numbers[starts[: stops.size]]], rows[numbers[stops - 1]]
+        of = begin["producer_id"].tolist()
+        result.first_producers = _sequences(of, begin["producer_epoch"], begin["base_sequence"], begin["first_offset"])
+        result.next_producers = _sequences(of, end["producer_epoch"], _next_sequence(end), end["last_offset"] + 1)
     return result
 
 
@@ -262,23 +250,28 @@ def mark_copies(fragments: list[Fragment], rows: npt.NDArray[np.void]) -> None:
     """
     if not fragments:
         return
-    heads = np.concatenate([keys_of(rows[one.first_row : one.first_row + 1]) for one in fragments])
     owners = np.array([one.first_row for one in fragments], np.int64)
+    heads = keys_of(rows[owners])
     ordered = np.sort(heads)
+    may_be_head = np.zeros(2**16, np.bool_)
+    may_be_head[heads >> np.uint64(48)] = True
     holders: dict[int, list[int]] = {}
     for begin in range(0, rows.size, _CHUNK):
         chunk = np.asarray(rows[begin : begin + _CHUNK])
         keys = keys_of(chunk)
-        place = np.minimum(np.searchsorted(ordered, keys), ordered.size - 1)
-        for row in np.flatnonzero((ordered[place] == keys) & (chunk["size"] > 0)).tolist():
-            owner = int(np.searchsorted(owners, begin + row, side="right")) - 1
-            holders.setdefault(int(keys[row]), []).append(owner)
+        found = np.flatnonzero(may_be_head[keys >> np.uint64(48)] & (chunk["size"] > 0))
+        place = np.minimum(np.searchsorted(ordered, keys[found]), ordered.size - 1)
+        found = found[ordered[place] == keys[found]]
+        owner = np.searchsorted(owners, begin + found, side="right") - 1
+        for key, number in zip(keys[found].tolist(), owner.tolist(), strict=True):
+            holders.setdefault(key, []).append(number)
     for number in sorted(range(len(fragments)), key=lambda number: (fragments[number].n_batches, -number)):
+        others = holders[int(heads[number])]
         of_fragment = rows[fragments[number].first_row : fragments[number].stop_row]
-        if (of_fragment["attributes"] & kf.CONTROL_BIT).all():
+        if len(others) == 1 or (of_fragment["attributes"] & kf.CONTROL_BIT).all():
             continue
         part = keys_of(of_fragment)
-        for other in holders[int(heads[number])]:
+        for other in others:
             holder = fragments[other]
             if other == number or holder.is_copy or holder.n_batches < part.size:
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,24 +16,25 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.header_walk as kernels
 from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError, Reason, UnsafePathError
 from kafkalog.log.log_dir import missing_path
 from kafkalog.log.searching.resync import INSIDE, LINKED, IntactRuns, find_batches
-from kafkalog.records.batch_table import BatchTable, HeaderParser
-from kafkalog.records.header import MAGIC_END, BatchHeader
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import window_of
 from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.location import kind_of
 from kafkalog.storage.source import Bytes, ByteSource
 
 BATCH: Final = np.dtype([
-    ("image", "i4"), ("position", "i8"), ("size", "i4"), ("first_offset", "i8"), ("last_offset", "i8"),
-    ("leader_epoch", "i4"), ("magic", "i1"), ("crc", "u4"), ("attributes", "i2"), ("base_timestamp", "i8"),
-    ("max_timestamp", "i8"), ("producer_id", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4"),
-    ("n_records", "i4"), ("control_type", "i2"),
+    ("position", "i8"), ("first_offset", "i8"), ("last_offset", "i8"), ("base_timestamp", "i8"),
+    ("max_timestamp", "i8"), ("producer_id", "i8"), ("image", "i4"), ("size", "i4"), ("leader_epoch", "i4"),
+    ("crc", "u4"), ("base_sequence", "i4"), ("n_records", "i4"), ("attributes", "i2"), ("producer_epoch", "i2"),
+    ("control_type", "i2"), ("magic", "i2"),
 ])  # fmt: skip
 """A row of the journal: a batch, or a mark of size 0, up to whose position the image has been searched. With a negative
 size it is a header at the start of a block whose batch is not intact there: its position, offsets and checksum."""
@@ -46,10 +47,11 @@ _COLUMNS: Final = {
     "producer_epoch", "base_sequence", "control_type",
 )}  # fmt: skip
 _MARK_EVERY: Final = 2**28  # bytes that a stopped search does again at most
-_MAGIC: Final = b"kafkalog-undelete-3\n"
+_MAGIC: Final = b"kafkalog-undelete-4\n"
 _DIGITS: Final = 11  # of a limit, with the end of its line
 _EXT4_MAGIC_AT: Final = 1024 + 56
 _LEAST_BLOCK: Final = 1024
+_NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 class Journal:
@@ -99,7 +101,7 @@ class Journal:
     def append(self, rows: npt.NDArray[np.void]) -> None:
         """Add rows at the end."""
         with writing(self.path):
-            self._file.write(rows.tobytes())
+            self._file.write(rows.view(np.uint8).data)
 
     def mark(self, image: int, position: int) -> None:
         """Note that an image has been searched up to here."""
@@ -114,7 +116,7 @@ class Journal:
         n = (os.fstat(self._file.fileno()).st_size - self._start) // BATCH.itemsize
         if not n:
             return np.empty(0, BATCH)
-        return np.memmap(self._file, BATCH, "r", self._start, n)
+        return np.memmap(self._file, BATCH, "r", self._start, n).view(np.ndarray)
 
     def __enter__(self) -> Self:
         return self
@@ -151,70 +153,60 @@ def search_image(
 ) -> None:
     """Search an image from a position on, and add a row for each intact batch."""
     marked = at = start
-    torn = _TornHeaders(source, start, limits)
-    for runs in find_batches(torn, start=start, limits=limits):
-        is_intact = (runs.kind != LINKED) & (runs.kind != INSIDE)
+    windows = _SearchedImage(source, number, start, limits)
+    for runs in find_batches(windows, start=start, limits=limits):
         end = int(runs.end[-1])
-        rows = np.concatenate([
-            torn.outside_of(runs[is_intact], end), *_headers(source, runs[is_intact].joined())
-        ])  # fmt: skip
-        rows["image"] = number
-        # a torn batch begins in no run of intact ones, so these stay together
-        journal.append(rows[np.argsort(rows["position"], kind="stable")])
+        is_intact = (runs.kind != LINKED) & (runs.kind != INSIDE)
+        journal.append(windows.rows_before(runs if is_intact.all() else runs[is_intact], end))
         if end - marked >= _MARK_EVERY:
             journal.mark(number, end)
             marked = end
         progress(end - at)
         at = end
-    rows = torn.outside_of(IntactRuns.empty(), source.size)
-    rows["image"] = number
-    journal.append(rows)
+    journal.append(windows.rows_before(IntactRuns.empty(), source.size))
     journal.mark(number, source.size)
     progress(source.size - at)
 
 
-class _TornHeaders(ByteSource):
-    """An image whose windows are looked through for headers at the starts of blocks, while a search reads them.
+class _SearchedImage(ByteSource):
+    """An image whose windows give the headers of their batches while a search reads them.
 
-    A file that lies in several places may have its first batch divided between two of them: then its header is not
-    that of an intact batch.
+    They are looked through for headers at the starts of blocks, too. A file that lies in several places may have its
+    first batch divided between two of them: then its header is not that of an intact batch.
     """
 
-    def __init__(self, source: ByteSource, start: int, limits: Limits) -> None:
+    def __init__(self, source: ByteSource, number: int, start: int, limits: Limits) -> None:
         self._source, self.path, self.size, self._limits = source, source.path, source.size, limits
-        self._block, self._seen, self._rows = block_size(source), start, np.empty(0, BATCH)
+        self._number, self._block, self._seen = number, block_size(source), start
+        self._torn = np.empty(0, BATCH)
+        self._window, self._start = _NO_BYTES, start
 
     def window(self, start: int, stop: int) -> Bytes:
         """Bytes `start` to `stop`."""
         data = self._source.window(start, stop)
+        self._window, self._start = data, start
         first = -(-max(self._seen, start) // self._block) * self._block - start
-        headers = data[first:]
-        n = (headers.size - kf.RECORD_BATCH_OVERHEAD) // self._block + 1
+        n = (data.size - first - kf.RECORD_BATCH_OVERHEAD) // self._block + 1
         if n > 0:
-            magics = headers[MAGIC_END - 1 :: self._block][:n]
-            positions = np.flatnonzero(magics == 2) * self._block
-            rows = [row for at in positions.tolist() if (row := self._row(headers[at:], start + first + at)).size]
-            self._rows = np.concatenate([self._rows, *rows]) if rows else self._rows
+            rows = np.zeros(n, BATCH)
+            most = self._limits.max_batch_bytes
+            n_found = kernels.find_headers(data, start, first, self._block, most, self._number, rows)
+            self._torn = np.concatenate([self._torn, rows[:n_found]]) if n_found else self._torn
             self._seen = start + first + n * self._block
         return data
 
-    def _row(self, data: Bytes, position: int) -> npt.NDArray[np.void]:
-        header = BatchHeader(data)
-        if not header.may_be_v2 or header.size_in_bytes > self._limits.max_batch_bytes:
-            return np.empty(0, BATCH)
-        row = np.zeros(1, BATCH)
-        row["position"], row["size"], row["first_offset"] = position, -header.size_in_bytes, header.offset
-        row["last_offset"], row["crc"], row["magic"] = header.offset + header.last_offset_delta, header.crc, 2
-        return row
-
-    def outside_of(self, runs: IntactRuns, end: int) -> npt.NDArray[np.void]:
-        """Take the headers before `end` that are not in these runs."""
-        rows, self._rows = self._rows[self._rows["position"] < end], self._rows[self._rows["position"] >= end]
-        if not len(runs):
+    def rows_before(self, batches: IntactRuns, end: int) -> npt.NDArray[np.void]:
+        """The headers of batches of the last window, and those before `end` that lie in none, at starts of blocks."""
+        rows = empty(len(batches), BATCH)
+        kernels.read_at(self._window, self._start, batches.start, self._number, rows)
+        torn, self._torn = self._torn[self._torn["position"] < end], self._torn[self._torn["position"] >= end]
+        if torn.size and rows.size:
+            before = np.searchsorted(batches.start, torn["position"], side="right") - 1
+            torn = torn[(before < 0) | (torn["position"] >= batches.end[before])]
+        if not torn.size:
             return rows
-        run = np.searchsorted(runs.start, rows["position"], side="right") - 1
-        outside: npt.NDArray[np.void] = rows[(run < 0) | (rows["position"] >= runs.end[run])]
-        return outside
+        rows = np.concatenate([torn, rows])
+        return rows[np.argsort(rows["position"], kind="stable")]
 
     def next_data(self, position: int) -> int:
         """See `ByteSource.next_data`."""
@@ -226,18 +218,8 @@ class _TornHeaders(ByteSource):
 
     def release(self, window: Bytes, start: int) -> None:
         """See `ByteSource.release`."""
+        self._window = _NO_BYTES  # a view would keep its memory from being used again
         self._source.release(window, start)
-
-
-def _headers(source: ByteSource, runs: IntactRuns) -> Iterator[npt.NDArray[np.void]]:
-    """The headers of the batches of runs, whose bytes have just been read."""
-    parser = HeaderParser()
-    for start, end in zip(runs.start.tolist(), runs.end.tolist(), strict=True):
-        data = window_of(source, start, end)
-        tables, *_ = parser.parse(data, start, -1)
-        for table in tables:
-            yield rows_of(table)
-        source.release(data, start)
 
 
 def rows_of(batches: BatchTable) -> npt.NDArray[np.void]:

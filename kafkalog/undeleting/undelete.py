@@ -52,6 +52,7 @@ _COPY_BYTES: Final = 2**23
 _SEGMENT_BYTES: Final = 2**30
 _NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
+_BY_METADATA: Final = f"by its records {kf.METADATA_DIRECTORY}"
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
 
 TABLES: Final = """
@@ -284,6 +285,8 @@ class _FoundBatches:
     ) -> None:
         self.sources, self.rows, self.limits, self._live = sources, rows, limits, live
         self._takes_live = takes_live
+        self._names: dict[int, str | None] = {}
+        """By the id of a fragment, what its records show."""
         blocks = [block_size(source) for source in sources]
         fragments = [*find_fragments(rows, blocks, live)]
         self._all_fragments = fragments
@@ -369,7 +372,7 @@ class _FoundBatches:
             return self._divided.whole(piece.fragment.image, piece.parts)
         last = piece.rows[stop - 1]
         data = window_of(source, int(piece.rows["position"][first]), int(last["position"] + last["size"]))
-        tables, *_ = HeaderParser().parse(data, 0, -1)
+        tables, *_ = HeaderParser(stop - first).parse(data, 0, -1)
         n = sum(map(len, tables))
         if n != stop - first:
             return None
@@ -379,29 +382,30 @@ class _FoundBatches:
 
     def _internal_name(self, fragment: Fragment) -> str | None:
         """What the first records show: a partition of an internal topic; None for records of other topics."""
-        keys, values = self._first_records(fragment)
+        if id(fragment) not in self._names:
+            self._names[id(fragment)] = self._name_by_records(fragment)
+        return self._names[id(fragment)]
+
+    def _name_by_records(self, fragment: Fragment) -> str | None:
+        rows = self.rows[fragment.first_row : fragment.stop_row]
+        piece = _CopiedRows(fragment, rows, 0)
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        names: set[str | None] = set()
+        for row in np.flatnonzero((rows["attributes"] & kf.CONTROL_BIT) == 0)[:4].tolist():
+            some_keys, some_values = self._records(piece, row, row + 1)
+            keys, values = keys + some_keys[:_NAMED_BY], values + some_values[:_NAMED_BY]
+            names = {_coordinator_of(key) for key in keys}
+            if not some_keys or not (is_metadata(keys, values) or (len(names) == 1 and None not in names)):
+                return None
         if is_metadata(keys, values):
-            return f"by its records {kf.METADATA_DIRECTORY}"
-        names = {_coordinator_of(key) for key in keys}
-        name = names.pop() if len(names) == 1 else None
-        return None if name is None else f"by its keys {name}, if that topic has {_COORDINATOR_PARTITIONS} partitions"
+            return _BY_METADATA
+        return f"by its keys {names.pop()}, if that topic has {_COORDINATOR_PARTITIONS} partitions" if names else None
 
     def _is_metadata(self, fragment: Fragment) -> bool:
         # what the controllers write has no producer and is not compressed
         row = self.rows[fragment.first_row]
-        return int(row["producer_id"]) < 0 and is_metadata(*self._first_records(fragment))
-
-    def _first_records(self, fragment: Fragment) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Keys and values of some records of the first batches; none if they cannot be read."""
-        rows = self.rows[fragment.first_row : fragment.stop_row]
-        piece = _CopiedRows(fragment, rows, 0)
-        some = np.flatnonzero((rows["attributes"] & kf.CONTROL_BIT) == 0)[:4]
-        parts = [self._records(piece, row, row + 1) for row in some.tolist()]
-        if not all(keys for keys, _ in parts):
-            return [], []
-        return [key for keys, _ in parts for key in keys[:_NAMED_BY]], [
-            value for _, values in parts for value in values[:_NAMED_BY]
-        ]
+        return int(row["producer_id"]) < 0 and self._internal_name(fragment) == _BY_METADATA
 
     def _records(self, piece: _CopiedRows, first: int, stop: int) -> tuple[list[bytes | None], list[bytes | None]]:
         """Keys and values of the records of some batches; none if they have changed, or cannot be decoded."""

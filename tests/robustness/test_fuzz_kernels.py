@@ -22,6 +22,7 @@ from kafkalog._kernels.batch_spec import FIELDS, Heads, write_heads
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
+from kafkalog.undeleting.images import BATCH
 
 REFUSALS = (ValueError, IndexError)
 HOSTILE_DTYPES = {
@@ -85,6 +86,23 @@ class Arguments:
 
 def _walk_batches(a, n):
     batch_kernels.walk_batches(a.bytes(), a.number(), a.number(), a.number(), *a.columns("qiqqibIhqqqhiih", n))
+
+
+def _read_at(a, n):
+    batch_kernels.read_at(a.bytes(), a.number(), a.column("q", n), 0, np.zeros(n, BATCH))
+
+
+def _find_headers(a, n):
+    rows = np.zeros(n, BATCH)
+    batch_kernels.find_headers(a.bytes(), a.number(), a.number(), a.number(16), a.number(), 0, rows)
+
+
+def _find_starts(a, n):
+    rows = np.zeros(n, BATCH)
+    for name in BATCH.names:
+        rows[name] = a.column("I" if name == "crc" else {2: "h", 4: "i", 8: "q"}[BATCH[name].itemsize], n)
+    rows["image"] %= 3
+    batch_kernels.find_starts(rows, a.column("q", n % 4), np.zeros(n, np.uint8))
 
 
 def _scan_window(a, n):
@@ -259,6 +277,7 @@ def _write_batches(a, n):
 
 KERNEL_CALLS = (
     *(_walk_batches, _scan_window, _check_crcs, _walk_messages, _walk_message_set, _walk_records, _record_windows),
+    *(_read_at, _find_headers, _find_starts),
     *(_decompress_payloads, _read_intact, _find_boundary, _measure_batches, _write_batches),
 )
 

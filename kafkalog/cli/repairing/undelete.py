@@ -77,6 +77,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def _lines(report: Undeleted) -> Iterator[str]:
     from kafkalog.reporting.tables import column_title
+    from kafkalog.text import counted
 
     partitions = report.tables["partitions"]
     if partitions.rows:
@@ -87,3 +88,6 @@ def _lines(report: Undeleted) -> Iterator[str]:
         yield from result_table(topics, ["topic_id"], exact=True)
         yield ""
     yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in report.summary.items())
+    if n := sum(row["certainty"] != "certain" for row in partitions.objects()):
+        of = counted(len(partitions.rows), "partition")
+        yield f"exit code 1: {n} of {of} not certain: nothing proves which partition it is, or that it is whole"

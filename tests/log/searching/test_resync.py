@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from effort import examples
 
-from kafkalog._kernels.resync import KINDS
+from kafkalog._kernels.resync import KINDS, first_candidate
+from kafkalog.codec import encode
 from kafkalog.errors import Limits
 from kafkalog.format import Codec
 from kafkalog.log.searching.resync import IntactRuns, find_batches, heaviest_rising
@@ -33,6 +34,38 @@ def test_the_search_is_linear_in_hostile_bytes(claimed):
             took[which] = min(took[which], time.process_time() - before)
     assert took[1] < 3 * took[0] + 0.05
     assert took[0] < 2  # 4 MiB
+
+
+@pytest.mark.parametrize("level", range(3))
+def test_each_level_finds_the_same_places_where_a_batch_may_begin(level):
+    rng = np.random.default_rng(level)
+    for number in range(examples(60)):
+        data = rng.integers(0, 256, int(rng.integers(17, 2500)), np.uint8)
+        if number % 3:  # runs of zeros, with few other bytes between them
+            data[rng.random(data.size) < rng.choice([0.9, 0.99, 1])] = 0
+        top = int(rng.integers(0, 128))
+        places = [
+            at for at in range(data.size - 17)
+            if data[at] < 128 and data[at + 8] <= top and data[at + 16] <= 2
+            and (data[at + 8 : at + 11].any() or data[at + 11] >= 14)
+        ]  # fmt: skip
+        found, at = [], 0
+        while (at := first_candidate(data, at, top, level)) < data.size - 17:
+            found.append(at)
+            at += 1
+        assert found == places
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_large_batches_are_found_whatever_their_codec(compression):
+    values = np.random.default_rng(1).bytes(2**21)
+    table = {"value": [values[: 2**20], values[2**20 :]], "timestamp": [1, 2]}
+    batch = encode(table, compression=compression)
+    data = b"lost" * 1000 + bytes(batch) + b"lost"
+    assert len(batch) > 2**20
+    assert [(int(part.start[0]), int(part.end[0])) for part in find_batches(BufferSource(data))] == [
+        (4000, 4000 + len(batch))
+    ]
 
 
 def test_records_that_seem_to_hold_batches_and_thousands_of_headers_cost_no_more():
