@@ -78,7 +78,7 @@ from kafkalog.state.log_config import DELETE
 from kafkalog.state.properties import encode_properties
 from kafkalog.storage.atomic import closest_parent
 from kafkalog.storage.output_paths import check_outside, copy_ownership, give_ownership
-from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.losses import Lost
 from kafkalog.survey.origins import ORIGIN_NAME, encode_origin, known_losses
 from kafkalog.survey.targets import TARGETS, release_of
@@ -226,9 +226,9 @@ def boot(
     log_dirs = [Path(path) for path in others if os.path.isdir(path)]
     with contextlib.ExitStack() as stack:
         if stores:
-            above = closest_parent(target)  # the others are made with the output
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".kafkalog-tiered-", dir=above))
-            place, is_each = Path(os.path.realpath(folder)), len(layout) > 1
+            # the other directories above are made with the output
+            place = stack.enter_context(scratch_directory(closest_parent(target), target.name))
+            is_each = len(layout) > 1
             run.remote = RemotePart(found, stores[0], place, limits, is_each=is_each)
         run.survey(
             found,

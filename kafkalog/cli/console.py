@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TextIO, TypeVar
 
 from kafkalog.cli import terminal
 from kafkalog.cli.exits import (
+    WORDS,
     Exit,
     OutputError,
     exit_of_error,
@@ -47,13 +48,6 @@ MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
 TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
-_WORDS: Final = {
-    Exit.DAMAGE: "damage",
-    Exit.LIMIT: "limit",
-    Exit.UNREADABLE: "error",
-    Exit.UNSUPPORTED: "unsupported",
-    Exit.GOOD: "note",
-}
 
 
 class Console:
@@ -207,7 +201,7 @@ class Console:
             elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
                 self._n_printed += 1
                 hint = limit_hint(finding.reason)
-                self.message(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
+                self.message(WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unprinted += 1
 
@@ -280,7 +274,7 @@ class Console:
                 f"the system starts no more threads ({text})",
                 "use --threads 1, or raise the limit (ulimit -u)",
             )
-        self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
+        self.message(WORDS[code], f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
         """Remove the progress bar, print the losses and how many findings were not printed, and write the report."""

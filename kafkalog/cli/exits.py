@@ -27,6 +27,14 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141
 
 
+WORDS: Final = {
+    **dict.fromkeys(Exit, "error"),
+    Exit.GOOD: "note",
+    Exit.DAMAGE: "damage",
+    Exit.LIMIT: "limit",
+    Exit.UNSUPPORTED: "unsupported",
+}
+"""The word before the message about an error or a finding with a code."""
 SEVERITY: Final = (
     Exit.INTERRUPTED,
     Exit.BROKEN_PIPE,

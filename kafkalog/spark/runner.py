@@ -33,7 +33,7 @@ from kafkalog.scanning.planning import Plan, ReadTask
 from kafkalog.storage.atomic import remove_tree, writing
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import is_url
-from kafkalog.storage.staging import Stage, StagedDirectory
+from kafkalog.storage.staging import StagedDirectory
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
@@ -236,17 +236,6 @@ def absolute(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any
 
 _MOUNTS: Final = {"dbfs": "/dbfs", "hdfs": "/mnt/hdfs", "maprfs": "/mapr", "viewfs": "/mnt/hdfs"}
 """Schemes of Hadoop's file systems, and where these are often mounted."""
-
-
-@contextlib.contextmanager
-def job_directory(directory: Path, name: str) -> Iterator[Path]:
-    """Make the hidden directory of a job, shared with the executors; it is removed when the block ends.
-
-    This process holds a lock on it. The next job of the same name removes a directory without one.
-    """
-    target = directory / f"{name}.kafkalog-job"  # which is never made
-    with Stage(target, overwrite=False, stage_in=None, is_directory=True) as stage:
-        yield stage.path
 
 
 def make_task_directory(job: Path) -> Path:

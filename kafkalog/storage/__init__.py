@@ -17,6 +17,7 @@
     `broker_lock`      checks and holds the locks of log dirs and partitions
     `output_paths`     checks where output may go, and chooses where it is staged
     `atomic`           single durable steps: rename, exchange, truncate, fsync
+    `own_names`        names of staged output, replaced output, backups and jobs
     `staging`          stages files and directories, which then appear in one step
     `uploads`          objects that are written to a store
     `copying`          copies files into staged outputs and backups

@@ -17,24 +17,18 @@ from typing import Final
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.file_locks import require_locks
+from kafkalog.storage.own_names import OLD_SUFFIX
 
 require_locks()  # all that writes imports this module first
 
 StrPath = str | os.PathLike[str]
 
-STAGED_SUFFIX: Final = ".kafkalog-staged"
-OLD_SUFFIX: Final = ".kafkalog-old"
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-
-
-def is_staged(path: Path) -> bool:
-    """Whether a path is that of output before it appears, or is in it."""
-    return f"{STAGED_SUFFIX}{os.sep}" in f"{os.fspath(path)}{os.sep}"
 
 
 @contextlib.contextmanager

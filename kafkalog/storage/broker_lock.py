@@ -15,9 +15,10 @@ from pathlib import Path
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.format import LOCK_FILE, META_PROPERTIES
-from kafkalog.storage.atomic import is_same, is_staged, writing
+from kafkalog.storage.atomic import is_same, writing
 from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
 from kafkalog.storage.open_file_limit import allow_open_files, count_open_files
+from kafkalog.storage.own_names import is_staged
 from kafkalog.storage.staging import staged_file
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kafkalog.storage.atomic import (
-    OLD_SUFFIX,
     StrPath,
     fsync_directory,
     identity,
@@ -26,6 +25,7 @@ from kafkalog.storage.atomic import (
     try_move,
     writing,
 )
+from kafkalog.storage.own_names import OLD_SUFFIX
 from kafkalog.storage.staging import Stage, StagedDirectory
 
 Undo = list[Callable[[], object]]

@@ -15,9 +15,10 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
-from kafkalog.storage.atomic import StrPath, is_staged, resolve, writing
+from kafkalog.storage.atomic import StrPath, resolve, writing
 from kafkalog.storage.listing import nearest
 from kafkalog.storage.location import Location, exists
+from kafkalog.storage.own_names import is_staged
 
 
 def fitting_name(stem: str, suffix: str) -> str:

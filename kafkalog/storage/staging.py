@@ -25,7 +25,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
@@ -36,7 +35,6 @@ from typing import Any, Final, Protocol
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.atomic import (
     MAY_NOT_LAST,
-    STAGED_SUFFIX,
     StrPath,
     check_free,
     fsync_directory,
@@ -50,12 +48,11 @@ from kafkalog.storage.atomic import (
     writing,
 )
 from kafkalog.storage.file_locks import lock, try_lock
+from kafkalog.storage.own_names import MAX_NAME_BYTES, STAGED_FORM, STAGED_NAME, STAGED_SUFFIX
 
-_STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
 _FICLONE: Final = 0x40049409
 _MAX_UNSYNCED: Final = 32  # closed files that wait for their fsync; each has a descriptor until then
 _SYNC_THREADS: Final = 8  # a journal makes files durable with one commit if that is requested for them together
-_MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary name: file names are limited to 255 bytes
 
 
 class OutputFile(Protocol):
@@ -317,6 +314,18 @@ def staged_directory(
         stage.publish()
 
 
+@contextlib.contextmanager
+def scratch_directory(directory: Path, name: str) -> Iterator[Path]:
+    """A hidden directory for temporary files in another one, which is removed when the block ends.
+
+    This process holds a lock on it. The next one of the same name removes a directory without a lock, which a killed
+    process left.
+    """
+    target = directory / f"{name}.scratch"  # which is never made
+    with Stage(target, overwrite=False, stage_in=None, is_directory=True) as stage:
+        yield stage.path
+
+
 def remove_abandoned(directory: StrPath, of: str | None = None) -> None:
     """Remove the staged entries in a directory that belong to no live process: those of one name, or all."""
     with writing(Path(directory)):
@@ -353,7 +362,7 @@ class Stage:
         self.path = self._directory
 
     def __enter__(self) -> Stage:
-        name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
+        name = os.fsdecode(os.fsencode(self.target.name)[:MAX_NAME_BYTES])
         if self._makes_parents:
             self._made = make_parents(self.target)
         if self._is_lone:
@@ -367,7 +376,7 @@ class Stage:
                     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
                 # between making the entry and locking it, another process may take it for abandoned and remove it
                 while self.descriptor < 0:
-                    self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
+                    self._create(self._directory / STAGED_FORM.format(name, secrets.token_hex(4)))
             with writing(self.target):
                 # not those of this process: others, such as a broker, may have to read it
                 if old is not None or self._like is not None:
@@ -451,8 +460,8 @@ class Stage:
         Other processes that write into a directory by its path fail from now on. So they cannot come between while it
         is removed, or while its content is moved.
         """
-        name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
-        aside = self.path.with_name(f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
+        name = os.fsdecode(os.fsencode(self.target.name)[:MAX_NAME_BYTES])
+        aside = self.path.with_name(STAGED_FORM.format(name, secrets.token_hex(4)))
         os.rename(self.path, aside)
         self.path = aside
 
@@ -503,7 +512,7 @@ def _check_process(process: int, path: Path) -> None:
 def _remove_abandoned(directory: Path, of: str | None = None) -> None:
     """Remove staged entries without a live owner: those of one destination name, or all."""
     for name in os.listdir(directory):
-        staged = _STAGED_NAME.fullmatch(name) if name.endswith(STAGED_SUFFIX) else None
+        staged = STAGED_NAME.fullmatch(name) if name.endswith(STAGED_SUFFIX) else None
         if staged is None or (of is not None and staged[1] != of):
             continue
         path = directory / name

@@ -33,7 +33,7 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
-from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.storage.staging import StagedDirectory, scratch_directory, staged_directory
 from kafkalog.survey.next_steps import NextStep, boot_step, log_dirs_of
 from kafkalog.text import counted
 from kafkalog.undeleting.divided import DividedBatches, Places, parts_of
@@ -226,7 +226,7 @@ def undelete(
         sources = [stack.enter_context(open_image(path)) for path in paths]
         staged = None if dry_run else stack.enter_context(staged_directory(target or Path()))
         kept = None if journal is None else Path(journal)
-        place = kept or Path(stack.enter_context(_scratch_directory(staged)), "journal")
+        place = kept or Path(stack.enter_context(_scratch(staged)), "journal")
         rows_file = stack.enter_context(Journal(place, sources, limits, is_kept=kept is not None))
         findings = Findings(limits.max_findings)
         live = _live_batches(log_dirs, findings, limits)
@@ -249,12 +249,11 @@ def _several(paths: Sequence[StrPath] | StrPath | None) -> list[StrPath]:
     return [paths] if isinstance(paths, (str, os.PathLike)) else [*paths]
 
 
-@contextlib.contextmanager
-def _scratch_directory(staged: StagedDirectory | None) -> Iterator[str]:
+def _scratch(staged: StagedDirectory | None) -> contextlib.AbstractContextManager[str | Path]:
     """A directory for the journal, on the file system of the output."""
-    parent = None if staged is None else staged.path.parent
-    with tempfile.TemporaryDirectory(prefix=".kafkalog-undelete-", dir=parent) as path:
-        yield path
+    if staged is None:
+        return tempfile.TemporaryDirectory(prefix="kafkalog-")
+    return scratch_directory(staged.path.parent, staged.target.name)
 
 
 def _live_batches(log_dirs: Iterable[str | os.PathLike[str]], findings: Findings, limits: Limits) -> LiveBatches:

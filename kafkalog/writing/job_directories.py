@@ -19,16 +19,16 @@ from typing import Final
 
 from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.log.live import PAUSE_SECONDS, repeated
-from kafkalog.storage.atomic import STAGED_SUFFIX, writing
+from kafkalog.storage.atomic import writing
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.files import read_if_there
 from kafkalog.storage.listing import Listing, newest_change
 from kafkalog.storage.location import kind_of
 from kafkalog.storage.output_paths import check_log_dir, check_stage_in, staging_directory
+from kafkalog.storage.own_names import COMMITS_SUFFIX, STAGED_SUFFIX
 from kafkalog.storage.staging import staged_file
 
-COMMITS_SUFFIX: Final = ".kafkalog-commits"
 MAX_JOBS: Final = 10_000
 """Number of job ids that are kept; the oldest are dropped."""
 ABANDONED_SECONDS: Final = 3 * 24 * 3600

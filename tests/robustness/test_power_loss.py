@@ -22,9 +22,9 @@ from recorded_disk import Recording, Sync, owner_of
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage import atomic
+from kafkalog.storage.own_names import BACKUP_SUFFIX
 
 N_RERUNS = trials(20, 40)
 OWNER = (12321, 12322, 0o640) if os.geteuid() == 0 else (os.geteuid(), os.getegid(), 0o640)

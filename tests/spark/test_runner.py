@@ -11,7 +11,7 @@ from kafkalog.errors import ReadError, WriteError
 from kafkalog.scanning.planning import plan
 from kafkalog.spark import runner
 from kafkalog.spark.runner import Piece
-from kafkalog.storage.staging import staged_directory
+from kafkalog.storage.staging import scratch_directory, staged_directory
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path):
 
 
 def test_the_files_of_attempts_that_are_named_become_the_output(tmp_path):
-    with runner.job_directory(tmp_path, "out") as job:
+    with scratch_directory(tmp_path, "out") as job:
         made = []
         for name in ("0", "2", "2"):  # the last one twice
             with runner.task_directory(job) as staged, staged.create(f"t-{name}/x") as file:

@@ -16,8 +16,8 @@ from refusals import fails_with
 from kafkalog.errors import OutputExistsError, WriteError
 from kafkalog.storage import atomic as file_steps
 from kafkalog.storage import staging as publish
-from kafkalog.storage.atomic import STAGED_SUFFIX
-from kafkalog.storage.staging import staged_directory, staged_file
+from kafkalog.storage.own_names import STAGED_SUFFIX
+from kafkalog.storage.staging import scratch_directory, staged_directory, staged_file
 
 NEW = {"a": b"new" * 1000, "d/b": b"", "d/e/c": b"more"}
 OLD = {"old": b"kept"}
@@ -411,6 +411,16 @@ def test_a_staged_file_that_somebody_removed_or_cut_is_not_published(tmp_path, c
     with pytest.raises(WriteError):
         publish_it()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_for_temporary_files_goes_at_the_end_or_with_the_next_one_after_a_crash(tmp_path):
+    with scratch_directory(tmp_path, "out") as mine, scratch_directory(tmp_path, "out") as other:
+        (mine / "file").touch()
+        assert mine != other
+    assert os.listdir(tmp_path) == []
+    (tmp_path / f".out.scratch.{7:08x}{STAGED_SUFFIX}").mkdir()
+    with scratch_directory(tmp_path, "out") as mine:
+        assert [*tmp_path.iterdir()] == [mine]
 
 
 def test_what_dead_processes_left_goes_whatever_lies_beside_it(tmp_path):

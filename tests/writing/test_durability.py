@@ -10,8 +10,9 @@ import pytest
 from kafkalog import format as kf
 from kafkalog.operations.loading.load import write_table
 from kafkalog.storage import atomic as file_steps
-from kafkalog.storage.atomic import STAGED_SUFFIX, sync_directory, truncate_file
+from kafkalog.storage.atomic import sync_directory, truncate_file
 from kafkalog.storage.moves import Move, staged_additions
+from kafkalog.storage.own_names import STAGED_SUFFIX
 from kafkalog.storage.staging import staged_directory, staged_file
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit

@@ -29,6 +29,7 @@ from kafkalog.storage.files import read_file, read_if_there
 from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import Location, Place
 from kafkalog.storage.output_paths import is_occupied
+from kafkalog.storage.own_names import EXPORT_SUFFIX
 from kafkalog.storage.staging import StagedDirectory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory
 
@@ -49,7 +50,7 @@ class ResumedDirectory(Resumption):
     def __init__(self, target: StrPath) -> None:
         require_locks()
         self.target = resolve(target)
-        self._work = self.target.parent / f".{self.target.name}.kafkalog-export"
+        self._work = self.target.parent / f".{self.target.name}{EXPORT_SUFFIX}"
         with writing(self._work):
             self._work.mkdir(exist_ok=True)
             fsync_directory(self._work.parent)

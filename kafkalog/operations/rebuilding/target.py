@@ -15,9 +15,9 @@ from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.files import read_if_there
 from kafkalog.storage.listing import Listing
 from kafkalog.storage.location import kind_of
+from kafkalog.storage.own_names import BACKUP_SUFFIX
 from kafkalog.storage.staging import StagedDirectory, remove_abandoned, staged_directory, staged_file
 
-BACKUP_SUFFIX: Final = ".kafkalog-backup"
 _MAX_OLD_BYTES: Final = 2**30
 
 

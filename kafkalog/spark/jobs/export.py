@@ -25,7 +25,7 @@ from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask
 from kafkalog.scanning.scan import Scan
 from kafkalog.spark import runner
 from kafkalog.storage.listing import files_below
-from kafkalog.storage.staging import StagedDirectory
+from kafkalog.storage.staging import StagedDirectory, scratch_directory
 from kafkalog.storage.uploads import RemoteDirectory
 from kafkalog.text import counted
 
@@ -119,7 +119,7 @@ class _Cluster:
 
     def _moved(self, writer: DirectoryWriter, staged: StagedDirectory, scan: Scan) -> list[WrittenPart]:
         """Write to directories of the tasks, and move the files of those that count."""
-        with runner.job_directory(staged.target.parent, staged.target.name) as job:
+        with scratch_directory(staged.target.parent, staged.target.name) as job:
             done = self._run(partial(_export, job, replace(writer, directory=None), scan))
             return [_publish(staged, number, *task) for number, task in enumerate(done)]
 

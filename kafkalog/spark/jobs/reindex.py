@@ -34,7 +34,7 @@ from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.listing import files_below
 from kafkalog.storage.location import local_path
 from kafkalog.storage.output_paths import staging_directory
-from kafkalog.storage.staging import staged_directory
+from kafkalog.storage.staging import scratch_directory, staged_directory
 from kafkalog.survey.startup import Kind, RebuiltFile
 from kafkalog.survey.topics import TopicSettings
 
@@ -127,9 +127,9 @@ def _choose(
 def _job_directory(output: Any, roots: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
     """The job's directory: next to the output, or to the first log dir if that can be."""
     if output is None:
-        return runner.job_directory(staging_directory(roots[0] / "any-0"), roots[0].name)
+        return scratch_directory(staging_directory(roots[0] / "any-0"), roots[0].name)
     target = Path(os.path.abspath(output))
-    return runner.job_directory(target.parent, target.name)
+    return scratch_directory(target.parent, target.name)
 
 
 def _rebuild(

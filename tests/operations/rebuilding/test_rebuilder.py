@@ -16,10 +16,10 @@ from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.own_names import BACKUP_SUFFIX
 
 
 def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(partition):

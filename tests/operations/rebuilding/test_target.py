@@ -8,7 +8,7 @@ from refusals import fails_with
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
+from kafkalog.storage.own_names import BACKUP_SUFFIX
 
 
 def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition):
