@@ -8,7 +8,19 @@ from typing import Final, Literal, get_args
 
 Format = Literal["parquet", "arrow", "arrows", "csv", "jsonl"]
 FORMATS: Final = get_args(Format)
+TABLE_FORMATS: Final = ("delta", "iceberg")
+"""Tables in files of their own. They get a field that no value has when the first value has it."""
 TEXT_FORMATS: Final = ("csv", "jsonl")
+STREAM_FORMATS: Final = ("arrows", *TEXT_FORMATS)
+"""Formats that need no end of a file, so that they can be written to a pipe."""
+COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
+    "arrow": ("none", "lz4", "zstd"),
+    "arrows": ("none", "lz4", "zstd"),
+    "csv": ("none", "gzip", "zstd"),
+    "jsonl": ("none", "gzip", "zstd"),
+}
+"""Codecs to write with, by format. For text formats they compress the whole file, for the others its contents."""
 SUFFIXES: Final = ", ".join(f".{name}" for name in FORMATS)
 """Suffixes to show in messages; others are accepted too."""
 

@@ -14,20 +14,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
+from kafkalog.interchange.file_types import COMPRESSIONS, TEXT_FORMATS, check_format, packed_suffix
 from kafkalog.interchange.table_types import Conversion, stored_schema
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
 from kafkalog.parsing import integer
 from kafkalog.records.columns import HEADERS
-
-COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
-    "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
-    "arrow": ("none", "lz4", "zstd"),
-    "arrows": ("none", "lz4", "zstd"),
-    "csv": ("none", "gzip", "zstd"),
-    "jsonl": ("none", "gzip", "zstd"),
-}
-"""Codecs by format. For text formats they compress the whole file, for the others its contents."""
 
 _DEFAULT_COMPRESSION: Final = {"parquet": "zstd"}
 

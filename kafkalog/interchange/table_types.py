@@ -44,6 +44,7 @@ import pyarrow.types as pt
 from kafkalog.errors import Finding, Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import numbers_of, validity
 from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.file_types import TABLE_FORMATS
 from kafkalog.interchange.json_fields import in_storage
 from kafkalog.interchange.text_output import plain_values
 from kafkalog.text import counted
@@ -54,9 +55,7 @@ Counts = npt.NDArray[np.int64]
 Report = Callable[[Path, str, Counts], None]
 """Called with a field, what happened to values of it, and int64[n]: to how many in each row."""
 
-TARGETS: Final = ("parquet", "delta", "iceberg", "spark", "duckdb")
-TABLES: Final = ("delta", "iceberg")
-"""Targets that get a field that no value has when the first value has it."""
+TARGETS: Final = ("parquet", *TABLE_FORMATS, "spark", "duckdb")
 
 _MICROSECONDS: Final = pa.time64("us")
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -85,7 +84,7 @@ def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
 
 def _stored_struct(kind: pa.DataType, target: str) -> pa.DataType:
     fields = [field.with_type(stored_type(field.type, target)) for field in kind]
-    if target in TABLES:
+    if target in TABLE_FORMATS:
         fields = [field for field in fields if not pt.is_null(field.type)]
     return pa.struct(fields) if fields else pa.string()
 
@@ -183,7 +182,7 @@ def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
     """
     _check_nul(schema)
     fields = [in_storage(field, stored_type(field.type, target), has_metadata=target == "parquet") for field in schema]
-    if target in TABLES:
+    if target in TABLE_FORMATS:
         fields = [field for field in fields if not pt.is_null(field.type)]
     if target == "delta":
         for one, other in same_but_case(fields):
@@ -405,7 +404,7 @@ class Conversion:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in the columns of the target; null for those that it lacks."""
-        if batch.schema == self.schema and self._target not in TABLES:
+        if batch.schema == self.schema and self._target not in TABLE_FORMATS:
             return batch
         table = batch.to_struct_array()
         found = converted(table, pa.struct(list(self.schema)), self._count, target=self._target)
@@ -460,8 +459,8 @@ class _ConversionOptions(NamedTuple):
     def changes(self, kind: pa.DataType, path: Path) -> bool:
         """Whether values that have the type already may be out of its range, or contain fields that become text."""
         if pt.is_nested(kind):
-            return self.name in TABLES or any(field[: len(path)] == path for field in self.as_text)
-        return self.name in TABLES and (pt.is_date(kind) or (pt.is_timestamp(kind) and self.name == "iceberg"))
+            return self.name in TABLE_FORMATS or any(field[: len(path)] == path for field in self.as_text)
+        return self.name in TABLE_FORMATS and (pt.is_date(kind) or (pt.is_timestamp(kind) and self.name == "iceberg"))
 
 
 def _converted(array: pa.Array, to: pa.DataType, report: Report, path: Path, target: _ConversionOptions) -> pa.Array:

@@ -22,7 +22,7 @@ from kafkalog.interchange.expression_trees import COMPARISONS
 from kafkalog.interchange.table_types import Path
 from kafkalog.parsing import field_path, parse_time
 from kafkalog.values.mixed_expressions import typed_expression
-from kafkalog.values.mixed_fields import holds_for_mixed, literal_of, mask_of, matches_pattern
+from kafkalog.values.mixed_fields import TEXT_OPERATIONS, holds_for_mixed, literal_of, mask_of, matches_pattern
 from kafkalog.values.types import field_at, with_field
 
 Term = tuple[Any, ...]
@@ -73,9 +73,7 @@ Conditions = Groups | ArrowCondition | AllOf
 
 _ROW: Final = "__row"
 _MOST_GROUPS: Final = 256
-_TEXT: Final = tuple(
-    f"{sign}{name}" for name in ("starts_with", "contains", "like", "matches") for sign in ("", "not ")
-)
+_TEXT: Final = tuple(f"{sign}{name}" for name in TEXT_OPERATIONS for sign in ("", "not "))
 SAME_OPERATIONS: Final = {
     "=": "==",
     "startswith": "starts_with",

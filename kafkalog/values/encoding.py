@@ -25,10 +25,9 @@ from kafkalog.values.formats.avro_types import DURATION, VARIABLE_SCALE, AvroTyp
 from kafkalog.values.formats.program import BRANCH
 from kafkalog.values.formats.protobuf.nested_text import ANY, DYNAMIC, TIMESTAMP, WRAPPERS
 from kafkalog.values.formats.protobuf.types import TYPES, Descriptor, ProtoSchema, is_map, new_message
-from kafkalog.values.options import schema_text
+from kafkalog.values.options import NUMBERS, schema_text
 
-PLAIN: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
-FORMATS: Final = ("json", "avro", "protobuf", "utf8", *PLAIN)
+FORMATS: Final = ("json", "avro", "protobuf", "utf8", *NUMBERS)
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _RANGES: Final = {
@@ -100,7 +99,7 @@ def _plain(format: str, value: Any) -> bytes:
         return (value if isinstance(value, str) else json_text(value)).encode()
     try:
         number = _real(value, "", format) if format in ("float", "double") else _whole(value, format, "")
-        return struct.pack(PLAIN[format], number)
+        return struct.pack(NUMBERS[format], number)
     except (TypeError, ValueError, OverflowError, struct.error):
         raise _wrong("", value, format) from None
 

@@ -29,18 +29,13 @@ from kafkalog.interchange.expression_trees import (
 )
 from kafkalog.interchange.table_types import Path
 from kafkalog.parsing import field_column, field_path
-from kafkalog.values.mixed_fields import holds_for_mixed, literal_of
+from kafkalog.values.mixed_fields import TEXT_OPERATIONS, holds_for_mixed, literal_of
 from kafkalog.values.types import field_at
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-_PATTERNS: Final = {
-    "starts_with": "starts_with",
-    "match_substring": "contains",
-    "match_like": "like",
-    "match_substring_regex": "matches",
-}
+_PATTERNS: Final = {function: operation for operation, function in TEXT_OPERATIONS.items()}
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 

@@ -80,19 +80,22 @@ def holds_for_mixed(
     return chosen
 
 
+TEXT_OPERATIONS: Final = {
+    "starts_with": "starts_with",
+    "contains": "match_substring",
+    "like": "match_like",
+    "matches": "match_substring_regex",
+}
+"""Operations on text, each with "not", and Arrow's function. "like" takes SQL's patterns, "matches" those of RE2."""
+
+
 def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[np.bool_]:
     """bool[n]: which texts or byte strings match. Null matches neither a pattern nor its negation."""
     import pyarrow.compute as pc
 
     name = operation.removeprefix("not ")
-    functions = {
-        "like": pc.match_like,
-        "matches": pc.match_substring_regex,
-        "starts_with": pc.starts_with,
-        "contains": pc.match_substring,
-    }
     try:
-        found = functions[name](array, value)
+        found = getattr(pc, TEXT_OPERATIONS[name])(array, value)
     except pa.ArrowInvalid as error:
         raise ConditionError(f"{value!r} is not a valid pattern: {error}") from None
     return mask_of(found if operation == name else pc.invert(found))

@@ -11,7 +11,8 @@ from typing import Any, Final
 from kafkalog.parsing import hint
 from kafkalog.storage.files import size_of
 
-NUMBERS: Final = ("short", "int", "long", "float", "double")
+NUMBERS: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
+"""The layout of numbers by their format, for `struct` and NumPy."""
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema", "connectjson")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats whose values have frames of schema registries."""

@@ -1,13 +1,20 @@
 """The short help, the long one, and completion."""
 
+import argparse
+import re
 import shutil
 import subprocess
+from dataclasses import fields
 
 import pytest
 
-from kafkalog.cli.app import main
+from kafkalog.cli.app import build_parser, main
 from kafkalog.cli.commands import JOBS, LOCAL, SUMMARIES
 from kafkalog.cli.parser import SHELLS
+from kafkalog.errors import Limits
+from kafkalog.records.partitioner import PARTITIONERS
+from kafkalog.values import encoding
+from kafkalog.values.options import FORMATS
 
 
 def _help(capsys, *arguments):
@@ -101,3 +108,18 @@ def test_bash_completes(words, expected, tmp_path, capsys):
 )
 def test_the_help_of_each_command_that_writes_says_what_a_crash_leaves(command, capsys):
     assert "crash" in "\n".join(_help(capsys, command, "--help"))
+
+
+def _option(command, name):
+    """An option in the parser of a command, which spells out its choices so that help needs no import."""
+    [commands] = [one for one in build_parser([command])._actions if isinstance(one, argparse._SubParsersAction)]
+    return commands.choices[command]._option_string_actions[name]
+
+
+def test_choices_that_help_spells_out_are_those_of_the_code():
+    assert set(_option("load", "--partitioner").choices) == {*PARTITIONERS}
+    for name in ("--value-format", "--key-format"):
+        assert set(_option("cat", name).choices) == {*FORMATS}
+    assert set(_option("load", "--value-format").choices) == {*encoding.FORMATS}
+    named = re.findall(r"max_\w+", _option("cat", "--limits").help)
+    assert sorted(named) == sorted(field.name for field in fields(Limits))

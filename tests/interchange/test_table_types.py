@@ -13,10 +13,10 @@ import pytest
 from effort import fuzz_inputs
 from refusals import fails_with
 
+from kafkalog.interchange.file_types import TABLE_FORMATS
 from kafkalog.interchange.table_types import (
     EMPTIED,
     ROUNDED,
-    TABLES,
     TARGETS,
     Conversion,
     Digits,
@@ -179,7 +179,7 @@ def test_random_values_are_equal_or_null_and_counted(target):
             assert array.null_count == len(array)
             continue
         pairs = zip(plain_values(array), plain_values(batch.column(0)), strict=True)
-        n = sum(differences(*pair, target in TABLES) for pair in pairs)
+        n = sum(differences(*pair, target in TABLE_FORMATS) for pair in pairs)
         assert n == sum(count for (_, what), count in conversion.lost.items() if what not in (ROUNDED, EMPTIED)), (
             seed,
             kind,
@@ -235,7 +235,7 @@ def test_whole_numbers_become_doubles_only_if_these_are_equal():
 
 def test_tables_have_no_date_beyond_the_year_9999():
     days = pa.array([0, 2**31 - 1, -(2**31), (date.max - date(1970, 1, 1)).days], pa.int32()).cast(pa.date32())
-    for target in TABLES:
+    for target in TABLE_FORMATS:
         lost = LossCounts()
         assert converted(days, pa.date32(), lost.report, target=target).is_valid().to_pylist() == [
             True,

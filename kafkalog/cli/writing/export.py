@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from itertools import chain
 from typing import Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
@@ -20,6 +21,10 @@ from kafkalog.cli.scan_options import (
 )
 from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import OutputExistsError
+from kafkalog.interchange.file_types import COMPRESSIONS, FORMATS, STREAM_FORMATS, TABLE_FORMATS
+
+_FORMATS: Final = ",".join((*FORMATS, *TABLE_FORMATS))
+_CODECS: Final = ",".join(dict.fromkeys(chain(*COMPRESSIONS.values())))
 
 COMMAND: Final = Command(
     description="""\
@@ -70,21 +75,21 @@ Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formul
   kafkalog export /backup/kafka -t orders -o tables/orders --format delta --resume
   kafkalog export damaged-0 --on-corruption skip -o intact.parquet
   kafkalog export orders-0 -o - --format jsonl | jq .offset""",
-    options="""
+    options=f"""
 where to (one is required):
   | -o --output TO      new file or directory, or a URL; - for stdout
   | --dry-run           count the records and write nothing
   --overwrite           replace an existing file, or a directory from an earlier export
   --resume              add the new records of each partition since the last export with --resume, exactly once
-  --format {parquet,arrow,arrows,csv,jsonl,delta,iceberg}    default: from the file name; parquet for a directory;
+  --format {{{_FORMATS}}}    default: from the file name; parquet for a directory;
                                                              delta and iceberg need --resume
   --partition-by KEY,...    write a directory, partitioned by any of topic, partition, date in this order
-  --compression {none,snappy,gzip,lz4,zstd,brotli}    default: zstd for Parquet, else none; Arrow takes lz4 and zstd,
+  --compression {{{_CODECS}}}    default: zstd for Parquet, else none; Arrow takes lz4 and zstd,
                                                       CSV and JSON lines gzip and zstd
   --row-group-rows N    maximum rows of a Parquet row group (default: 1048576, and 64 MiB) or of an Arrow record batch
   --columns C,...       only these columns, in this order; see 'kafkalog cat --help'
-  --encoding {base64,utf8,hex}    encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes
-                                  become {"base64": ...} in JSON, and are an error in CSV
+  --encoding {{base64,utf8,hex}}    encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes
+                                  become {{"base64": ...}} in JSON, and are an error in CSV
   --null TEXT           the text for null in CSV (default: empty)
   --escape-formulas     in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes
                         such values
@@ -94,8 +99,6 @@ where to (one is required):
   @scan_reading
 """,
 )
-
-_STREAMS: Final = ("arrows", "csv", "jsonl")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -138,8 +141,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _stdout(args: argparse.Namespace, console: Console) -> BinaryIO:
-    if args.format == "arrow" or args.format is None or args.format == "parquet":
-        raise UsageError(f"stdout needs --format {' or '.join(_STREAMS)}")
+    if args.format not in STREAM_FORMATS:
+        raise UsageError(f"stdout needs --format {' or '.join(STREAM_FORMATS)}")
     if args.partition_by:
         raise UsageError("--partition-by needs a directory: use -o DIR")
     if args.format == "arrows" and sys.stdout.isatty():

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, Literal, TypedDict, Unpack
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
-from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
+from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TABLE_FORMATS, TEXT_FORMATS, file_type
 from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.interchange.table_types import lost_findings, stored_schema
 from kafkalog.interchange.text_output import NotTextError
@@ -45,8 +45,6 @@ from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
 from kafkalog.words import unknown_keyword
-
-TABLE_FORMATS: Final = ("delta", "iceberg")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

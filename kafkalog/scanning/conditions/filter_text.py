@@ -15,10 +15,12 @@ import numpy as np
 from kafkalog.parsing import is_to_end, parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.values.conditions import Bare, Groups, all_of, any_of, bytes_literal
+from kafkalog.values.mixed_fields import TEXT_OPERATIONS
 
+_TEXT: Final = "|".join(TEXT_OPERATIONS)
 _CONDITION: Final = re.compile(
-    r"""\s*(?P<column>(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)
-    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>|!~|~)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|(?:not\s+)?(?:in|between|like|matches|contains|starts_with)|has\s+not|has))(?![^\s()]))
+    rf"""\s*(?P<column>(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)
+    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>|!~|~)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|(?:not\s+)?(?:in|between|{_TEXT})|has\s+not|has))(?![^\s()]))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
 )
@@ -33,11 +35,11 @@ _LIST: Final = re.compile(r"""\((?:"[^"]*"|'[^']*'|[^()"'])*\)|\[(?:"[^"]*"|'[^'
 """A list as SQL and Python write it."""
 
 _WORD: Final = re.compile(r"\s*(?:(?P<and>(?i:and)(?![^\s(])|&&)|(?P<or>(?i:or)(?![^\s(])|\|\|))")
-_NOT: Final = re.compile(r"\s*(?i:not)(?=\s+[\w(]|\()(?!\s+(?:in|like|between|matches|contains|starts_with)\b)")
+_NOT: Final = re.compile(rf"\s*(?i:not)(?=\s+[\w(]|\()(?!\s+(?:in|between|{_TEXT})\b)")
 _START: Final = re.compile(r"\s*(?:(?i:not)\b\s*)?(?:\(\s*)*", re.DOTALL)
 _NEGATED: Final = {
     "==": "!=", "=": "!=", "<": ">=", "<=": ">", "in": "not in", "is null": "is not null", "has": "has not",
-    "like": "not like", "matches": "not matches", "contains": "not contains", "starts_with": "not starts_with",
+    **{name: f"not {name}" for name in TEXT_OPERATIONS},
 }  # fmt: skip
 _NEGATED_BACK: Final = {one: other for other, one in _NEGATED.items() if other != "="}
 _MOST_DEPTH: Final = 50

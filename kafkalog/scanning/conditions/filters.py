@@ -23,7 +23,7 @@ from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import headers_of
 from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
 from kafkalog.records.spans import Spans
-from kafkalog.values.mixed_fields import matches_pattern
+from kafkalog.values.mixed_fields import TEXT_OPERATIONS, matches_pattern
 
 _INT64: Final = np.iinfo(np.int64)
 _BOUNDED: Final = ("offset", "timestamp")
@@ -45,8 +45,9 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 MEMBERSHIP = ("in", "not in")
 NULLS = ("is null", "is not null")
 BINARY_ONLY = ("starts_with", "contains")
-PATTERNS: Final = ("like", "not like", "matches", "not matches", "not starts_with", "not contains")
-"""Operations that Arrow applies: SQL's patterns, regular expressions (RE2), and negations."""
+"""Operations on text that a kernel applies."""
+PATTERNS: Final = tuple(name for one in TEXT_OPERATIONS for name in (one, f"not {one}") if name not in BINARY_ONLY)
+"""Operations on text that Arrow applies."""
 OPERATIONS: Final = (*_COMPARISONS, *MEMBERSHIP, *NULLS, *BINARY_ONLY, *PATTERNS)
 
 # Columns with one value per batch, known from its header. Not the base offset: the messages in a compressed v0 or v1

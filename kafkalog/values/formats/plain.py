@@ -13,23 +13,21 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.values.options import NUMBERS
 from kafkalog.values.payloads import DecodedValues, Payloads
 
-_NUMBERS: Final = {
-    "short": (">i2", pa.int16()),
-    "int": (">i4", pa.int32()),
-    "long": (">i8", pa.int64()),
-    "float": (">f4", pa.float32()),
-    "double": (">f8", pa.float64()),
-}
 _UUID: Final = re.compile(rb"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 
-TYPES: Final = {"utf8": pa.string(), "uuid": pa.string(), **{name: kind for name, (_, kind) in _NUMBERS.items()}}
+TYPES: Final = {
+    "utf8": pa.string(),
+    "uuid": pa.string(),
+    **{name: pa.from_numpy_dtype(np.dtype(layout[1:])) for name, layout in NUMBERS.items()},
+}
 """The Arrow type by format."""
 
 
 def decode_plain(name: str, payloads: Payloads) -> DecodedValues:
-    return decode_numbers(name, payloads) if name in _NUMBERS else decode_text(name, payloads)
+    return decode_numbers(name, payloads) if name in NUMBERS else decode_text(name, payloads)
 
 
 def decode_numbers(name: str, payloads: Payloads) -> DecodedValues:
@@ -37,11 +35,11 @@ def decode_numbers(name: str, payloads: Payloads) -> DecodedValues:
 
     Source: LongDeserializer.deserialize and those of the other types, Kafka 4.3.
     """
-    dtype, kind = _NUMBERS[name]
-    width = np.dtype(dtype).itemsize
+    dtype, kind = np.dtype(NUMBERS[name]), TYPES[name]
+    width = dtype.itemsize
     fits = payloads.valid & (payloads.stop - payloads.start == width)
     rows = np.flatnonzero(fits)
-    numbers = np.zeros(len(payloads), np.dtype(dtype).newbyteorder("="))
+    numbers = np.zeros(len(payloads), dtype.newbyteorder("="))
     if rows.size:
         numbers[rows] = payloads.gather(rows, 0, width).reshape(-1).view(dtype)
     array = pa.Array.from_buffers(kind, len(payloads), [bitmap(fits), pa.py_buffer(numbers)])
