@@ -406,6 +406,7 @@ def test_a_module_against_the_rules_is_caught(module, source, problem):
 
 WALKED = re.compile(r"^\|[^|]*\| `([\w/]+\.py)` `([\w.]+)` \|", re.MULTILINE)
 ROOM = re.compile(r"`([\w/]+(?:\.pyx?|/))`")
+NAMES = re.compile(r"((?:`\w+`(?: \([^)`]*\))?(?:, | and ))*`\w+`(?: \([^)`]*\))?) in `([\w/]+\.\w+)`")
 
 
 def test_what_the_architecture_names_is_there():
@@ -418,5 +419,12 @@ def test_what_the_architecture_names_is_there():
             found = [node for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == part]
             assert found, f"{path} has no {name}"
             body = found[0].body
-    for path in ROOM.findall(text.partition("## Where would I change")[2]):
+    table = text.partition("## Where would I change")[2]
+    for path in ROOM.findall(table):
         assert (PACKAGE / path).exists() or (PACKAGE.parent / path).exists(), path
+    named = NAMES.findall(table)
+    assert len(named) > 60
+    for names, path in named:
+        content = next(root / path for root in (PACKAGE, PACKAGE.parent) if (root / path).exists()).read_text()
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"\b{name}\b", content), f"{path} has no {name}"
