@@ -283,6 +283,8 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
 PACKED_LOG_SUFFIXES: Final = tuple(f"{LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
 """What compressed `.log` files are called, as in backups."""
 
+MAX_SEGMENT_BYTES: Final = 2**31 - 1
+"""Largest file of a segment: positions in it are int32."""
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """Largest distance from the segment's base offset that an index entry can hold."""
 

@@ -316,7 +316,7 @@ class Segment(ReadMethods, metaclass=PublicType):
         size = size_if_there(path)
         if size is None:
             return None
-        if size > _MAX_INDEX_BYTES and not is_bounded:
+        if size > kf.MAX_SEGMENT_BYTES and not is_bounded:
             detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
             raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
         # a mapping holds a file descriptor for as long as the index is cached
@@ -544,7 +544,6 @@ class Segment(ReadMethods, metaclass=PublicType):
 
 
 _BYTES_WORTH_A_JUMP: Final = 2**20
-_MAX_INDEX_BYTES: Final = 2**31 - 1
 _READ_BYTES: Final = 2**26
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kafkalog.errors import Limits
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.convert import convert
+from kafkalog.operations.converting.convert import MAX_BATCH_SIZE, convert
 from kafkalog.parsing import optional_integer
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Compression
@@ -66,7 +66,7 @@ class Change:
             Compression.parse(codec, level=found.level)
         elif level is not None:
             raise ValueError(f"a level is one of a codec: {text!r} names none")
-        optional_integer("the batch size", found.batch_size, 1, 2**30)
+        optional_integer("the batch size", found.batch_size, 1, MAX_BATCH_SIZE)
         return found
 
 

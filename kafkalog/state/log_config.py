@@ -254,6 +254,10 @@ COMPACTED: Final = frozenset(topic for topic, names in INTERNAL_SETTINGS.items()
 """Topics that a broker creates with `cleanup.policy=compact`."""
 
 
+NEVER_ROLLS: Final[dict[str, Any]] = {"segment_bytes": kf.MAX_SEGMENT_BYTES, "segment_ms": LONG_MAX}
+"""Settings of a writer whose caller decides where segments end."""
+
+
 @cache
 def topic_name(item: Field[Any]) -> str:
     """The topic's name of a setting, such as `retention.ms`."""

@@ -139,14 +139,11 @@ def split_bases(segment: Segment) -> tuple[list[int], int] | None:
                 for first, last in zip(firsts, lasts, strict=True):
                     if last < end:
                         return None
-                    if not bases or last - bases[-1] > _MOST_RELATIVE:
+                    if not bases or last - bases[-1] > kf.MAX_RELATIVE_OFFSET:
                         bases.append(first)
                     end = last + 1
                 source.release(window.data, window.start)
     except KafkalogError:
         return None
-    is_near = end - 1 - segment.base_offset <= _MOST_RELATIVE
+    is_near = end - 1 - segment.base_offset <= kf.MAX_RELATIVE_OFFSET
     return ([segment.base_offset] if is_near else bases), end
-
-
-_MOST_RELATIVE = 2**31 - 1

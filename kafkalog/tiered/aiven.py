@@ -40,7 +40,6 @@ INDEXES: Final = {
 _SEALED: Final = 28  # an IV of 12 bytes before, a tag of 16 bytes after
 _MOST_CHUNK_BYTES: Final = 2**28
 _MOST_MANIFEST_BYTES: Final = 2**26
-_MOST_LOG_BYTES: Final = 2**31 - 1  # positions in a segment are int32
 _MOST_CHUNKS: Final = 2**22  # chunks of 256 bytes of a segment of 1 GiB
 _NUMBERS: Final = 2**63
 
@@ -65,9 +64,9 @@ class Manifest:
             self.identity = str(of["topicId"]), _number(of["topicPartition"]["partition"]), str(segment["id"])
             self.is_compressed, self._encryption = bool(content["compression"]), content.get("encryption")
             self.chunk_bytes = _number(chunks["originalChunkSize"])
-            self.size = _number(chunks["originalFileSize"], _MOST_LOG_BYTES)
+            self.size = _number(chunks["originalFileSize"], kf.MAX_SEGMENT_BYTES)
             self.places = {
-                suffix: (_number(index["position"]), _number(index["size"], _MOST_LOG_BYTES))
+                suffix: (_number(index["position"]), _number(index["size"], kf.MAX_SEGMENT_BYTES))
                 for suffix, name in INDEXES.items()
                 if (index := content["segmentIndexes"].get(name)) is not None
             }
@@ -94,8 +93,8 @@ class Manifest:
             detail = f"{n} chunks of {self.chunk_bytes} bytes; kafkalog reads up to {_MOST_CHUNKS}"
             raise LimitExceededError(Reason.SEGMENT_TOO_LARGE, detail, path=self._place)
         if chunks["type"] == "fixed":
-            last = _number(chunks["finalTransformedChunkSize"], _MOST_LOG_BYTES)
-            sizes = [_number(chunks["transformedChunkSize"], _MOST_LOG_BYTES)] * (n - 1) + [last] * (n > 0)
+            last = _number(chunks["finalTransformedChunkSize"], kf.MAX_SEGMENT_BYTES)
+            sizes = [_number(chunks["transformedChunkSize"], kf.MAX_SEGMENT_BYTES)] * (n - 1) + [last] * (n > 0)
         elif chunks["type"] == "variable":
             packed = base64.b64decode(chunks["transformedChunks"], validate=True)
             sizes = decode_sizes(_unpacked(packed, 16 + 4 * n))

@@ -29,7 +29,7 @@ from kafkalog.records.header_walk import window_of
 from kafkalog.repair.salvaging.salvage import write_origin
 from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import Table, TablesResult, tables_of
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import NEVER_ROLLS, LogConfig, default_config
 from kafkalog.storage.atomic import StrPath, check_free
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.output_paths import check_outside
@@ -49,8 +49,6 @@ SEARCH_LIMITS: Final = Limits(max_batch_bytes=2**25)
 REPORT_NAME: Final = "undelete.json"
 VERSION: Final = 1
 _COPY_BYTES: Final = 2**23
-_SEGMENT_BYTES: Final = 2**30
-_NEVER_MS: Final = 2**63 - 1
 _COORDINATOR_PARTITIONS: Final = 50
 _BY_METADATA: Final = f"by its records {kf.METADATA_DIRECTORY}"
 _NAMED_BY: Final = 64  # keys that are read to name a partition of an internal topic
@@ -454,7 +452,7 @@ def _counts(fragments: Sequence[Fragment], gone: Sequence[Fragment]) -> dict[str
 def _opened_log(directory: Path, start: int) -> Iterator[PartitionWriter]:
     """The writer of a new partition that begins at an offset."""
     directory.parent.mkdir(exist_ok=True)
-    config = LogConfig(segment_bytes=2**31 - 1, segment_ms=_NEVER_MS)
+    config = LogConfig(**NEVER_ROLLS)
     with PartitionWriter(directory, config=config, start_offset=start) as writer:
         writer.roll(start)
         yield writer
@@ -567,7 +565,7 @@ class _ChainWriter:
         n_batches = n_bytes = rolled = 0
         for window in (window for piece in pieces for window in self._windows(piece)):
             first = window.batches.first_offset
-            if n_bytes and (first > end or n_bytes - rolled > _SEGMENT_BYTES):
+            if n_bytes and (first > end or n_bytes - rolled > default_config().segment_bytes):
                 log.roll(first)
                 rolled = n_bytes
             log.append_batches(window)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, ReadError
@@ -22,16 +22,13 @@ from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
-from kafkalog.state.log_config import LogConfig, checked_config
+from kafkalog.state.log_config import NEVER_ROLLS, LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
 from kafkalog.storage.atomic import check_free, make_parents
 from kafkalog.storage.files import file_status
 from kafkalog.storage.location import Place, parent_of
 from kafkalog.survey.topics import TopicSettings
 from kafkalog.writing.partition_writer import PartitionWriter
-
-_MAX_SEGMENT_BYTES: Final = 2**31 - 1
-_NEVER_MS: Final = 2**63 - 1
 
 
 class ConvertedPartitions:
@@ -86,7 +83,7 @@ class ConvertedPartitions:
     def _config_of(self, partition: Partition) -> LogConfig:
         """A config with which segments are rolled only at the format's limits: size, offset range, full index."""
         interval = index_interval(partition, self._settings_of(partition))
-        return LogConfig(segment_bytes=_MAX_SEGMENT_BYTES, segment_ms=_NEVER_MS, index_interval_bytes=interval.n_bytes)
+        return LogConfig(**NEVER_ROLLS, index_interval_bytes=interval.n_bytes)
 
     def _snapshot(self, partition: Partition, start_offset: int) -> ProducerSnapshot | None:
         """The source's producer snapshot at its first base offset; None if the output starts at another offset."""

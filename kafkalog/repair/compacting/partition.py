@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, UnwritableError, WriteError
@@ -16,7 +15,7 @@ from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.compacted_partitions import CompactedPartition
 from kafkalog.repair.compacting.facts import CleanerFacts
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.state.log_config import LogConfig
+from kafkalog.state.log_config import LONG_MAX, NEVER_ROLLS, LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.storage.files import file_status, size_of
 from kafkalog.storage.location import Place
@@ -24,9 +23,6 @@ from kafkalog.survey.retention import first_dirty, newest_timestamp
 from kafkalog.survey.startup import SegmentAction, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.writing.segment_writer import SegmentWriter
-
-_MAX_INT: Final = 2**31 - 1
-_MAX_LONG: Final = 2**63 - 1
 
 
 class PartitionCompaction:
@@ -116,7 +112,7 @@ class PartitionCompaction:
         for number, segment in enumerate(self._segments[:n]):
             # an empty segment has no offset of its own
             is_near = not sizes[number][0] or (
-                group and self._segments[number + 1].base_offset - 1 - group[0].base_offset <= _MAX_INT
+                group and self._segments[number + 1].base_offset - 1 - group[0].base_offset <= kf.MAX_RELATIVE_OFFSET
             )
             more = [have + new for have, new in zip(total, sizes[number], strict=True)]
             if group and not (is_near and all(have <= room for have, room in zip(more, most, strict=True))):
@@ -131,10 +127,9 @@ class PartitionCompaction:
         # no rolling: what is left of the segments fits into one
         config = replace(
             self._config,
-            segment_bytes=_MAX_INT,
-            segment_index_bytes=_MAX_INT,
-            segment_ms=_MAX_LONG,
-            max_compaction_lag_ms=_MAX_LONG,
+            **NEVER_ROLLS,
+            segment_index_bytes=kf.MAX_SEGMENT_BYTES,
+            max_compaction_lag_ms=LONG_MAX,
         )
         writer = SegmentWriter(output, group[0].base_offset, config)
         cleaner.is_changed = len(group) > 1
