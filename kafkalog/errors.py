@@ -331,13 +331,14 @@ class Finding(JsonFields):
     damage: bool = True
     """False for what is normal, such as a partial batch at the end of the last segment."""
     n_records: int | None = None
-    """Records lost there; 0 if a reader returns them nevertheless, None if unknown. Negative if a copy is returned of
-    records that another finding counts as lost."""
+    """Records lost there; 0 if a reader returns them nevertheless, None if unknown."""
     certainty: Certainty | None = None
     """Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
     "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours."""
     n_markers: int = 0
     """Transaction markers lost there, as headers show them; they are no records."""
+    n_returned: int = 0
+    """Records that another finding counts as lost, and of which a copy is returned. A sum of losses excludes them."""
 
     def __str__(self) -> str:
         return _described(self)
@@ -413,11 +414,15 @@ class Loss(JsonFields):
     """Range of offsets that includes all losses, as far as known."""
     n_markers: int = 0
     """Transaction markers lost, as headers show them; they are no records."""
+    _n_lost: int = field(default=0, init=False, repr=False, compare=False)
+    _n_returned: int = field(default=0, init=False, repr=False, compare=False)
+    _json_without = ("_n_lost", "_n_returned")
 
     def add(self, finding: Finding) -> None:
         """Add a finding to the sums."""
         self.n_findings += 1
-        self.n_records += finding.n_records or 0
+        self._n_lost += finding.n_records or 0
+        self._n_returned += finding.n_returned
         self.n_markers += finding.n_markers
         self.n_unknown += finding.n_records is None
         # a sum is only as certain as its least certain part
@@ -428,7 +433,9 @@ class Loss(JsonFields):
             self.first_offset, self.last_offset = min(offsets), max(offsets)
         # findings may be about the same offsets
         if self.first_offset is not None and self.last_offset is not None and not self.n_unknown:
-            self.n_records = min(self.n_records, self.last_offset + 1 - self.first_offset)
+            self._n_lost = min(self._n_lost, self.last_offset + 1 - self.first_offset)
+        # copies may be found before the loss that they make up for
+        self.n_records = max(self._n_lost - self._n_returned, 0)
 
     def __str__(self) -> str:
         text = f"{'at most ' * (self.certainty == 'at_most')}{counted(self.n_records, 'record')}"

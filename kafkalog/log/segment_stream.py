@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.log.searching.consistent_batches import first_offset_at
-from kafkalog.log.searching.copies import Original, Originals
+from kafkalog.log.searching.copies import HeaderEnd, Original, Originals
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offset_at, offsets_from
 from kafkalog.log.searching.resync import INSIDE
 from kafkalog.log.searching.resynchroniser import Resynchroniser
@@ -158,6 +158,7 @@ class SegmentStream:
         self._follows, self._goes_on = follows, goes_on
         self._gone_back_at = self._after_copy = -1
         self._lost: list[tuple[int, int]] = []
+        self._lost_to = -1
         self._returned_to = -1  # the last offset that was returned before offsets went back
 
     def windows(self, start: int = 0) -> Iterator[Window]:
@@ -249,6 +250,7 @@ class SegmentStream:
         if segment.part is not None:
             segment.part.check_start(window, segment.path)
         self._report_returned(window)
+        self._report_found_again(window)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
 
@@ -263,13 +265,31 @@ class SegmentStream:
             if self._originals.have(first, last + 1, position):
                 detail, count = "an intact copy of this damaged batch is returned", int(batch.records_count[0])
                 copy = Finding(Reason.CRC_MISMATCH, detail, str(self.segment.path), position)
-                n_records = -(count if count >= 0 else last - first + 1)
-                self.report(replace(copy, base_offset=first, last_offset=last, n_records=n_records, certainty="exact"))
+                copy = replace(copy, base_offset=first, last_offset=last, n_records=0, certainty="exact")
+                self.report(replace(copy, n_returned=count if count >= 0 else last - first + 1))
+
+    def _report_found_again(self, window: Window) -> None:
+        """Report batches whose offsets are lost already: damage to their originals loses nothing."""
+        last = window.batches.last_offset
+        for row in np.flatnonzero(last <= self._lost_to).tolist():
+            batch = window.batches[row : row + 1]
+            position, count = int(batch.position[0]), int(batch.records_count[0])
+            if position != self._gone_back_at and self._is_lost(batch) and self._batch_at(position) is not None:
+                detail = "the only intact copy of a damaged batch, so it is read"
+                found = Finding(Reason.OFFSET_ORDER, detail, str(self.segment.path), position, n_records=0)
+                found = replace(found, base_offset=batch.first_offset, last_offset=int(last[row]), certainty="exact")
+                self.report(replace(found, n_returned=count if count >= 0 else int(last[row]) - batch.first_offset + 1))
+
+    def _is_lost(self, batch: BatchTable) -> bool:
+        """Whether the offsets of a batch are among those that were lost."""
+        first, last = batch.first_offset, int(batch.last_offset[0])
+        return any(start <= first and last <= end for start, end in self._lost)
 
     @property
     def _walk_on(self) -> Callable[..., Iterator[Window]]:
-        """The walk that reads on: where batches may be copies of those that were returned, one that shows each."""
-        return walk if self.previous < self._returned_to else self._walk
+        """The walk that reads on: where batches may be copies of others, one that shows each."""
+        is_among_copies = self.previous < self._returned_to or (self._lost and self._originals.passed_over)
+        return walk if is_among_copies else self._walk
 
     def _first_copy(self, window: Window) -> int | None:
         """The number of the first batch that was returned before offsets went back; None for none."""
@@ -286,14 +306,16 @@ class SegmentStream:
     def _first_ahead(self, window: Window) -> tuple[int | None, bool]:
         """The number of the first batch that is a copy before its original: lower offsets come in between.
 
-        None if there is none. Also returns whether the batch after the window is a copy of an earlier one.
+        None if there is none. Also returns whether the batch after the window is a copy of an earlier one, intact or
+        damaged.
         """
         end, last = window.batches.end_position, window.batches.end_offset - 1
         following = offset_at(self.source, end, window) if self._on_corruption == "skip" else None
         follower = None if following is None or following > last else self._batch_at(end)
         if follower is None or follower.batches.first_offset > last:
             return None, False
-        if self._originals.of(follower) is not None:
+        offsets = follower.batches.first_offset, int(follower.batches.last_offset[0])
+        if self._originals.of(follower) is not None or offsets in self._lost:
             return None, True
         row = int(np.flatnonzero(window.batches.last_offset >= follower.batches.first_offset)[0])
         both = [self._batch_at(int(window.batches.position[one])) for one in (row, -1)]
@@ -363,6 +385,7 @@ class SegmentStream:
         finding = self._lost_between(finding, where, first, position)
         if finding.n_records != 0 and finding.base_offset is not None and finding.last_offset is not None:
             self._lost.append((finding.base_offset, finding.last_offset))
+            self._lost_to = max(self._lost_to, finding.last_offset)
         if not self._goes_on:
             finding = replace(finding, detail=error.detail, base_offset=error.base_offset)
         self.report(finding)
@@ -393,10 +416,7 @@ class SegmentStream:
 
     def _lost_between(self, finding: Finding, where: int, first: int, position: int | None) -> Finding:
         """The finding about skipped bytes, with the offsets and the number of records that they may have held."""
-        if position is None:
-            end = self.segment.next_base_offset
-        else:
-            end = first_offset_at(self.source, position, self.segment.limits)
+        end, damaged = self._end_of_loss(where, first, position)
         if end is None:
             return replace(finding, base_offset=first)
         if end < first:
@@ -416,10 +436,21 @@ class SegmentStream:
         self.source.release(data, where)
         # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
         if claims and claims[:2] == (first, end - 1) and 0 < claims.records_count <= n:
-            certainty, n = "exact" if claims.records_count == n else "header", claims.n_records
+            is_exact = claims.records_count == n if damaged is None else damaged.is_whole
+            certainty, n = "exact" if is_exact else "header", claims.n_records
             n_markers = int(claims.is_marker)
         found = replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
         return replace(found, n_markers=n_markers)
+
+    def _end_of_loss(self, where: int, first: int, position: int | None) -> tuple[int | None, HeaderEnd | None]:
+        """The offset after what damage may have held, up to a position or the end, and the batch that says so there."""
+        if position is not None:
+            return first_offset_at(self.source, position, self.segment.limits), None
+        if self.segment.next_base_offset is not None:
+            return self.segment.next_base_offset, None
+        damaged = self._originals.damaged_end(where, first, self.segment.limits)
+        # a copy whose size alone is wrong lost nothing
+        return None if damaged is None else max(damaged.last_offset + 1, first), damaged
 
     def _batch_at(self, position: int) -> Window | None:
         window, _ = intact_batch_at(self.source, position, self.segment.limits.max_batch_bytes)
@@ -488,19 +519,19 @@ class SegmentStream:
             or not self._originals.are_new(first, last, where)
         ):
             return False
-        return following[:1] == [last + 1] or self._originals.is_damaged_before(first, last, where)
+        is_lost = (first, last) in self._lost
+        return is_lost or following[:1] == [last + 1] or self._originals.is_damaged_before(first, last, where)
 
     def _go_back(self, finding: Finding, error: KafkalogError, batch: BatchTable) -> None:
         """Read a batch whose offsets are lower: what damage to its original lost is there again."""
         first, last, where = batch.first_offset, int(batch.last_offset[0]), int(batch.position[0])
         self._gone_back_at, self._returned_to = where, max(self._returned_to, self.previous)
         self.previous = first - 1
-        is_lost = any(start <= first and last <= end for start, end in self._lost)
         detail = f"{error.detail}; no batch before has its offsets, so it is read"
-        if is_lost or self._originals.is_damaged_before(first, last, where):
+        if self._is_lost(batch) or self._originals.is_damaged_before(first, last, where):
             detail = f"{error.detail}; the only intact copy of a damaged batch, so it is read"
             count = int(batch.records_count[0])
-            finding = replace(finding, n_records=-(count if count >= 0 else last - first + 1))
+            finding = replace(finding, n_returned=count if count >= 0 else last - first + 1)
         self.report(replace(finding, detail=detail))
 
     def _skipped(

@@ -52,8 +52,8 @@ class BatchHeader:
 
     @property
     def crc(self) -> int:
-        """The checksum of a v2 batch."""
-        return self._int(MAGIC_END, 21) & 0xFFFFFFFF
+        """The checksum."""
+        return self._int(*((12, 16) if self.magic < 2 else (MAGIC_END, 21))) & 0xFFFFFFFF
 
     @property
     def is_message(self) -> bool:

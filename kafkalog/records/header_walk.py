@@ -36,7 +36,7 @@ from kafkalog.errors import (
     error_from_status,
 )
 from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
-from kafkalog.records.header import BatchHeader
+from kafkalog.records.header import BatchHeader, Claims, claims_of
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
@@ -226,8 +226,11 @@ def _explain(
         return UnsupportedError(Reason.COMPRESSED_FILE, detail, path=source.path, position=0)
     if status == _NEED_MORE:
         # a wrong size field looks like a truncated batch: trust the size only if no intact batch follows
+        is_whole = claims_up_to(source, position, stop, limits) is not None
         if left <= _TORN_ENVELOPE or (
-            needed <= limits.max_batch_bytes and not _holds_batch(source, position, stop, previous_offset, limits)
+            needed <= limits.max_batch_bytes
+            and not is_whole
+            and not _holds_batch(source, position, stop, previous_offset, limits)
         ):
             detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
             return TruncatedTailError(
@@ -235,7 +238,9 @@ def _explain(
             )
         return CorruptionError(
             Reason.SIZE_EXCEEDS_FILE,
-            f"the size field reaches {needed - left} bytes past the end of the file, over intact batches"
+            f"the size field needs {needed} bytes, but the checksum is that of the {left} that are left"
+            if is_whole
+            else f"the size field reaches {needed - left} bytes past the end of the file, over intact batches"
             if needed <= limits.max_batch_bytes
             else f"the size field needs {needed} bytes, but {left} are left",
             path=source.path,
@@ -287,6 +292,23 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
         return window, n_read
     source.release(window.data, position)
     return None, n_read
+
+
+def claims_up_to(source: ByteSource, position: int, stop: int, limits: Limits) -> Claims | None:
+    """The header of the batch that has exactly these bytes, as its checksum says; None if there is none.
+
+    A batch whose size field alone is wrong is whole: a write that did not end has no correct checksum.
+    """
+    size = stop - position
+    if not kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD <= size <= limits.max_batch_bytes:
+        return None
+    data = window_of(source, position, stop)
+    whole = data.copy()
+    source.release(data, position)
+    whole[8:12] = np.frombuffer((size - kf.LOG_OVERHEAD).to_bytes(4, "big"), np.uint8)
+    tables, *_ = HeaderParser(1).parse(whole, 0, -1)
+    is_whole = bool(tables) and bool(valid_crcs(Window(whole, 0, tables[0]))[0])
+    return claims_of(BatchHeader(whole)) if is_whole else None
 
 
 def intact_headers_at(source: ByteSource, position: int, max_bytes: int) -> BatchTable | None:

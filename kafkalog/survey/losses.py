@@ -68,7 +68,7 @@ class Lost(JsonFields):
         """Return the loss that a finding of damage describes; None if neither a record nor a marker is lost."""
         if not finding.damage or finding.path is None or finding.is_unreadable:
             return None
-        if finding.n_records is not None and finding.n_records <= 0 and not finding.n_markers:
+        if finding.n_records == 0 and not finding.n_markers:
             return None
         if finding.n_records is None and ".log" not in os.path.basename(finding.path):
             return None  # another file is damaged, not the log
@@ -148,7 +148,7 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
 
 def _without_copies(findings: Sequence[Finding]) -> Iterator[Lost]:
     """Yield what is lost by each finding, without the offsets of which copies are returned after it."""
-    copies = [one for one in findings if (one.n_records or 0) < 0]
+    copies = [one for one in findings if one.n_returned]
     for finding in findings:
         lost = Lost.of(finding)
         parts = [] if lost is None else [lost]

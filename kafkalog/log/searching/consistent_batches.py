@@ -22,6 +22,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.searching.resync import CHAINED, INSIDE, PLAIN, SEARCHED, IntactRuns, find_batches, heaviest_rising
 from kafkalog.records.batch_table import Window, whole_batches
 from kafkalog.records.decode import decode
+from kafkalog.records.header import BatchHeader
 from kafkalog.records.header_walk import LINKED, intact_batch_at
 from kafkalog.storage.source import Bytes, ByteSource
 
@@ -145,7 +146,8 @@ def agreeing(
     keep &= runs.last_offset >= runs.first_offset
     numbered, is_disproved = read_wrappers(source, runs, limits)
     doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
-    keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
+    is_again = _is_again(source, numbered[keep])
+    keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], is_again, low)
     # if some of them contradict the log, all come from a value: the others fit by chance
     is_wrong = ~keep & (doubted > 0)
     # one with a wrong offset would lie between its neighbours
@@ -291,7 +293,24 @@ def _leaves_just_room(runs: IntactRuns) -> Mask:
     return leaves
 
 
-def _rising_offsets(runs: IntactRuns, claims: IntactRuns, is_doubted: Mask, base_offset: int) -> Mask:
+def _is_again(source: ByteSource, runs: IntactRuns) -> Mask:
+    """bool[n]: which runs are copies of earlier ones."""
+    earlier, is_again = _earlier(runs), np.zeros(len(runs), np.bool_)
+    for row in np.flatnonzero(earlier < np.arange(len(runs)))[:_MOST_ROWS].tolist():
+        # a batch with a wrong offset may have the offsets of another
+        is_again[row] = _checksum(source, int(runs.start[row])) == _checksum(source, int(runs.start[earlier[row]]))
+    return is_again
+
+
+def _checksum(source: ByteSource, position: int) -> int:
+    """The checksum in the header of the batch at a position."""
+    head = source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, source.size))
+    header = BatchHeader(head)
+    source.release(head, position)
+    return header.crc
+
+
+def _rising_offsets(runs: IntactRuns, claims: IntactRuns, is_doubted: Mask, is_copy: Mask, base_offset: int) -> Mask:
     """Find the largest set of runs with increasing offsets.
 
     Damaged batches count with less weight: their headers are evidence, although no checksum confirms them.
@@ -300,14 +319,16 @@ def _rising_offsets(runs: IntactRuns, claims: IntactRuns, is_doubted: Mask, base
     order = np.argsort(every.start, kind="stable")
     every = every[order]
     weight = np.where(every.kind == LINKED, _PER_CLAIM, _PER_BATCH * every.n_batches)
+    # a copy confirms no other batch
+    is_again = np.concatenate([is_copy, np.zeros(len(claims), np.bool_)])[order]
     follows = touching(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
+    follows &= is_again[1:] | ~is_again[:-1]
     weight[1:] += follows
     weight[:-1] += follows
     # of two copies, prefer the one whose epoch also occurs elsewhere
     _, number, n_runs = np.unique(every.leader_epoch, return_inverse=True, return_counts=True)
     weight -= (n_runs[number] == 1) & (every.leader_epoch >= 0)
-    fits = _leaves_just_room(every)
-    weight[2:] += fits
+    weight[2:] += _leaves_just_room(every) & ~is_again[2:]
     weight[np.concatenate([is_doubted, np.zeros(len(claims), np.bool_)])[order]] = 1
     keep = heaviest_rising(every.first_offset, every.last_offset, weight)
     if not keep.all():
@@ -344,8 +365,16 @@ def _displacement(every: IntactRuns, keep: Mask, base_offset: int) -> npt.NDArra
     distance: npt.NDArray[np.int64] = np.minimum(16 * np.log2(1 + n_spans), _LEVELS - 1).astype(np.int64)
     distance[anchor] = 0
     # of two copies, prefer the earlier one, as readers do: what lies between them is then after both neighbours
-    identity = np.stack([every.first_offset, every.last_offset, every.end - every.start])
-    _, first, number = np.unique(identity, axis=1, return_index=True, return_inverse=True)
-    earlier = first[number.reshape(-1)]
+    earlier = _earlier(every)
     is_later = earlier < np.arange(len(every))
     return np.minimum(np.maximum(distance, distance[earlier] + is_later), _LEVELS - 1)
+
+
+def _earlier(runs: IntactRuns) -> npt.NDArray[np.int64]:
+    """int64[n]: the number of the first run with the offsets and the size of each."""
+    if (runs.first_offset[1:] > runs.last_offset[:-1]).all():
+        return np.arange(len(runs))
+    identity = np.stack([runs.first_offset, runs.last_offset, runs.end - runs.start])
+    _, first, number = np.unique(identity, axis=1, return_index=True, return_inverse=True)
+    earlier: npt.NDArray[np.int64] = first[number.reshape(-1)]
+    return earlier

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, Limits
 from kafkalog.log.searching.resync import IntactRuns, find_batches
 from kafkalog.records.batch_table import Window
-from kafkalog.records.header_walk import LINKED
+from kafkalog.records.header import BatchHeader, claims_of
+from kafkalog.records.header_walk import LINKED, batch_at, claims_up_to, intact_batch_at
 from kafkalog.storage.location import Place
 from kafkalog.storage.source import ByteSource
 
@@ -48,6 +49,14 @@ class Original(NamedTuple):
     number: int
     """Number of the segment among `Originals.segments`; the last one is that of the copy."""
     position: int
+
+
+class HeaderEnd(NamedTuple):
+    """The last batch of a log, which is damaged: its header says where the log ended."""
+
+    last_offset: int
+    is_whole: bool
+    """Whether the checksum of its bytes is right, so that its size field alone is wrong."""
 
 
 class Originals:
@@ -83,6 +92,26 @@ class Originals:
         if original is not None:
             self._next = Original(original.number, original.position + copy.data.size)
         return original
+
+    def damaged_end(self, position: int, first: int, limits: Limits) -> HeaderEnd | None:
+        """The damaged batch at a position, if it ends the file, or only copies of other batches come after it.
+
+        Its first offset is `first`, unless it is whole.
+        """
+        source = self._source
+        if (whole := claims_up_to(source, position, source.size, limits)) is not None:
+            return HeaderEnd(whole.last_offset, is_whole=True)
+        damaged, _ = batch_at(source, position, limits.max_batch_bytes)
+        claims = None if damaged is None else claims_of(BatchHeader(damaged.data))
+        if damaged is None or claims is None or claims.base_offset != first or claims.last_offset < first:
+            return None
+        end = damaged.batches.end_position
+        while end < source.size:
+            batch, _ = intact_batch_at(source, end, limits.max_batch_bytes)
+            if batch is None or self.of(batch) is None:
+                return None
+            end = batch.batches.end_position
+        return HeaderEnd(claims.last_offset, is_whole=False)
 
     def is_again_after(self, batch: Window, position: int) -> bool:
         """Whether the bytes of a window with one batch stand again from a position on, or in the next segments."""

@@ -279,7 +279,9 @@ class PartitionConversion:
                 kept.append(row)
                 least = last + 1
                 continue
-            detail = f"offsets {first}..{last + 1} come after {least - 1}: the batch is left out"
+            detail = (
+                f"offsets {first}..{last + 1} come after {least - 1}: left out, but kafkalog salvage keeps the batch"
+            )
             error = CorruptionError(Reason.OFFSET_ORDER, detail, path=path, base_offset=first)
             count = 0 if batches.is_control[row] else int(batches.records_count[row])
             finding = replace(error.to_finding(), last_offset=last, n_records=count, certainty="exact")

@@ -25,7 +25,7 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import intact_batch_at, packed_kind
+from kafkalog.records.header_walk import claims_up_to, intact_batch_at, packed_kind
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     KeptRanges,
@@ -360,7 +360,8 @@ class PartitionSalvage:
         """Write a hole to the quarantine file, and add it to the report; its pieces are the lost rows given."""
         lost, kept, path = plan.lost, plan.kept, str(plan.segment.path)
         following = int(kept.start[hole]) if hole < len(kept) else None
-        pieces, heads, suspects, reasons = self._set_pieces_apart(plan, source, following, first, stop)
+        parts = self._set_pieces_apart(plan, source, following, first, stop)
+        pieces, heads, suspects, reasons, *_ = parts
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
         begin, end_offset = self._next_offset, plan.next_base_offset
@@ -369,7 +370,6 @@ class PartitionSalvage:
             inside = first_offset_at(source, int(kept.start[hole]), self._limits)
             end_offset = int(kept.first_offset[hole]) if inside is None else inside
             timestamp = _first_timestamp(source, int(kept.start[hole]))
-        is_linked = bool(lost.is_linked[first:stop].all())
         is_cut = end_offset is None and reasons == {Reason.PARTIAL_TAIL}
         is_torn = is_cut and not self._state.was_closed
         known_end = None if is_torn else self._state.known_end
@@ -381,7 +381,7 @@ class PartitionSalvage:
             end_offset = begin  # copies alone: offsets up to the next segment are no loss of this one
         elif not reasons and following is not None and self._is_copy(source, start, end, following, is_next=True):
             begin = end_offset or begin  # the next batch stands there twice
-        counted_as = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
+        counted_as = _count(heads, begin, end_offset, known_end, is_linked=parts.is_linked, is_whole=parts.is_whole)
         if not heads and len(suspects) == 1 and counted_as.n_records != 0:
             counted_as = _count_suspect(suspects[0], begin, counted_as)
         n_records = counted_as.n_records
@@ -456,17 +456,24 @@ class PartitionSalvage:
         """Write the pieces of a hole to the quarantine file; `following` is the position of the batch after it."""
         lost = plan.lost
         result = _Pieces([], [], [], set())
+        is_linked = is_whole = True
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, head, is_zero = self._quarantine.add(source, start, end)
             is_copy = is_suspect and self._is_copy(source, start, end, following)
+            reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero)
+            if not is_suspect and end == source.size and (whole := claims_up_to(source, start, end, self._limits)):
+                # its size alone is wrong
+                reason = Reason.SIZE_EXCEEDS_FILE if reason is Reason.PARTIAL_TAIL else reason
+                is_copy = whole.last_offset < self._next_offset
+            elif not is_copy:
+                is_linked, is_whole = is_linked and bool(lost.is_linked[row]), False
             if not is_copy:
                 (result.suspects if is_suspect else result.heads).append(head)
             if len(result.pieces) < _MOST_PIECES:
-                reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero)
                 result.pieces.append(LostPiece(start, end, is_suspect, reason, at))
                 result.reasons.update(set() if is_copy else {reason})
-        return result
+        return result._replace(is_linked=is_linked, is_whole=is_whole)
 
     def _describe_padding(self, plan: KeptRanges, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
@@ -531,6 +538,10 @@ class _Pieces(NamedTuple):
     """The first bytes of each that is suspect, but no copy."""
     reasons: set[Reason]
     """Of those in `pieces` that are no copies."""
+    is_linked: bool = True
+    """Whether each piece that is no copy is one batch, as its size field or its checksum says."""
+    is_whole: bool = True
+    """Whether their checksums say so."""
 
 
 def _reason_of_piece(plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool) -> Reason:
@@ -585,19 +596,23 @@ def _count_suspect(head: bytes, begin: int, known: _Counted) -> _Counted:
     return known
 
 
-def _count(heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool) -> _Counted:
+def _count(
+    heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool, is_whole: bool
+) -> _Counted:
     """Return what a hole lost.
 
     `heads` are the first bytes of the lost ranges, and `begin` to `end` the offsets that the hole may have held. At the
     end of the log `end` is None, and `known_end` is where another file says that the log ended, at least. Unless
-    `is_linked`, a range may be more than one damaged batch, so there may be more batches than headers.
+    `is_linked`, a range may be more than one damaged batch, so there may be more batches than headers. With `is_whole`,
+    checksums prove the headers.
     """
     if end is not None and end <= begin:
         return _Counted(0, "exact", end, end)
     claims = _ClaimedOffsets(begin, end)
     is_complete = bool(heads) and all(map(claims.take, heads))
     at, n_records, n_markers = claims.next_offset, claims.n_records, claims.n_markers
-    from_headers: Certainty = "header" if claims.is_counted else "at_most"
+    proved: Certainty = "exact" if is_whole else "header"
+    from_headers: Certainty = proved if claims.is_counted else "at_most"
     if is_complete and claims.is_counted and at == end and n_records + claims.n_markers == end - begin:
         return _Counted(n_records, "exact", end, at, n_markers)
     if is_complete and is_linked and end is None and (known_end or 0) <= at:

@@ -19,7 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, LimitExce
 from kafkalog.log.searching.consistent_batches import Mask, agreeing, read_wrappers, touching
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
-from kafkalog.log.searching.resync import CHAINED, INSIDE, IntactRuns, find_batches, heaviest_rising
+from kafkalog.log.searching.resync import CHAINED, INSIDE, SEARCHED, IntactRuns, find_batches, heaviest_rising
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs, whole_batches
@@ -337,7 +337,7 @@ def choose(
     runs, keep = agreement.runs, agreement.is_kept.copy()
     if _has_odd_end(source, runs[keep], base_offset, witnesses):
         keep[np.flatnonzero(keep)[-1]] = False
-    moved = _moved(runs, keep, base_offset, end_offset)
+    moved = _moved(source, runs, keep, base_offset, end_offset)
     keep[moved] = True
     if moved.size:
         # suspects and kept ones each in the order of their offsets from here on
@@ -353,17 +353,21 @@ def choose(
     return Choice(runs[keep], suspects[np.argsort(suspects.start)], epochs_now[keep])
 
 
-def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> npt.NDArray[np.int64]:
+def _moved(
+    source: ByteSource, runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int
+) -> npt.NDArray[np.int64]:
     """The runs that are not kept only because they stand in another place, as after two batches were swapped.
 
     Such a run fills a gap between kept ones exactly, and stands between intact batches: no bytes are lost there, in
     which it could have been a part of a value. If there is no offset for it where it stands, it may also fill one side
     of a gap, whose rest is lost.
     """
-    others = np.flatnonzero(~keep & (runs.kind == CHAINED) & (runs.first_offset < end_offset))
+    if keep.all() or not keep.any():
+        return np.empty(0, np.int64)
+    others = np.flatnonzero(~keep & _is_reached(runs, keep, source.size) & (runs.first_offset < end_offset))
     kept = runs[keep]
-    if not others.size or not len(kept):
-        return others[:0]
+    if not others.size:
+        return others
     ends = np.append(base_offset - 1, kept.last_offset)
     starts = np.append(kept.first_offset, end_offset)
     gap = np.searchsorted(starts, runs.first_offset[others])
@@ -381,6 +385,20 @@ def _moved(runs: IntactRuns, keep: Mask, base_offset: int, end_offset: int) -> n
     _, first = np.unique(gap[fits], return_index=True)
     found: npt.NDArray[np.int64] = others[fits][first]
     return found
+
+
+def _is_reached(runs: IntactRuns, keep: Mask, size: int) -> Mask:
+    """Which runs batches of the log lead to: after damage, those that follow a kept one up to another, or to the end.
+
+    Batches in the value of a damaged one reach neither the next batch nor the end.
+    """
+    group = np.cumsum(np.append(True, ~touching(runs)))  # the same number: no gap between them
+    before = np.maximum.accumulate(np.where(keep, group, 0))
+    last = group[-1] if runs.end[-1] == size else group[-1] + 1
+    after = np.minimum.accumulate(np.where(keep, group, last)[::-1])[::-1]
+    is_between = (before == group) & (after == group)
+    reached: Mask = (runs.kind == CHAINED) | ((runs.kind == SEARCHED) & is_between)
+    return reached
 
 
 def _replaced_epochs(
