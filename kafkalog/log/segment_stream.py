@@ -250,7 +250,8 @@ class SegmentStream:
         if segment.part is not None:
             segment.part.check_start(window, segment.path)
         self._report_returned(window)
-        self._report_found_again(window)
+        if self._lost:
+            self._report_found_again(window)
         is_behind_damage = before is None and position > self._start
         return Window(*window[:-1], HIDDEN if is_behind_damage else before), odd
 
