@@ -189,6 +189,24 @@ def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Consol
     return False
 
 
+def note_base64(args: argparse.Namespace, columns: Iterable[str], console: Console) -> None:
+    """Print a note that text lines have bytes in base64, if nobody chose that."""
+    formats = {"key": args.key_format, "value": args.value_format}
+    encoded = [name for name in formats if name in columns and formats[name] is None]
+    is_text = (args.command == "cat" and console.is_json) or _text_format(args) is not None
+    if is_text and encoded and args.encoding is None:
+        verb = "are" if encoded[1:] else "is"
+        console.note(f"{' and '.join(encoded)} {verb} in base64; --encoding utf8 writes text")
+
+
+def _text_format(args: argparse.Namespace) -> str | None:
+    """The format of an export, if it is one of lines of text."""
+    from kafkalog.interchange.file_types import TEXT_FORMATS, file_type
+
+    found = getattr(args, "format", None) or (file_type(args.output)[0] if getattr(args, "output", None) else None)
+    return found if found in TEXT_FORMATS else None
+
+
 def note_left_out(log_dir: LogDir, console: Console) -> None:
     """Print a note with the internal topics of a log dir that are not read."""
     left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})

@@ -41,6 +41,7 @@ from kafkalog.interchange.text_values import (
     json_types,
     milliseconds,
     shown,
+    tagged_strings,
     texts_of,
     whole_numbers,
 )
@@ -96,8 +97,8 @@ class TextOptions:
     """How text is converted to values.
 
     `roles` are those of columns by name: ``{"payload": "value"}``; the role of any other column is its name. `encoding`
-    is that of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value; in CSV that
-    is possible for header values only. Default: base64 for what an export wrote, utf8 for other rows. Without rows,
+    is that of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value, in CSV
+    with utf8 only. Default: base64 for what an export wrote, utf8 for other rows. Without rows,
     other files need a choice: they seldom have base64, and text such as ``abcd`` is valid base64. `null` is unquoted
     text that means null in CSV.
     """
@@ -579,7 +580,8 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
     if has_bytes(role):
-        return byte_strings(values, column, _encoding(options))
+        encoding = _encoding(options)
+        return tagged_strings(values, column) if encoding == "utf8" else byte_strings(values, column, encoding)
     if role == "headers":
         has_none = pc.all(pc.is_in(values, _NO_HEADERS)).as_py()
         return header_lists(len(values) if has_none else bytes_list(values), column, _encoding(options))

@@ -156,7 +156,7 @@ class CsvRows(LineFormat):
 
     def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
         if column.type in BYTES_TYPES:
-            return self._bytes(name, column, batch)
+            return self._bytes(column)
         if name == "headers":
             encode = ENCODERS["hex" if self._encoding == "hex" else "base64"]
             if self._encoding == "utf8":
@@ -183,16 +183,11 @@ class CsvRows(LineFormat):
             for value in plain_values(column)
         ]
 
-    def _bytes(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
+    def _bytes(self, column: pa.Array) -> list[str]:
         quote = self._quote
         if self._encoding == "utf8":
-            texts = []
-            for row, value in enumerate(bytes_list(column)):
-                try:
-                    texts.append(self._null if value is None else quote(value.decode("utf-8")))
-                except UnicodeDecodeError as error:
-                    raise NotTextError(f"{_place(batch, row)}: {name} is not UTF-8; use encoding base64") from error
-            return texts
+            values = (_told_apart(_utf8(value)) for value in bytes_list(column))
+            return [self._null if value is None else quote(value) for value in values]
         texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
         if self._null == "" and not self._escape_formulas:
             # base64 and hex need no quotes: only an empty value must differ from null
@@ -224,10 +219,6 @@ def _text_or_json(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     return encode_json(text)
-
-
-class NotTextError(ValueError):
-    """Bytes are not UTF-8, and the output format can hold only UTF-8."""
 
 
 def bytes_list(column: pa.Array) -> list[bytes | None]:
@@ -401,16 +392,6 @@ def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> li
         encode_json([[header["key"], encode(header["value"])] for header in headers]) if headers else "[]"
         for headers in headers_list(column)
     ]
-
-
-def _place(batch: pa.RecordBatch, row: int) -> str:
-    """A record of a batch as ``topic-partition@offset``; what its columns have of these, if one is missing."""
-    value = {
-        name: batch.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in batch.schema.names
-    }
-    if len(value) == 3:
-        return f"{value['topic']}-{value['partition']}@{value['offset']}"
-    return ", ".join(f"{name} {it}" for name, it in value.items()) or "a record"
 
 
 def _utf8(value: bytes | None) -> str | dict[str, str] | None:

@@ -254,6 +254,26 @@ def byte_strings(texts: pa.Array, column: SourceColumn, encoding: str) -> pa.Arr
     return texts if encoding == "utf8" else bytes_array(bytes_list(texts), column, encoding)
 
 
+def tagged_strings(texts: pa.Array, column: SourceColumn) -> pa.Array:
+    """A binary array of text in UTF-8, with the bytes of values that are ``{"base64": ...}`` as a whole."""
+    if not pc.any(pc.starts_with(texts, _TAG)).as_py():
+        return texts
+    return bytes_array([_tagged(text) for text in bytes_list(texts)], column, "utf8")
+
+
+_TAG: Final = '{"base64":'
+
+
+def _tagged(text: bytes | None) -> bytes | dict[str, str] | None:
+    if text is None or not text.startswith(_TAG.encode()):
+        return text
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if list(found) == ["base64"] and isinstance(found["base64"], str) else text
+
+
 def bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
     """Decode text to large_binary; raises UnwritableError for text that is not in this encoding."""
     decode = DECODERS[encoding]

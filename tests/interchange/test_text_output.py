@@ -3,7 +3,6 @@
 import base64
 import csv
 import json
-import os
 from decimal import Decimal
 
 import builder
@@ -61,16 +60,27 @@ def test_null_empty_and_awkward_bytes_come_back(awkward, tmp_path):
     assert lines[1:6] == [r"\N", '""', "null", "NULL", r'"\N"']
 
 
-def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward, tmp_path):
-    with pytest.raises(ValueError, match=rf"^{awkward}: odd\.name_1-0@8"):
-        kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", start_offset=4)
-    with pytest.raises(ValueError, match=rf"^{awkward}: offset 8"):
-        kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", columns=["offset", "key"])
-    assert os.listdir(tmp_path) == []
+def test_bytes_that_are_no_text_are_tagged(awkward, tmp_path):
+    tagged = {"base64": base64.b64encode(AWKWARD[8] or b"").decode()}
     kafkalog.export(awkward, tmp_path / "x.jsonl", encoding="utf8")
     rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").split("\n")[:-1]]
-    assert rows[8]["key"] == {"base64": base64.b64encode(AWKWARD[8] or b"").decode()}
+    assert rows[8]["key"] == tagged
     assert rows[9]["key"] == "é\u2028"
+    kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", columns=["key"])
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert json.loads([*csv.reader(file)][9][0]) == tagged
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_text_with_tagged_bytes_is_read_as_it_was(name, tmp_path):
+    data = [None, b"", b"a", b"\xff", b"\x00\xfe", b"{", b'{"base64":', b'{"base64": "QQ=="}', b'{"base64": 1}']
+    data += [b'{"base64": "QQ==", "a": 1}', b'{"base64":"*"}', b'"{""base64"": ""QQ==""}"', "é,\n".encode()]
+    kafkalog.write_table({"key": data, "value": data[::-1]}, tmp_path / "log", topic="t")
+    kafkalog.export(tmp_path / "log", tmp_path / name, encoding="utf8")
+    kafkalog.load(tmp_path / name, tmp_path / "again", encoding="utf8")
+    one, other = (kafkalog.read_table(tmp_path / log, columns=["offset", "key", "value"]) for log in ("log", "again"))
+    assert one["key"].to_pylist() == data
+    assert other.equals(one)
 
 
 def test_other_readers_read_csv_with_null_and_empty_apart(awkward, tmp_path):

@@ -14,6 +14,7 @@ from kafkalog.cli.options import ENCODING_HELP, FILTER_HELP, Command
 from kafkalog.cli.scan_options import (
     ScanReporter,
     is_quarantine,
+    note_base64,
     note_if_nothing_matches,
     path_of,
     quarantined_scans,
@@ -22,6 +23,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
     usage_errors,
 )
+from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +68,7 @@ transaction, with a note. If damage hides the outcome of a transaction, --on-cor
   kafkalog cat damaged-0 --on-corruption skip --json > intact.jsonl
   kafkalog cat __consumer_offsets-7 --columns offset,key,producer_id --include-control""",
     options=f"""
-  --tail N        only the last N records of each partition
+  --tail N        only the last N records of each partition (-n N: the first N of all)
   -f --follow     after the last record, wait for records that a running broker appends, until Ctrl-C; see --tail
   @scan_selection
 output:
@@ -113,8 +115,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # at a terminal the records themselves show the progress
     with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
         n_printed = _print(scan, record_format, args.tail, reporter, console)
+    if n_printed:
+        note_base64(args, record_format.columns, console)
+        _note_tails(args, scan, console)
     if any_matches and not n_printed and 0 not in (args.tail, args.limit) and not scan.findings:
         console.note("no records match; kafkalog ls lists the offsets and times of each partition")
+
+
+def _note_tails(args: argparse.Namespace, scan: Scan, console: Console) -> None:
+    """Print a note that --tail counts in each partition, if there are several."""
+    n = 0 if not args.tail else sum(1 for _ in scan.partitions())
+    if n > 1:
+        console.note(f"the last {counted(args.tail, 'record')} of each of {n} partitions")
 
 
 def _record_format(args: argparse.Namespace, console: Console) -> RecordFormat:

@@ -12,6 +12,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
 from kafkalog.cli.scan_options import (
+    note_base64,
     note_if_nothing_matches,
     path_of,
     record_columns_of,
@@ -63,10 +64,11 @@ bytes, which 'kafkalog load' writes again.
 
 Values stay exact: null differs from empty, headers keep their order and duplicates, and timestamps are null for a v0
 record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless
---encoding changes that. In CSV, null is an empty field and an empty value is "" (in quotes); --null '\\N' writes null
-as \\N. In CSV, timestamps are milliseconds and headers are JSON: [["name", "value"]]. JSON lines are those of
-'kafkalog cat --json', except that JSON in fields of mixed type, and numbers of many digits, are not in quotes.
-Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formulas prevents that.""",
+--encoding changes that. With utf8, bytes that are not UTF-8 are {"base64": ...}, which 'kafkalog load --encoding utf8'
+reads. In CSV, null is an empty field and an empty value is "" (in quotes); --null '\\N' writes null as \\N. In CSV,
+timestamps are milliseconds and headers are JSON: [["name", "value"]]. JSON lines are those of 'kafkalog cat --json',
+except that JSON in fields of mixed type, and numbers of many digits, are not in quotes. Spreadsheets run CSV text that
+begins with = + - @ as a formula; --escape-formulas prevents that.""",
     examples="""\
   kafkalog export /backup/kafka -t orders -o orders.parquet
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
@@ -89,7 +91,7 @@ where to (one is required):
   --row-group-rows N    maximum rows of a Parquet row group (default: 1048576, and 64 MiB) or of an Arrow record batch
   --columns C,...       only these columns, in this order; see 'kafkalog cat --help'
   --encoding {{base64,utf8,hex}}    encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes
-                                  become {{"base64": ...}} in JSON, and are an error in CSV
+                                  become {{"base64": ...}}
   --null TEXT           the text for null in CSV (default: empty)
   --escape-formulas     in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes
                         such values
@@ -114,7 +116,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
             options["storage_options"] = dict(args.storage_options)
         args.partition_by = args.partition_by or ()
         exporter = Exporter(path_of(args), to, dry_run=args.dry_run, **chosen(args, OutputOptions), **options)
-    from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
     # before the run: an empty file alone would not say why
@@ -129,9 +130,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
             if not (args.overwrite or args.resume):
                 error.advise("use --overwrite to replace it")
             raise
-        except NotTextError as error:
-            raise UsageError(str(error)) from error
     console.undecoded(result.n_undecoded, args.on_decode_error)
+    if result.n_records and not args.dry_run:
+        note_base64(args, columns or ("key", "value"), console)
     if args.output != "-":
         if args.dry_run:
             console.note(f"{counted(result.n_records, 'record')} would be written")

@@ -21,7 +21,6 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TABLE_FORMATS, TEXT_FORMATS, file_type
 from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.interchange.table_types import lost_findings, stored_schema
-from kafkalog.interchange.text_output import NotTextError
 from kafkalog.log.log_dir import located
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -197,7 +196,7 @@ class Exporter:
         return Scan(path, **options)
 
     def run(self, spread: Spread = in_process) -> ExportResult:
-        """Read and write everything; NotTextError for a key or value that the format and encoding cannot hold.
+        """Read and write everything.
 
         `spread` runs the writer of directories and tables, perhaps for parts of the scan in other processes.
         """
@@ -207,10 +206,6 @@ class Exporter:
             if not self._overwrite:
                 error.advise("use overwrite=True to replace it")
             raise
-        except NotTextError as error:
-            # a record batch knows offsets, and perhaps a topic, but no path
-            first, *more = _sources(self.scan)
-            raise NotTextError(f"{first}{f' and {len(more)} more' if more else ''}: {error}") from error
 
     def _run(self, spread: Spread) -> ExportResult:
         to = self._to
@@ -447,7 +442,8 @@ def export(
     row_group_rows : int, optional
         Most rows in a Parquet row group (default: 2**20, and 64 MiB in memory) or in a record batch of an Arrow file.
     encoding : {"base64", "utf8", "hex"}, optional
-        Encoding of keys, values and header values in CSV and JSON lines; default: base64.
+        Encoding of keys, values and header values in CSV and JSON lines; default: base64. With `utf8`, bytes that are
+        not UTF-8 are ``{"base64": ...}``, which `load` reads with `encoding="utf8"`.
     null : str, optional
         The text for null in CSV. Default: nothing between the commas; an empty value is ``""`` in quotes.
     escape_formulas : bool

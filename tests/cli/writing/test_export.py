@@ -34,7 +34,9 @@ def test_json_lines_are_those_of_cat(run, log_dir, tmp_path):
         _, lines, _ = run("cat", log_dir, "--json", *more)
         assert run("export", log_dir, "-o", tmp_path / "x.jsonl", "--overwrite", *more)[0] == 0
         assert (tmp_path / "x.jsonl").read_bytes() == lines
-        assert run("export", log_dir, "-o", "-", "--format", "jsonl", *more) == (0, lines, "")
+        code, out, err = run("export", log_dir, "-o", "-", "--format", "jsonl", *more)
+        assert (code, out) == (0, lines)
+        assert ("base64; --encoding utf8 writes text" in err) == ("--encoding" not in more)
 
 
 def test_streams_go_to_stdout(run, log_dir):
@@ -61,11 +63,28 @@ def test_what_is_there_is_6_without_overwrite(run, log_dir, tmp_path):
     assert "--overwrite" not in err
 
 
-def test_what_is_no_text_is_2_and_names_the_record(run, log_dir, tmp_path):
-    code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
-    assert code == 2
-    assert "is not UTF-8" in err
-    assert os.listdir(tmp_path) == []
+def test_bytes_that_are_no_text_are_csv_that_load_reads(run, log_dir, tmp_path):
+    out = tmp_path / "x.csv"
+    assert run("export", log_dir, "-t", "p-headers", "-o", out, "--encoding", "utf8")[0] == 0
+    assert '"{""base64"": ""' in out.read_text()
+    assert run("load", out, "-o", tmp_path / "log", "--encoding", "utf8")[0] == 0
+    one, other = (kafkalog.read_table(path, topics="p-headers") for path in (log_dir, tmp_path / "log"))
+    assert one.drop_columns("timestamp_type").equals(other.drop_columns("timestamp_type"))
+
+
+def test_a_note_says_that_text_lines_have_base64(run, log_dir, tmp_path):
+    def note(command, *options):
+        _, _, err = run(command, log_dir, "-t", "p-multi", "-n", "1", *options)
+        return [line.partition("note: ")[2] for line in err.splitlines() if "base64" in line]
+
+    both = ["key and value are in base64; --encoding utf8 writes text"]
+    assert note("cat", "--json") == both
+    assert note("cat", "--json", "--columns", "offset,key") == ["key is in base64; --encoding utf8 writes text"]
+    assert note("cat", "--json", "--value-format", "utf8") == ["key is in base64; --encoding utf8 writes text"]
+    for others in ([], ["--json", "-q"], ["--json", "--columns", "offset"], ["--json", "--encoding", "base64"]):
+        assert note("cat", *others) == []
+    for name, is_text in (("x.csv", True), ("x.jsonl.gz", True), ("x.parquet", False), ("x.arrow", False)):
+        assert note("export", "-o", tmp_path / name) == (both if is_text else [])
 
 
 @pytest.mark.parametrize("name", thinned(["x.parquet", "x.arrow", "x.csv", "x.jsonl.gz"], 4))
