@@ -189,12 +189,14 @@ def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Consol
     return False
 
 
-def note_base64(args: argparse.Namespace, columns: Iterable[str], console: Console) -> None:
-    """Print a note that text lines have bytes in base64, if nobody chose that."""
+def note_base64(args: argparse.Namespace, columns: Iterable[str], n_records: int, console: Console) -> None:
+    """Print a note that lines of text have bytes in base64, if there are some and nobody chose that."""
+    if args.encoding is not None or not n_records or getattr(args, "dry_run", False):
+        return
     formats = {"key": args.key_format, "value": args.value_format}
     encoded = [name for name in formats if name in columns and formats[name] is None]
     is_text = (args.command == "cat" and console.is_json) or _text_format(args) is not None
-    if is_text and encoded and args.encoding is None:
+    if is_text and encoded:
         verb = "are" if encoded[1:] else "is"
         console.note(f"{' and '.join(encoded)} {verb} in base64; --encoding utf8 writes text")
 

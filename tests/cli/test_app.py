@@ -667,3 +667,11 @@ def test_a_path_that_is_a_circle_of_links_is_not_found(tmp_path, capsys):
     for command in ("ls", "cat", "verify", "groups", "metadata"):
         assert main([command, str(tmp_path / "loop")]) == Exit.UNREADABLE, command
         assert "bug" not in capsys.readouterr().err
+
+
+def test_a_note_says_that_the_last_records_are_those_of_each_partition(run, log_dir):
+    _, out, err = run("cat", log_dir, "-t", "p-multi", "--tail", "2")
+    assert len(out.splitlines()) == 6
+    assert "the last 2 records of each of 3 partitions" in err
+    for argv in (["-p", "1", "--tail", "2"], ["--tail", "0"], ["-n", "2"]):
+        assert "of each" not in run("cat", log_dir, "-t", "p-multi", *argv)[2]

@@ -115,16 +115,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # at a terminal the records themselves show the progress
     with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
         n_printed = _print(scan, record_format, args.tail, reporter, console)
-    if n_printed:
-        note_base64(args, record_format.columns, console)
-        _note_tails(args, scan, console)
+    note_base64(args, record_format.columns, n_printed, console)
+    _note_tails(args, scan, console)
     if any_matches and not n_printed and 0 not in (args.tail, args.limit) and not scan.findings:
         console.note("no records match; kafkalog ls lists the offsets and times of each partition")
 
 
 def _note_tails(args: argparse.Namespace, scan: Scan, console: Console) -> None:
     """Print a note that --tail counts in each partition, if there are several."""
-    n = 0 if not args.tail else sum(1 for _ in scan.partitions())
+    n = sum(1 for _ in scan.partitions()) if args.tail else 0
     if n > 1:
         console.note(f"the last {counted(args.tail, 'record')} of each of {n} partitions")
 

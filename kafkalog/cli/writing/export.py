@@ -131,8 +131,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 error.advise("use --overwrite to replace it")
             raise
     console.undecoded(result.n_undecoded, args.on_decode_error)
-    if result.n_records and not args.dry_run:
-        note_base64(args, columns or ("key", "value"), console)
+    note_base64(args, exporter.scan.schema.names, result.n_records, console)
     if args.output != "-":
         if args.dry_run:
             console.note(f"{counted(result.n_records, 'record')} would be written")
