@@ -6,8 +6,10 @@ those of files are: wrong ones raise a `KafkalogError` with the position.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypedDict, Unpack, cast
 
@@ -109,10 +111,12 @@ def decode(
     >>> codec.decode(data).offset[:3].tolist()
     [0, 1, 2]
     """
-    source, names = BufferSource(buffer), tuple(columns)
+    source, names = _source(buffer), (columns,) if isinstance(columns, str) else tuple(columns)
     for name in names:
         if name not in ALL_COLUMNS:
-            raise ValueError(f"no column {name!r}: there are {', '.join(ALL_COLUMNS)}")
+            header = name.removeprefix("headers.")
+            meant = f"; use records.headers[{header!r}]" if header != name else ""
+            raise ValueError(f"no column {name!r}: there are {', '.join(ALL_COLUMNS)}{meant}")
     # a window has all that a small buffer holds, in one call
     if not include_control and uses_kernels() and source.size:
         options, memory = _memory(names, check_crcs, limits)
@@ -145,7 +149,7 @@ def decode_headers(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> BatchTabl
     CorruptionError, LimitExceededError
         See `decode`.
     """
-    tables = [window.batches for window in _windows(BufferSource(buffer), limits)]
+    tables = [window.batches for window in _windows(_source(buffer), limits)]
     return BatchTable.concatenate(tables) if tables else BatchTable.empty()
 
 
@@ -223,7 +227,7 @@ def encode(
 def _records_of(columns: Any) -> RecordColumns:
     if isinstance(columns, Mapping):
         for name, values in columns.items():
-            if isinstance(values, (int, str, bytes, bytearray)):
+            if isinstance(values, (int, str, bytes, bytearray, datetime, np.datetime64)):
                 column = f"np.arange({values!r}, {values!r} + n)" if name == "offset" else f"[{values!r}]"
                 raise TypeError(f"{name} is a column, with a value per record: {name}={column}, not {values!r}")
         n = len(next(iter(columns.values()), ()))
@@ -242,7 +246,7 @@ def _is_column(name: str, values: Any) -> bool:
     if name in BINARY_COLUMNS:
         return isinstance(values, BinaryColumn) or _is_list_of(values, bytes, type(None))
     if name == HEADERS:
-        return isinstance(values, HeadersColumn) or _is_list_of(values, list, tuple)
+        return isinstance(values, HeadersColumn) or _is_list_of(values, list, tuple, dict)
     return (isinstance(values, np.ndarray) and values.dtype == np.int64) or _is_list_of(values, int)
 
 
@@ -385,7 +389,7 @@ def check_crcs(buffer: Any, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[n
     >>> codec.check_crcs(data).tolist()
     [True, False]
     """
-    checked = [valid_crcs(window) for window in _windows(BufferSource(buffer), limits)]
+    checked = [valid_crcs(window) for window in _windows(_source(buffer), limits)]
     return np.concatenate(checked) if checked else np.empty(0, np.bool_)
 
 
@@ -400,6 +404,17 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return the public names."""
     return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__"])
+
+
+def _source(buffer: Any) -> BufferSource:
+    """The bytes of a buffer. Raises TypeError for what has bytes but is none."""
+    if isinstance(buffer, (str, os.PathLike)):
+        path = os.fspath(buffer)
+        raise TypeError(f"batches are bytes: open({path!r}, 'rb').read(); kafkalog.read_numpy({path!r}) reads a file")
+    if hasattr(buffer, "read") or hasattr(buffer, "to_numpy"):
+        what = "read() its bytes" if hasattr(buffer, "read") else "it is decoded by its own to_numpy()"
+        raise TypeError(f"batches are bytes, not {type(buffer).__name__}: {what}")
+    return BufferSource(buffer)
 
 
 def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:

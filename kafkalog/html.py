@@ -139,6 +139,11 @@ class Bulk(PublicNames):
 
     if not TYPE_CHECKING:
 
+        def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+            """Raise TypeError: NumPy would make an array of one object."""
+            arrays = "to_numpy() has an array for each column" if hasattr(self, "to_numpy") else "use to_table()"
+            raise TypeError(f"a {type(self).__name__} is no array: {arrays}")
+
         def __getitem__(self, key: object) -> NoReturn:
             """Raise TypeError: an offset may be meant, or a column."""
             name = type(self).__name__

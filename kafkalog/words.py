@@ -181,7 +181,8 @@ log logdir logdirectory log-dir log-directory directory topic dataset reader log
     | open(path)
 iterate iter iter-records read-records iter-messages rows message record-batch consumer-record parse \
     > kafkalog cat PATH | cat(path)
-from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
+from-numpy write-numpy write-pandas write-arrow write-records \
+    from-pandas from-polars from-arrow from-records from-dict to-kafka to-log write-log \
     > kafkalog load FILE -o DIR --topic TOPIC | write_table(table, path, topic=name)
 delete-topic delete-topics drop-topic drop-topics remove-topic rm-topic topic-delete topics-delete topic-remove \
     > kafkalog salvage PATH -o DIR -T TOPIC, a copy without it | salvage(path, output, topics="!name")
@@ -300,7 +301,7 @@ group_by groupby agg aggregate join sort sort_by order_by sort_values unique dis
     union sum mean max min = kafkalog.sql("select ...", path), or to_polars() or to_pandas() first
 sql = kafkalog.sql("select ...", path)
 show display print = head(20), or kafkalog.cat(path)
-show display print head tail sort_values query = to_pandas(), or print() of it
+show display print = to_pandas(), or print() of it
 consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
@@ -323,6 +324,25 @@ concat append extend vstack hstack = concatenate([...])
 astype to_int frombuffer as_array decode str = as_dtype(">i8") for values of one size, or to_numpy("U") for text
 search find bisect searchsorted get_position = lookup([...])
 to_html save_html render save show open = write("report.html")
+head first = slice(0, 10), or records[:10]
+tail last = take(range(-10, 0)), or records[-10:]
+filter where query loc iloc = take(rows), or an index: records[mask]
+sort sort_by order_by sort_values argsort = take(np.argsort(records.key)), or an index: records[np.argsort(...)]
+groupby group_by agg aggregate join merge pivot describe = to_pandas(), or np.bincount of key.factorize()
+head tail sort_values query = to_pandas(), or print() of it
+copy deepcopy = take(slice(None)), which copies
+assign update with_columns with_column drop rename select insert = items(), and RecordColumns(len(records), {...})
+isin = to_numpy(), as in np.isin(column, [b"a"])
+startswith starts_with endswith ends_with contains match upper lower strip split json to_string \
+    = data and offsets, or pyarrow.compute: pc.starts_with(column.to_arrow(), "a")
+iterrows itertuples iter_rows rows records to_dicts to_pylist tolist = to_arrow(), whose to_pylist() has a dict per row
+max min = argsort(), whose last row is the largest of those that are not null
+n_records num_records count = records_count
+offset offsets first_offset = base_offset and last_offset
+timestamp timestamps time times datetimes = max_timestamp and base_timestamp, in milliseconds
+compression compression_type = codec
+datetimes = timestamp.astype("datetime64[ms]")
+size shape ndim num_rows n_rows n_entries n_batches = nbytes for bytes, and len(...) for rows
 """
 )
 """Attributes of our objects, ``=`` and what to call instead; if an object has no such attribute."""

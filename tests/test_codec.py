@@ -380,3 +380,23 @@ def test_misuse_of_the_codec_names_what_is_meant():
         with pytest.raises(AttributeError, match=meant):
             getattr(codec, name)
     assert [name for name in dir(codec) if name[0] != "_"] == sorted(codec.__all__)
+
+
+def test_structured_arrays_and_dicts_of_headers_are_written():
+    rows = np.array([(b"a", b"1", 5), (b"b", b"2", 6)], [("key", "S1"), ("value", "S1"), ("timestamp", "i8")])
+    records = codec.decode(codec.encode(rows))
+    assert records.value.to_pylist() == [b"1", b"2"]
+    assert records.timestamp.tolist() == [5, 6]
+    headers = [{"trace-id": b"1", b"n": None}, {}]
+    decoded = codec.decode(codec.encode(value=[b"a", b"b"], headers=headers))
+    assert decoded.headers.to_pylist() == [[(b"trace-id", b"1"), (b"n", None)], []]
+    assert decoded.headers["trace-id"].to_pylist() == [b"1", None]
+
+
+def test_what_is_no_buffer_is_named(log_dir):
+    path = min(log_dir.glob("p-multi-0/*.log"))
+    assert codec.decode(path.read_bytes(), columns="offset").offset[0] == 0
+    with path.open("rb") as file, pytest.raises(TypeError, match=r"not BufferedReader: read\(\)"):
+        codec.decode(file)
+    with pytest.raises(ValueError, match=r"no column 'headers.a': .*records.headers\['a'\]"):
+        codec.decode(path.read_bytes(), columns=["headers.a"])

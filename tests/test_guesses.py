@@ -240,6 +240,29 @@ kafkalog.read_numpy(p).keys.astype(str) -> records.key.astype
 kafkalog.read_numpy(p).key.astype(str) -> to_numpy("U")
 kafkalog.read_numpy(p).key.murmur2() -> kafkalog.codec.partitions
 kafkalog.OffsetIndex.build(kafkalog.open(p).segments[0], interval=1024) -> index_interval_bytes=
+kafkalog.read_numpy(p).head(3) -> records[:10]
+kafkalog.read_numpy(p).tail(3) -> records[-10:]
+kafkalog.read_numpy(p).filter(None) -> records[mask]
+kafkalog.read_numpy(p).sort("timestamp") -> take(np.argsort(
+kafkalog.read_numpy(p).groupby("key") -> to_pandas()
+kafkalog.read_numpy(p).copy() -> take(slice(None))
+kafkalog.read_numpy(p).with_columns() -> RecordColumns(
+kafkalog.read_numpy(p).iterrows() -> to_arrow()
+kafkalog.read_numpy(p).key.isin([b"a"]) -> np.isin(
+kafkalog.read_numpy(p).key.startswith(b"a") -> pc.starts_with(
+kafkalog.read_numpy(p).key.max() -> argsort()
+kafkalog.open(p).segments[0].batches.timestamps -> max_timestamp
+kafkalog.open(p).segments[0].batches.n_records -> records_count
+kafkalog.open(p).segments[0].batches.compression -> codec
+kafkalog.open(p).segments[0].offset_index.size -> len(...)
+kafkalog.open(p).segments[0].time_index.datetimes() -> astype("datetime64[ms]")
+np.asarray(kafkalog.scan(p)) -> to_numpy()
+np.asarray(kafkalog.open(p)) -> to_numpy()
+np.asarray(kafkalog.batches(p)) -> to_table()
+kafkalog.codec.decode(str(p)) -> kafkalog.read_numpy(
+kafkalog.codec.decode(kafkalog.open(p).segments[0]) -> to_numpy()
+kafkalog.codec.check_crcs(p) -> kafkalog.read_numpy(
+kafkalog.write_numpy -> kafkalog.write_table
 """
 RESULTS = """
 kafkalog.ls(d)

@@ -6,7 +6,7 @@ A column owns its memory, whatever its origin. Rows are taken as a one-dimension
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
 
@@ -564,8 +564,11 @@ class HeadersColumn(_RowsOf[list[tuple[bytes, bytes | None]]]):
         return cls(zeros(n + 1), empty, empty)
 
     @classmethod
-    def of(cls, records: Sequence[Sequence[tuple[bytes | str, bytes | None]]]) -> HeadersColumn:
-        """Make a column of the headers of records, as `to_pylist` returns them; keys may be text, as in clients."""
+    def of(
+        cls, records: Sequence[Sequence[tuple[bytes | str, bytes | None]] | Mapping[bytes | str, bytes | None]]
+    ) -> HeadersColumn:
+        """Make a column of the headers of records, as `to_pylist` returns them or dicts; keys may be text."""
+        records = [[*headers.items()] if isinstance(headers, Mapping) else headers for headers in records]
         offsets = np.zeros(len(records) + 1, np.int64)
         np.cumsum([len(headers) for headers in records], out=offsets[1:])
         pairs = [pair for headers in records for pair in headers]
