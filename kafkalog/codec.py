@@ -111,12 +111,7 @@ def decode(
     >>> codec.decode(data).offset[:3].tolist()
     [0, 1, 2]
     """
-    source, names = _source(buffer), (columns,) if isinstance(columns, str) else tuple(columns)
-    for name in names:
-        if name not in ALL_COLUMNS:
-            header = name.removeprefix("headers.")
-            meant = f"; use records.headers[{header!r}]" if header != name else ""
-            raise ValueError(f"no column {name!r}: there are {', '.join(ALL_COLUMNS)}{meant}")
+    source, names = _source(buffer), _names_of(columns)
     # a window has all that a small buffer holds, in one call
     if not include_control and uses_kernels() and source.size:
         options, memory = _memory(names, check_crcs, limits)
@@ -415,6 +410,16 @@ def _source(buffer: Any) -> BufferSource:
         what = "read() its bytes" if hasattr(buffer, "read") else "it is decoded by its own to_numpy()"
         raise TypeError(f"batches are bytes, not {type(buffer).__name__}: {what}")
     return BufferSource(buffer)
+
+
+def _names_of(columns: Sequence[str]) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    for name in names:
+        if name not in ALL_COLUMNS:
+            header = name.removeprefix("headers.")
+            meant = f"; use records.headers[{header!r}]" if header != name else ""
+            raise ValueError(f"no column {name!r}: there are {', '.join(ALL_COLUMNS)}{meant}")
+    return names
 
 
 def _windows(source: BufferSource, limits: Limits) -> Iterator[Window]:
