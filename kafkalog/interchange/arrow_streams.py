@@ -89,6 +89,8 @@ def open_batches(data: Any) -> pa.RecordBatchReader:
     """
     if isinstance(data, pa.RecordBatchReader):
         return data
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        data = {name: data[name] for name in data.dtype.names}
     try:
         if hasattr(data, "__kafkalog_stream__"):
             return data.__kafkalog_stream__()
@@ -119,8 +121,6 @@ def _open(data: Any) -> pa.RecordBatchReader:
         return data.scanner().to_reader()
     if hasattr(data, "to_reader"):
         return data.to_reader()
-    if isinstance(data, np.ndarray) and data.dtype.names:
-        return _open({name: data[name] for name in data.dtype.names})
     hint = "; collect() it first" if hasattr(data, "collect") else ""
     raise TypeError(
         "records are a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB ...) or a dict of arrays, "
