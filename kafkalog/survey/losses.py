@@ -358,7 +358,7 @@ def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterat
     The checkpoint has log start offsets above the base offset of the first segment only. As the log start offset rises,
     epochs and producer snapshots below it are dropped. After a clean shutdown none of them is older than the log. After
     a crash they may be: retention may have deleted segments since. Without any of them a first segment that is gone
-    leaves no trace.
+    leaves no trace. Offsets below a log start in the checkpoint are not missing, whatever else tells of them.
     """
     known = {name: base for base, found in evidence.orphans.items() for name in found}
     is_proved = any(base < first for base in known.values())
@@ -367,9 +367,10 @@ def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterat
         known[kf.LOG_START_OFFSET_CHECKPOINT] = first if evidence.log_start is None else evidence.log_start
         known[kf.LEADER_EPOCH_CHECKPOINT] = first if evidence.epochs_start is None else evidence.epochs_start
     known = {name: offset for name, offset in known.items() if offset < first}
-    if not known:
+    # what lies below the log start was deleted on purpose
+    begin = max(min(known.values(), default=first), evidence.log_start or 0)
+    if begin >= first:
         return
-    begin = min(known.values())
     if is_proved or (evidence.state.was_closed and not is_tiered(partition)):
         yield _missing_segment(partition, begin, first, [*known])
     else:

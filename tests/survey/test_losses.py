@@ -489,6 +489,25 @@ def test_after_a_clean_shutdown_a_file_proves_that_the_first_segment_is_gone(roo
     assert notes(root) == []
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("left", [EPOCHS, ".snapshot", ".index"])
+def test_nothing_is_missing_below_the_log_start(root, partition, left, is_clean):
+    """A broker cuts epochs and snapshots there, and may crash before they are on disk (KAFKA-16541)."""
+    first, second, *_ = bases(partition)
+    if left == ".index":
+        remove(partition, first, ".log", ".snapshot")
+        start = second
+    else:
+        start = lose_first(root, partition, left)
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    for at in (start - 1, start, start + 2):
+        (root / START).write_bytes(encode_offset_checkpoint({KEY: at}))
+        gone = [("segment_missing", at, start - 1)] if at < start and is_clean else []
+        assert damage(root) == gone
+        assert main(["salvage", str(root), "--dry-run"]) == bool(gone)
+
+
 @pytest.mark.parametrize(("left", "begin"), [(START, 3), (EPOCHS, 0), (".snapshot", 7)])
 def test_after_a_crash_it_may_have_been_retention_and_is_a_note(root, partition, left, begin, capsys):
     start = lose_first(root, partition, left)
