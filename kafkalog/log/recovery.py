@@ -331,8 +331,8 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
         position=int(batch.position[0]),
         length=int(batch.size_in_bytes[0]),
         base_offset=int(batch.base_offset[0]),
-        # a broker that does not start, or splits the segment, loses nothing
-        n_records=None if reason is Reason.OFFSET_ORDER else 0,
+        # a broker that does not start, or splits the segment, loses nothing; what it empties is counted as a whole
+        n_records=0,
     )
 
 

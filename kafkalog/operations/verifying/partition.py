@@ -248,7 +248,14 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
     """Check that the leader epoch checkpoint is in order, and agrees with the batches that it covers."""
     path = partition.path / kf.LEADER_EPOCH_CHECKPOINT
     entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it")
-    if entries is None or not entries.size:
+    if entries is None:
+        return
+    changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])
+    if not entries.size:
+        changes = changes[changes[:, 0] >= 0]
+        if changes.size and segments[-1].last_offset >= partition.log_start_offset:
+            detail = "has no leader epochs, but batches have: a broker does not find them after a clean shutdown"
+            add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), damage=False))
         return
     epoch, start = entries["epoch"].astype(np.int64), entries["start_offset"]
     bad = (epoch < 0) | (start < 0)
@@ -267,7 +274,6 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
                 f" end {end}: a broker drops it at its next start"
             )
             add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=int(start[row]), damage=False))
-    changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])
     changes = changes[(changes[:, 0] >= 0) & (changes[:, 1] >= start[0])]
     said = epoch[np.searchsorted(start, changes[:, 1], side="right") - 1]
     for row in np.flatnonzero(said != changes[:, 0])[:1].tolist():

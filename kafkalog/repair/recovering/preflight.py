@@ -521,14 +521,29 @@ class _Load:
     def _add_remarks(self, row: PartitionPlan) -> None:
         """Add what the broker does without a producer snapshot, without epochs, and when it loads a coordinator."""
         plan = self.plan
+        if plan.partition.kind == "delete":
+            row.remarks.append("its topic was deleted: the broker deletes the directory soon after the start")
+            return
         # a segment that is recovered gets a snapshot, from which the rest is replayed
         is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
-        if row.log_end_offset > row.log_start_offset and not is_replayed:
+        if row.n_bytes and row.log_end_offset > row.log_start_offset and not is_replayed:
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
-        if row.n_bytes and kf.LEADER_EPOCH_CHECKPOINT not in plan.files.names:
-            row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
+        if row.n_bytes and (lack := self._lack_of_epochs()) is not None:
+            row.remarks.append(f"{lack}: the broker finds only the epochs of recovered segments")
         if (failure := load_failure(plan.path, row.topic_partition, self.start.asked.limits)) is not None:
             row.remarks.append(failure.detail)
+
+    def _lack_of_epochs(self) -> str | None:
+        """What is wrong with the leader epoch checkpoint if it has no epoch, and batches have; None if it has."""
+        partition = self.plan.partition
+        if kf.LEADER_EPOCH_CHECKPOINT not in self.plan.files.names:
+            return "no leader epoch checkpoint"
+        try:
+            first = None if partition.leader_epochs.size else next(partition.iter_batches(), None)
+        except KafkalogError:
+            return None  # the start fails on it
+        is_lost = first is not None and bool((first.batches.partition_leader_epoch >= 0).any())
+        return "no epoch in the leader epoch checkpoint" if is_lost else None
 
     def _add_unreadable(self, row: PartitionPlan, findings: Findings) -> None:
         """Add segments that cannot be read here: the user of the broker may read them."""

@@ -85,6 +85,16 @@ def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(
     assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
 
 
+def test_a_checkpoint_without_the_epochs_of_batches_is_a_note(partition):
+    """As a power loss leaves it. A broker starts on it, and takes its next epoch for the first one (KAFKA-16541)."""
+    path = partition / "leader-epoch-checkpoint"
+    for data in ("", "0\n", "0\n0\n"):
+        path.write_text(data)
+        assert [(one.reason, one.damage) for one in kafkalog.verify(partition).findings] == [
+            ("epoch_checkpoint", False)
+        ]
+
+
 def test_an_epoch_that_begins_behind_the_log_is_a_note(partition):
     end = kafkalog.Partition(partition).log_end_offset
     path = partition / "leader-epoch-checkpoint"

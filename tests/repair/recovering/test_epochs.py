@@ -191,3 +191,30 @@ def test_a_recovered_segment_gets_the_snapshot_of_its_producers(tmp_path, missin
         logs(tmp_path / "t-0")[number].with_suffix(".index").unlink()
     [plan] = kafkalog.preflight(tmp_path / "t-0", clean=True).partitions
     assert any("state of producers" in remark for remark in plan.remarks) == (not missing)
+
+
+def test_a_clean_start_finds_no_epochs_in_an_empty_checkpoint(tmp_path):
+    with kafkalog.PartitionWriter(tmp_path / "t-0", batch_size=200, leader_epoch=3) as writer:
+        writer.append({"value": [b"v" * 50] * 5})
+
+    def remarks():
+        [plan] = kafkalog.preflight(tmp_path / "t-0", clean=True).partitions
+        return [one.partition(":")[0] for one in plan.remarks if "epoch" in one]
+
+    assert remarks() == []
+    for data in ("", "0\n0\n"):
+        (tmp_path / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).write_text(data)
+        assert remarks() == ["no epoch in the leader epoch checkpoint"]
+    (tmp_path / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).unlink()
+    assert remarks() == ["no leader epoch checkpoint"]
+
+
+def test_an_empty_log_has_no_producers_to_lose(tmp_path):
+    """As the cleaner and retention leave one; KAFKA-9065 has such a partition of `__consumer_offsets`."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    for base in (0, 500):
+        for suffix in (".log", ".index", ".timeindex"):
+            (directory / f"{base:020d}{suffix}").touch()
+    [plan] = kafkalog.preflight(directory, clean=True).partitions
+    assert (plan.log_end_offset, plan.verdict) == (500, "starts")

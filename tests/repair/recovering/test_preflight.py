@@ -371,3 +371,27 @@ def test_a_fault_of_the_configuration_alone_is_corrected_there(tmp_path, fault, 
     log = next((disk / "t-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1] + b"?")
     assert kafkalog.preflight(disk, config=config, clean=False).next
+
+
+def test_the_directory_of_a_deleted_topic_goes_after_the_start(partition):
+    partition.rename(partition.with_name(f"{partition.name}.{'a' * 32}-delete"))
+    for clean in (True, False):
+        [row] = kafkalog.preflight(partition.parent, clean=clean).partitions
+        assert (row.verdict, row.losses) == ("recovers", [])
+        assert row.remarks == ["its topic was deleted: the broker deletes the directory soon after the start"]
+
+
+def test_a_segment_on_which_the_broker_does_not_start_loses_nothing(tmp_path, capsys):
+    """Offsets go back, so that no index can be built (KAFKA-3955)."""
+    big = b"v" * 2000
+    data = b"".join(
+        builder.batch_v2([builder.record_v2(0, 0, b"k", big)], base_offset=offset)
+        for offset in (*range(20), *range(8, 30))
+    )
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
+    result = kafkalog.preflight(tmp_path / "t-0", clean=False)
+    assert (result.verdict, result.partitions[0].losses) == ("does not start", [])
+    for command in (["preflight"], ["recover", "-o", str(tmp_path / "out")]):
+        assert main([command[0], str(tmp_path / "t-0"), *command[1:]]) == 1
+        assert "lost:" not in capsys.readouterr().err
