@@ -77,7 +77,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.output is not None:
         return _write(found, args, console)
     if not found:
-        console.note("no groups: the log dirs have no __consumer_offsets, or no group matches")
+        why = "none matches -g" if args.groups else "the log dirs have no __consumer_offsets, or it is empty"
+        console.note(f"no groups: {why}")
     for number, group in enumerate(found):
         console.show([group], _text(group, with_members=args.members, is_first=not number))
     return None

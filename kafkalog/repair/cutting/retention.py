@@ -131,8 +131,9 @@ class _LeftAlone:
         if settings.note and self._options.retention:
             self._note(settings.note)
         if self._compacted:
-            what = "topics that are internal, or whose cleanup.policy is compact"
-            self._note(f"nothing is deleted of {what}: {names_of(self._compacted)}")
+            policy = "has no delete" if self._options.free is None else "is not delete alone"
+            what = f"topics that are internal, or whose cleanup.policy {policy}"
+            self._note(f"no limit applies to {what}: {names_of(self._compacted)}")
         if self._tiered:
             why = "a broker deletes remote segments before the log start"
             self._note(f"nothing is deleted of tiered topics, since {why}: {names_of(self._tiered)}")
