@@ -526,7 +526,7 @@ class _Load:
             return
         # a segment that is recovered gets a snapshot, from which the rest is replayed
         is_replayed = not plan.is_clean or plan.recovered or plan.snapshots()
-        if row.n_bytes and row.log_end_offset > row.log_start_offset and not is_replayed:
+        if not is_replayed and row.log_end_offset > row.log_start_offset and row.n_bytes:
             row.remarks.append("no producer snapshot: the broker loses the state of producers")
         if row.n_bytes and (lack := self._lack_of_epochs()) is not None:
             row.remarks.append(f"{lack}: the broker finds only the epochs of recovered segments")
@@ -538,6 +538,8 @@ class _Load:
         partition = self.plan.partition
         if kf.LEADER_EPOCH_CHECKPOINT not in self.plan.files.names:
             return "no leader epoch checkpoint"
+        if len(self.plan.recovered) == len(partition.segments):
+            return None  # they have all epochs
         try:
             first = None if partition.leader_epochs.size else next(partition.iter_batches(), None)
         except KafkalogError:
