@@ -31,6 +31,7 @@ from kafkalog.repair.recovering.recovered_partitions import Preflight, RecoveryR
 from kafkalog.state.checkpoints import read_topic_id
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.properties import read_settings
+from kafkalog.storage.files import size_if_there
 from kafkalog.storage.location import kind_of, parent_of, refuse_url
 from kafkalog.storage.removals import is_gone, removed_directory
 from kafkalog.survey.absent_partitions import absent_note, absent_partitions
@@ -59,6 +60,7 @@ from kafkalog.system_topics.coordinator_load import load_failure
 Directories = Callable[[Any], list[Any]]
 """Lists a log dir."""
 _ZEROS: Final = "the time index ends in zeros"
+_EMPTY_CHECKPOINT_BYTES: Final = len("0\r\n0\r\n")
 
 
 def preflight(
@@ -538,10 +540,10 @@ class _Load:
         partition = self.plan.partition
         if kf.LEADER_EPOCH_CHECKPOINT not in self.plan.files.names:
             return "no leader epoch checkpoint"
-        if len(self.plan.recovered) == len(partition.segments):
-            return None  # they have all epochs
+        if (size_if_there(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT) or 0) > _EMPTY_CHECKPOINT_BYTES:
+            return None
         try:
-            first = None if partition.leader_epochs.size else next(partition.iter_batches(), None)
+            first = next(partition.iter_batches(), None)
         except KafkalogError:
             return None  # the start fails on it
         is_lost = first is not None and bool((first.batches.partition_leader_epoch >= 0).any())
