@@ -92,6 +92,10 @@ def test_a_copied_range_whose_first_batch_is_damaged_before_returns_nothing_twic
     assert found.kept == [offset for base in map(int, kept.split()) for offset in range(base, base + 3)]
     lost = int(bases[bases.index("x") + 1 :].split()[0])
     assert counts(found.losses) in ([], [(lost, lost + 3, 3)])
+    scan = kafkalog.scan(path, on_corruption="skip")
+    scan.count_rows()
+    assert min(one.n_records for one in scan.findings) == 0
+    assert sum(one.n_records for one in scan.losses.values()) == sum(one.n_records for one in found.losses)
 
 
 def damaged(data):
