@@ -154,7 +154,8 @@ def judged(copy: Copy, finding: Finding, *, is_compacted: bool | None, is_tiered
     `is_compacted` is whether its topic is compacted, None if that is unknown. Offsets before the first segment of a
     tiered topic are in remote storage.
     """
-    if finding.n_records == 0 and finding.certainty == "exact" and not (finding.n_markers or finding.n_returned):
+    counts = finding.n_records, finding.n_markers, finding.n_returned
+    if counts == (0, 0, 0) and finding.certainty == "exact":
         return replace(finding, damage=False)
     is_gap = finding.reason is Reason.OFFSET_GAP and finding.path == str(copy.path) and finding.length is None
     if not is_gap or finding.last_offset is None:

@@ -93,7 +93,7 @@ def _excuse_copies(partition: Partition, segments: Sequence[VerifiedSegment], ar
         is_odd = any(one.reason in (Reason.OFFSET_ORDER, Reason.OFFSET_OUTSIDE_SEGMENT) for one in lost)
         if number and lost and (is_odd or previous >= result.base_offset):
             again, _ = remains(segment, 0, around, previous=previous)
-            excused = {one.position: one for one in again.findings if one.n_records == 0 and not one.n_returned}
+            excused = {one.position: one for one in again.findings if (one.n_records, one.n_returned) == (0, 0)}
             result.findings = [excused.get(one.position, one) if one in lost else one for one in result.findings]
         previous = max(previous, result.last_offset)
 
