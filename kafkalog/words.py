@@ -85,8 +85,8 @@ cp copy clone backup snapshot save-snapshot dd sync rsync scp kopieren sichern \
     > kafkalog salvage PATH -o DIR (verified), or cp -a \
     | salvage(path, output)
 repair fix heal fsck-repair reparieren \
-    > kafkalog preflight PATH, then kafkalog recover PATH --in-place --backup DIR, or kafkalog \
-    salvage PATH -o DIR | preflight(path), then recover(path, ...) or salvage(path, output)
+    > kafkalog verify PATH, whose next: line is the way to a log that a broker serves \
+    | verify(path), whose next is the way to a log that a broker serves
 rescue > kafkalog salvage PATH -o DIR | salvage(path, output)
 carve photorec testdisk extundelete unrm recover-deleted > kafkalog undelete IMAGE -o DIR | undelete(image, output)
 restore restore-tiered wiederherstellen > kafkalog tiered restore URL -o DIR, or kafkalog boot PATH -o DIR \

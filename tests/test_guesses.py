@@ -389,7 +389,7 @@ kafkalog groups D --reset-offsets -> kafka-consumer-groups.sh
 kafkalog trim P --days 7 -> --retention-ms
 kafkalog lookup P --key k -> --filter 'key == k'
 kafkalog xyzzy D -> there are ls
-kafkalog repair D -> kafkalog recover
+kafkalog repair D -> kafkalog verify
 kafkalog backup D -> kafkalog salvage
 kafkalog dashboard D -> report.html
 kafkalog sizes D -> kafkalog space
@@ -625,7 +625,7 @@ kafkalog optimise D -> kafkalog compact
 kafkalog ls D --no-colour -> leave it out
 kafkalog prüfen D
 kafkalog hilfe
-kafkalog reparieren D -> kafkalog recover
+kafkalog reparieren D -> kafkalog verify
 kafkalog recover D --trockenlauf -> --dry-run
 # compounds
 kafkalog delete-topic D orders -> kafkalog salvage PATH -o DIR -T orders

@@ -10,11 +10,12 @@ from typing import Any, Final, Literal
 from kafkalog.comparing.digests import FIELDS, Database, Field
 from kafkalog.comparing.pairs import pair
 from kafkalog.comparing.sides import Side, Sides
-from kafkalog.errors import NotKafkaError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Findings, NotKafkaError, Reason
 from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.parsing import one_of
+from kafkalog.survey.next_steps import NextStep
 
 Kind = Literal["missing", "moved", "repeated"]
 _MOST_RANGES: Final = 1000
@@ -71,7 +72,7 @@ class TopicContent(JsonFields):
 class ContentDiff(JsonFields):
     """How two clusters, or two topics, differ by content."""
 
-    _json_properties = ("ok",)
+    _json_properties = ("ok", "next")
 
     a: str
     b: str
@@ -80,11 +81,22 @@ class ContentDiff(JsonFields):
     only_in_a: list[str] = field(default_factory=list)
     only_in_b: list[str] = field(default_factory=list)
     """Topics that the other side does not have."""
+    findings_a: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    findings_b: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage, whose records are missing on this side."""
 
     @property
     def ok(self) -> bool:
-        """Whether both sides have the same topics with the same records in the same order."""
-        return not self.only_in_a and not self.only_in_b and all(one.ok for one in self.topics)
+        """Whether both sides have the same topics with the same records in the same order, and no damage."""
+        is_damaged = self.findings_a.n_damage or self.findings_b.n_damage
+        return not self.only_in_a and not self.only_in_b and not is_damaged and all(one.ok for one in self.topics)
+
+    @property
+    def next(self) -> list[NextStep]:
+        """How to check the sides that are damaged."""
+        sides = ((self.a, self.findings_a), (self.b, self.findings_b))
+        why = "its damage may be why records are missing there: verify shows all of it, and the way to what is intact"
+        return [NextStep(("kafkalog", "verify", path), why) for path, findings in sides if findings.n_damage]
 
     def _rows(self) -> list[object]:
         return [*self.topics]
@@ -121,7 +133,8 @@ def compare(
     progress : callable
         ``progress(n_records)`` is called with the number of records read since the last call.
     **options
-        Of `scan`, such as ``isolation_level`` and ``on_corruption``.
+        Of `scan`, such as ``isolation_level``. By default, ``on_corruption`` is ``"skip"``: intact records are
+        compared, and the damage is in the findings.
 
     Returns
     -------
@@ -134,7 +147,7 @@ def compare(
     UnknownNameError
         A side does not have a topic of `topics`.
     KafkalogError
-        A log is damaged, or cannot be read.
+        A log cannot be read, or is damaged, with ``on_corruption="raise"``.
     ImportError
         DuckDB is not installed.
 
@@ -145,13 +158,13 @@ def compare(
     True
     """
     fields = check_fields(ignore)
-    sides = Sides(a, b, topics, options)
+    sides = Sides(a, b, topics, {"on_corruption": "skip"} | options)
     found = ContentDiff(sides.paths["a"], sides.paths["b"], only_in_a=sides.only_in_a, only_in_b=sides.only_in_b)
     if not sides.pairs:
         raise NotKafkaError(Reason.NOT_KAFKA, f"no topic is also in {found.b}", path=found.a)
     with Database(fields, memory, temporary_directory) as database:
         for names in sides.pairs:
-            counts = sides.fill(database, fields, names, progress)
+            counts = sides.fill(database, fields, names, progress, {"a": found.findings_a, "b": found.findings_b})
             pair(database)
             found.topics.append(_content(database, names, counts))
     return found

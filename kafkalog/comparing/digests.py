@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from kafkalog.errors import NotKafkaError, Reason, WriteError
+from kafkalog.errors import Findings, NotKafkaError, Reason, WriteError
 from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files
 from kafkalog.log.log_dir import LogDir, missing_path
@@ -180,15 +180,27 @@ class Database:
 
 
 def batches_of(
-    source: Source, topic: str, fields: Sequence[Field], progress: Callable[[int], object], options: Any
+    source: Source,
+    topic: str,
+    fields: Sequence[Field],
+    progress: Callable[[int], object],
+    options: Any,
+    findings: Findings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a topic of a source, with their place and `fields`; those of a log are in order."""
+    """The records of a topic of a source, with their place and `fields`; those of a log are in order.
+
+    `findings` gets the damage that was skipped.
+    """
     columns = [*_PLACE, *fields]
     if isinstance(source, LogDir):
         records = scan(source, topics=[topic], columns=columns, internal=True, **options)
         for batch in records.to_batches():
             progress(batch.num_rows)
             yield batch
+        if findings is not None:
+            for one in records.findings:
+                if one.damage:
+                    findings.add(one)
         return
     if missing := [name for name in fields if name not in source.schema.names]:
         detail = f"the table has no column {missing[0]!r}: leave it out of the comparison with --ignore (ignore)"

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.comparing.digests import Database, Field, Source, batches_of, table_at, table_batches
+from kafkalog.errors import Findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import TopicPatterns, check_names
@@ -158,12 +159,24 @@ class Sides:
         log = source[topic, partition]
         return log.log_start_offset, log.log_end_offset
 
-    def fill(self, database: Database, fields: Sequence[Field], topics: tuple[str, str], progress: Any) -> list[int]:
-        """Fill a database with a topic of both sides; returns the numbers of records."""
+    def fill(
+        self,
+        database: Database,
+        fields: Sequence[Field],
+        topics: tuple[str, str],
+        progress: Any,
+        findings: Mapping[str, Findings] | None = None,
+    ) -> list[int]:
+        """Fill a database with a topic of both sides; returns the numbers of records.
+
+        `findings` has those of each side, which get the damage that was skipped.
+        """
         return [
             database.fill(
                 side,
-                batches_of(self._sources[side], topic, fields, progress, self._options),
+                batches_of(
+                    self._sources[side], topic, fields, progress, self._options, findings[side] if findings else None
+                ),
                 is_sorted=isinstance(self._sources[side], LogDir),
             )
             for side, topic in zip("ab", topics, strict=True)

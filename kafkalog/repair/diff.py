@@ -23,6 +23,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import LeaderEpochs, LogProgress
+from kafkalog.survey.origins import known_losses
 
 Side = Literal["a", "b"]
 
@@ -72,6 +73,8 @@ class ReplicaDiff(JsonFields):
     """
     is_compacted: bool = False
     """Whether the log cleaner may have made the difference: each broker compacts its replica at times of its own."""
+    lost_in: Side | None = None
+    """The one that lacks these records since the command that made it, such as salvage, reported them as lost."""
 
     @property
     def equal_to(self) -> int:
@@ -155,10 +158,23 @@ def diff(
     leader, truncate_to = _truncation((one, other), ends)
     offset = min(in_a.base_offset, in_b.base_offset)
     is_kept = truncate_to is None or truncate_to > offset
+    offset = max(offset, start)
+    lost_in = _lacking((one, other), offset)
     ends_there = max(in_a.last_offset, in_b.last_offset) + 1
-    is_compacted = is_kept and any(replica.is_compacted(ends_there) for replica in (one, other))
-    found = ReplicaDiff(*paths, start, *ends, n_same, max(offset, start), in_a, in_b, leader, truncate_to, is_kept)
-    return replace(found, is_compacted=is_compacted)
+    is_compacted = is_kept and lost_in is None and any(replica.is_compacted(ends_there) for replica in (one, other))
+    found = ReplicaDiff(*paths, start, *ends, n_same, offset, in_a, in_b, leader, truncate_to, is_kept)
+    return replace(found, is_compacted=is_compacted, lost_in=lost_in)
+
+
+def _lacking(replicas: tuple[Partition, Partition], offset: int) -> Side | None:
+    """Which replica lacks an offset since the command that made it has reported that as lost."""
+    sides: tuple[Side, Side] = ("a", "b")
+    for side, replica in zip(sides, replicas, strict=True):
+        for lost in known_losses(replica.path):
+            first, end = lost.first_offset, lost.end_offset
+            if first is not None and first <= offset and (end is None or offset < end):
+                return side
+    return None
 
 
 def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:
@@ -168,7 +184,10 @@ def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Part
         if isinstance(opened, LogDir) and len(opened):
             first = min(opened, key=lambda key: (key.topic.startswith("_"), key))
             what = f"a log dir, not a partition directory: name one, such as {opened[first].path}"
-            more = ", or compare the content of log dirs (kafkalog diff --content A B, compare(a, b))"
+            more = (
+                ", or compare the content of log dirs (kafkalog diff --content A B,"
+                " kafkalog.comparing.content.compare(a, b))"
+            )
         raise NotKafkaError(Reason.NOT_KAFKA, what + more, path=os.fspath(str(path)))
     return opened
 

@@ -74,6 +74,43 @@ def test_advice_leads_to_all_that_is_intact(tmp_path, capsys, first, damage):
     assert kafkalog.preflight(booted).next == []
 
 
+def test_recovery_and_comparison_lead_to_what_they_did_not_read(tmp_path, capsys):
+    good, disk = tmp_path / "good", tmp_path / "disk"
+    replica(good, LOG, bases=(0, 6, 12, 18))
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    (disk / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 24\n")
+    check = ["kafkalog", "verify", str(disk)]
+    assert [[*step.command] for step in kafkalog.recover(disk, dry_run=True).next] == [check]
+    assert advice(["kafkalog", "diff", "--content", str(good), str(disk)], capsys) == [check]
+    assert main(["diff", "--content", str(good), str(disk)]) == 1
+    assert "a: t-0 offsets 7..8: 1 record only here" in capsys.readouterr().out
+    assert [step[:2] for step in advice(check, capsys)] == [["kafkalog", "boot"]]
+
+
+def test_preflight_says_that_it_did_not_read_what_a_broker_does_not_read(tmp_path, capsys):
+    replica(tmp_path / "disk", LOG, bases=(0, 6, 12, 18))
+    (tmp_path / "disk" / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 24\n")
+    kafkalog.recover(tmp_path / "disk", tmp_path / "out", all_segments=True)
+    flip(tmp_path / "out" / "t-0")
+    main(["preflight", str(tmp_path / "out"), "--clean"])
+    assert "crc_mismatch" not in (text := "".join(capsys.readouterr()))
+    assert "kafkalog verify finds damage there" in text
+
+
+def test_a_hole_that_salvage_has_reported_is_no_work_of_the_log_cleaner(tmp_path, capsys):
+    good, disk = tmp_path / "good", tmp_path / "disk"
+    replica(good, LOG, bases=(0, 6, 12, 18))
+    flip(replica(disk, LOG, bases=(0, 6, 12, 18)))
+    kafkalog.salvage(disk, tmp_path / "saved")
+    found = kafkalog.diff(good / "t-0", tmp_path / "saved" / "t-0")
+    assert (found.offset, found.lost_in, found.is_compacted) == (7, "b", False)
+    assert kafkalog.diff(tmp_path / "saved" / "t-0", good / "t-0").lost_in == "a"
+    main(["diff", str(good / "t-0"), str(tmp_path / "saved" / "t-0")])
+    text = capsys.readouterr().out
+    assert "the command that made it has reported them as lost" in text
+    assert "compacted" not in text
+
+
 # a disk may be called as a partition is
 @pytest.mark.parametrize("name", ["disk", "disk-1"])
 def test_advice_is_the_same_as_text(tmp_path, capsys, name):

@@ -122,7 +122,7 @@ def test_a_writer_whose_log_dir_is_missing_says_to_create_it(place):
 def test_errors_in_python_are_the_same(place):
     with pytest.raises(ReadError, match=r"did you mean data\?"):
         kafkalog.open("dato")
-    with pytest.raises(NotKafkaError, match=r"diff --content A B, compare\(a, b\)"):
+    with pytest.raises(NotKafkaError, match=r"diff --content A B, kafkalog.comparing.content.compare\(a, b\)"):
         kafkalog.diff("data", "data")
 
 

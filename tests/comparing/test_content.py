@@ -15,7 +15,7 @@ from kafkalog.comparing import pairs
 from kafkalog.comparing.content import compare
 from kafkalog.comparing.digests import Database
 from kafkalog.comparing.pairs import longest_rising
-from kafkalog.errors import CorruptionError, NotKafkaError
+from kafkalog.errors import CorruptionError, CorruptionWarning, NotKafkaError
 
 
 def write(directory, records, *, topic="t", **options):
@@ -162,14 +162,19 @@ def test_the_longest_rising_run(seed):
     assert np.all(np.diff(np.array(numbers)[found]) > 0)
 
 
-def test_damage_of_a_log_is_its_error(tmp_path, capsys):
+def test_intact_records_of_a_damaged_log_are_compared(tmp_path, capsys):
     a, b = (write(tmp_path / name, [(0, b"%d" % number) for number in range(9)]) for name in "ab")
     (segment,) = b.glob("t-0/*.log")
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
     with pytest.raises(CorruptionError, match="crc_mismatch"):
-        compare(a, b, temporary_directory=tmp_path)
+        compare(a, b, temporary_directory=tmp_path, on_corruption="raise")
+    with pytest.warns(CorruptionWarning, match="crc_mismatch"):
+        found = compare(a, b, temporary_directory=tmp_path)
+    assert not found.ok
+    assert (found.findings_a.n_damage, found.findings_b.n_damage) == (0, 1)
+    assert [step.command for step in found.next] == [("kafkalog", "verify", str(b))]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     assert main(["diff", "--content", str(a), str(b)]) == 1
     assert "crc_mismatch" in capsys.readouterr().err

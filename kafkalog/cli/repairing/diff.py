@@ -33,7 +33,8 @@ transactions and partitions: a topic and its mirror, or a cluster and its restor
 less often), or moved (it has it in another order or partition). A topic of A is MirrorMaker's copy of it in B,
 ALIAS.NAME, or the one of the same name. -t NAME=OTHER names both.
 
-A damaged log is an error; run 'kafkalog salvage' on it first. The exit code is 1 if A and B differ.""",
+Without --content, a damaged log is an error; run 'kafkalog salvage' on it first. With it, intact records are compared.
+The exit code is 1 if A and B differ, or if one is damaged.""",
     examples="""\
   kafkalog diff /mnt/broker-1/orders-0 /mnt/broker-2/orders-0
   kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0
@@ -76,6 +77,9 @@ def _different(found: ReplicaDiff) -> Iterator[str]:
         agree = "the leader epochs agree, so brokers would not detect the difference"
         cleaned = "the log was compacted, which each broker does at times of its own: batches may differ"
         yield cleaned if found.is_compacted else agree
+    if found.lost_in is not None:
+        path = found.a if found.lost_in == "a" else found.b
+        yield f"{path} lacks these records: the command that made it has reported them as lost"
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
@@ -102,6 +106,9 @@ def _compare(args: argparse.Namespace, console: Console) -> None:
         found = compare(*args.paths, **chosen(args, "topics", "limits", *COMPARING), progress=console.progress.advance)
     console.progress.close()
     console.show([found], _content(found))
+    console.all_findings(found.findings_a)
+    console.all_findings(found.findings_b)
+    console.next_steps(found.next)
     if not found.ok:
         console.count_findings([Finding(Reason.CONTENT_DIFFERS, f"differs from {found.b}", path=found.a)])
 

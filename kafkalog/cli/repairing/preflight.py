@@ -153,6 +153,14 @@ def _sum_up(result: Preflight, console: Console) -> None:
     how = "clean" if result.is_clean else "unclean"
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
+    _note_reading(result, console)
+
+
+def _note_reading(result: Preflight, console: Console) -> None:
+    if any(row.count("kept") for row in result.partitions):
+        console.note(
+            "segments before the recovery point are not read, as by a broker: kafkalog verify finds damage there"
+        )
     if result.n_bytes_read:
         console.note(
             f"recovery would read {size_text(result.n_bytes_read)}, and need up to"

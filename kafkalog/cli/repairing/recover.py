@@ -108,13 +108,21 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
         elif row.count("split"):
             what = "without a clean-shutdown marker: a broker splits segments whose offsets are too far apart"
             console.note(f"{row.path} stays as it is, {what}")
-    n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
-    verb = "would be cut or deleted" if args.dry_run else "cut or deleted"
-    console.note(
-        f"{counted(len(report.partitions), 'partition')}: {counted(n_cut, 'segment')} {verb},"
-        f" {report.n_bytes_lost:,} bytes from the first damage on lost"
-    )
+    _count_losses(report, console, is_dry_run=args.dry_run)
     if report.checkpoints:
         console.note(f"written: {', '.join(report.checkpoints)}")
     if report.n_backup_files:
         console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")
+    console.next_steps(report.next)
+
+
+def _count_losses(report: RecoveryReport, console: Console, *, is_dry_run: bool) -> None:
+    n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
+    verb = "would be cut or deleted" if is_dry_run else "cut or deleted"
+    apart = [row for row in report.partitions if row.stray is not None]
+    n_bytes = report.n_bytes_lost - sum(row.n_bytes for row in apart)
+    lost = f"{n_bytes:,} bytes from the first damage on lost" if n_bytes or not apart else "nothing cut"
+    console.note(f"{counted(len(report.partitions), 'partition')}: {counted(n_cut, 'segment')} {verb}, {lost}")
+    if apart:
+        n_apart = sum(row.n_bytes for row in apart)
+        console.note(f"{counted(len(apart), 'partition')} with {n_apart:,} bytes: a broker sets it aside (-stray)")

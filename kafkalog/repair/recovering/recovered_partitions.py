@@ -8,7 +8,7 @@ from typing import ClassVar
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings, Reason
 from kafkalog.html import JsonFields
 from kafkalog.survey.losses import PartitionsReport
-from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray
+from kafkalog.survey.next_steps import NextStep, are_set_apart, boot_step, is_stray, log_dirs_of
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
@@ -18,7 +18,7 @@ from kafkalog.text import counted
 class RecoveryReport(PartitionsReport, JsonFields):
     """What `recover` did."""
 
-    _json_properties: ClassVar[tuple[str, ...]] = ("n_bytes_lost", "is_clean")
+    _json_properties: ClassVar[tuple[str, ...]] = ("n_bytes_lost", "is_clean", "next")
 
     partitions: list[PartitionPlan] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
@@ -62,6 +62,15 @@ class RecoveryReport(PartitionsReport, JsonFields):
     def ok(self) -> bool:
         """Whether nothing was damaged or lost, and a broker starts on the result."""
         return not (self.findings.n_damage or self.losses or self.problems)
+
+    @property
+    def next(self) -> list[NextStep]:
+        """The check of what was not read, or not recovered; empty if all was."""
+        unread = [one for one in self.partitions if one.problem is not None or one.count("kept")]
+        why = (
+            "recovery reads no segment before the recovery point, as a broker: verify shows damage there, which remains"
+        )
+        return [NextStep(("kafkalog", "verify", *log_dirs_of(one.path for one in unread)), why)] if unread else []
 
     @property
     def n_bytes_lost(self) -> int:
