@@ -117,7 +117,7 @@ def converted(root):
 def verified(root):
     report = kafkalog.verify(root)
     shown = [(one.path, one.ok) for one in report.partitions if not one.path.endswith((GONE, "-delete"))]
-    return shown, [*report.findings, *(one for row in report.partitions for one in row.findings)]
+    return shown, report.findings
 
 
 def listed(root):
