@@ -10,7 +10,8 @@ import importlib
 import os
 import sys
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 if find_spec("kafkalog._kernels.wire") is None:
     # Python's own error would only name the missing module, not why it is missing
@@ -109,7 +110,7 @@ def __getattr__(name: str) -> Any:
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
         if type(value) is type(__getattr__):
-            from kafkalog.words import leading
+            from kafkalog.calls import leading
 
             value = leading(value)
             value.__module__ = __name__  # pickles name the module in which a function is found
@@ -132,6 +133,26 @@ def __getattr__(name: str) -> Any:
             # with an object, Python would add the name that is most similar, however little
             raise AttributeError(f"{message}; {meant}", name=name, obj=None)
     raise AttributeError(message)
+
+
+class _Package(ModuleType):
+    """The package: its internal modules, of which some are called like verbs, name the function that is meant."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) is ModuleType and name not in _PUBLIC_MODULES:
+            value.__class__ = _Internal
+        super().__setattr__(name, value)
+
+
+class _Internal(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> NoReturn:
+        from kafkalog.words import unknown_function
+
+        name = self.__name__.rpartition(".")[2]
+        raise TypeError(f"kafkalog.{name} is a package of modules; {unknown_function(name, __all__)}")
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ from kafkalog._kernels.crc import checksum_crc32c, joined_crc32c
 from kafkalog._kernels.encode import write_varints
 from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog._kernels.wire import STATUS, read_varints
+from kafkalog.calls import keywords_of, leading
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, Reason, TruncatedTailError
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
@@ -35,7 +36,7 @@ from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import thread_codecs, uses_kernels
 from kafkalog.storage.source import BufferSource
-from kafkalog.words import documented_keywords, leading, unknown_function, unknown_keyword
+from kafkalog.words import unknown_function, unknown_keyword
 
 __all__ = [
     *("check_crcs", "crc32c", "decode", "decode_headers", "decode_varints", "encode", "encode_varints", "partitions"),
@@ -199,8 +200,7 @@ def encode(
     """
     options = dict[str, Any](fields)
     if unknown := sorted(options.keys() - EncodedFields.__annotations__.keys()):
-        known = {**dict.fromkeys(documented_keywords(cast(Any, encode))), **EncodedFields.__annotations__}
-        meant = unknown_keyword(unknown[0], known)
+        meant = unknown_keyword(unknown[0], keywords_of(cast(Any, encode)))
         raise TypeError(f"encode has no option {unknown[0]!r}; {meant}")
     named = {name: options.pop(name) for name in fields if name not in HeaderFields.__annotations__}
     if (columns is None) != bool(named):

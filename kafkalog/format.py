@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -203,6 +203,12 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError: the partition itself may be meant."""
+        names = "topic and partition, str() is topic-0, and log_dir[it] is the partition, with its offsets and segments"
+        lead = "" if name.startswith("_") else f"; it has {names}"
+        raise AttributeError(f"'TopicPartition' object has no attribute {name!r}{lead}")
 
 
 class PartitionDirectory(NamedTuple):

@@ -24,6 +24,7 @@ from typing import (
     overload,
 )
 
+from kafkalog.calls import lead
 from kafkalog.result_kinds import arrow_types
 from kafkalog.text import first_names, near
 
@@ -117,7 +118,17 @@ class PublicType(type):
         return [name for name in super().__dir__() if not name.startswith("_") and name not in cls._internal]
 
 
-class Bulk(PublicNames):
+class Leading(PublicNames):
+    """Its public methods name the arguments that are meant."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        lead(cls)
+
+
+class Bulk(Leading):
     """Reads records in bulk, as often as it is asked to: the error for an index or a length names the call for it.
 
     A ``with`` block is accepted. Files are open only while they are read.
@@ -168,7 +179,7 @@ class Bulk(PublicNames):
             raise TypeError(f"a {type(self).__name__} has no len() before it is read: use {count}")
 
 
-class Result(PublicNames):
+class Result(Leading):
     """What every result has: its content as a dict, and its rows as a table of Arrow or pandas."""
 
     __slots__ = ()
@@ -183,7 +194,7 @@ class Result(PublicNames):
         """The rows of the table: those of partitions, files or segments, the items of a list, or the result itself."""
         if isinstance(self, list):
             return [*self]
-        return [*next((getattr(self, name) for name in _ROWS if hasattr(self, name)), [self])]
+        return [*next((rows for name in _ROWS if (rows := _held(self, name)) is not None), [self])]
 
     def to_dict(self) -> Any:
         """Return all fields as JSON has them; of a list, a list of dicts."""
@@ -234,7 +245,7 @@ class HtmlReport(Result):
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
         own_rows = list(self) if isinstance(self, list) else []
-        rows = next((list(getattr(self, name)) for name in _ROWS if hasattr(self, name)), own_rows)
+        rows = next((list(rows) for name in _ROWS if (rows := _held(self, name)) is not None), own_rows)
         parts = [_objects(repr(self), rows)]
         findings = getattr(self, "findings", [])
         found = list(findings)
@@ -331,6 +342,30 @@ def _names_of(parts: Iterable[object]) -> tuple[dict[Any, list[Any]], dict[Any, 
             if value is not None:
                 shared.setdefault(str(value), []).append(part)
     return own, shared
+
+
+class Names(list[str]):
+    """The names of parts, as a property: the error for a call or a name in brackets says where the part is."""
+
+    def __init__(self, names: Iterable[str], owner: str) -> None:
+        super().__init__(names)
+        self._owner = owner
+
+    def __repr__(self) -> str:
+        return list.__repr__(self)
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args: object) -> NoReturn:
+            raise TypeError("a list of names, which is a property: leave out the parentheses")
+
+        def __getitem__(self, key: object) -> Any:
+            if isinstance(key, str):
+                raise TypeError(f"a list of names; use {self._owner}[{key!r}]")
+            return list.__getitem__(self, key)
 
 
 class ReportList(list[Item], PartsReport):

@@ -75,6 +75,9 @@ def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
 class ReadMethods(Bulk):
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Leave the methods of logs as they are: scans call them, and each call counts."""
+
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: a row for each segment."""
         segments: list[Any] = getattr(self, "segments", [self])

@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache, wraps
-from types import FunctionType
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from functools import cache
+from typing import Any, Final, NamedTuple, get_args
 
 from kafkalog.text import near
-
-Call = TypeVar("Call")
 
 _COMMANDS: Final = """
 head            = cat -n 10                                         | read_table(path, limit=10)
@@ -217,9 +214,18 @@ encoding = value_format
 engine dtype_backend as_pandas as_polars backend output_type return_type = > kafkalog.read_pandas(path), \
     kafkalog.read_polars(path) or kafkalog.read_table(path)
 index_col parse_dates names converters low_memory = > kafkalog.read_pandas(path), and pandas from there
-mode = > kafkalog.write_table(table, path, topic=name), which writes; open only reads
+mode = tiered > kafkalog.write_table(table, path, topic=name), which writes; open only reads
 level compresslevel compress_level = compression_level
 buffering compression_level = compression
+exclude exclude_topics exclude_topic ignore skip_topics except_topics without = \
+    topics > topics=["!orders"] to leave a topic out, or filters="topic != 'orders'"
+key key_column key_col id_column value_column value_col message_key = \
+    partitioner > columns={"key": "id"}, with value_format="json" for the other columns
+key grep = filters > filters="key == abc"
+mode overwrite append if_exists exist_ok force replace = \
+    partitioner > another path or topic: partitions that exist are never changed
+lazy = > to_polars().lazy(), or polars.scan_pyarrow_dataset(kafkalog.dataset(path)), which reads what is needed
+nthreads = threads
 filter query condition predicate where expression = filters
 filter predicate query = drop
 n nrows n_rows num_rows rows head max_records max_messages count take top row_limit = limit
@@ -257,7 +263,10 @@ dtype dtypes types = > decode= for values in tables, or kafkalog.read_numpy(path
 include_internal internal_topics = internal
 """
 )
-"""Keyword arguments, ``=`` and the one that is meant; if a function has it."""
+"""Keyword arguments, ``=`` and the one that is meant, if a function has it.
+
+After ``>`` is a text: for functions with the option before it, or for all that have none of the others.
+"""
 
 _LOG_ENDS: Final = {
     "start": "first_offset beginning_offset beginning_offsets low_watermark earliest",
@@ -271,6 +280,8 @@ _ATTRIBUTES: Final = (
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
+read read_at read_offset fetch_offset seek_to = scan(start_offset=42, limit=1).to_table(), or \
+    kafkalog.cat(path, start_offset=42)
 collect lazy compute fetch load execute run read = to_table(), to_pandas(), to_polars() or to_numpy()
 check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = verify()
 check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = crc (stored), and kafkalog.codec.check_crcs(data)
@@ -305,11 +316,21 @@ show display print = to_pandas(), or print() of it
 consume poll subscribe consumer seek = kafkalog.cat(path), or scan(...)
 get_partition partition = kafkalog.open_log_dir(path)[topic, number], or kafkalog.scan(..., partitions=0)
 topic = kafkalog.scan(..., topics="orders")
-partitions topic_partitions keys items = list(log_dir), or log_dir[topic, number] for one of them
+partitions topic_partitions keys items = set_apart > kafkalog.ls(path).to_pandas() for a table, list(log_dir), or \
+    log_dir[topic, number]
+partitions items rows entries elements values = noun > list(result), or result[topic, number]
 lag groups consumer_groups committed = kafkalog.groups(path)
 offsets = to_table(columns=["offset"])["offset"]
 as_dict to_json_dict json asdict dict model_dump = to_dict()
-errors problems damage issues warnings corruption is_valid is_ok valid success = ok, or findings
+errors problems issues warnings faults defects damage damaged corruption corruptions failures bad is_damaged = findings
+errors problems issues warnings findings damage damaged failures missing = faults
+is_valid is_ok valid success passed healthy is_healthy is_clean clean status verdict = ok
+lost lost_records records_lost n_lost n_lost_records n_records_lost loss lost_offsets lost_ranges data_loss missing \
+    missing_records missing_offsets holes gaps = losses
+json_normalize json parse_json from_json explode struct unnest = kafkalog.scan(..., value_format="json")
+to_dask dask to_ddf = kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")
+to_spark spark toSpark = kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
+to_ibis ibis = kafkalog.export(path, "out.parquet"), and ibis.read_parquet("out.parquet")
 to_records to_structured as_numpy to_numpy = to_table(), or to_numpy() of batches of a segment
 time times datetime timestamps to_datetime = datetimes()
 num_rows n_rows nrows height shape size length count = n_records
@@ -430,45 +451,6 @@ def command_lead(name: str) -> Lead | None:
     return next((commands()[word] for word in spellings if word in commands()), None)
 
 
-def leading(function: Call) -> Call:
-    """Return a function, or a method, whose error about its arguments names those that are meant."""
-    of = cast(FunctionType, function)
-
-    @wraps(of)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return of(*args, **options)
-        except TypeError as error:
-            message, trace = str(error), error.__traceback__
-            name = message.partition("() got an unexpected keyword argument ")[2].strip("'")
-            if name not in options and (trace is None or trace.tb_next is not None):
-                raise  # it is about a call further below
-        if name in options:
-            raise TypeError(f"{of.__name__} has no option {name!r}; {unknown_keyword(name, documented_keywords(of))}")
-        raise TypeError(wrong_arguments(of, message) or message)
-
-    return cast(Call, call)
-
-
-def documented_keywords(function: FunctionType) -> list[str]:
-    """The parameters that the docstring of a function lists; those after a star may be in another function."""
-    from inspect import cleandoc  # takes as long to import as the rest of this module
-
-    documented = re.split(r"^(?=\w+\n-{3,}$)", cleandoc(function.__doc__ or ""), flags=re.MULTILINE)
-    parameters = next((part for part in documented if part.startswith("Parameters\n")), "")
-    names = re.findall(r"^(\w+(?:, \w+)*) : ", parameters, re.MULTILINE)
-    own = (
-        _positional(function)
-        + function.__code__.co_varnames[function.__code__.co_argcount :][: function.__code__.co_kwonlyargcount]
-    )
-    return list(dict.fromkeys([*own, *(name for line in names for name in line.split(", "))]))
-
-
-def _positional(function: FunctionType) -> tuple[str, ...]:
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return names[1:] if names[:1] in (("self",), ("cls",)) else names
-
-
 def unknown_keyword(name: str, known: Collection[str]) -> str:
     """The end of the message about an unknown keyword argument: the one that is meant, or all of them."""
     if name in ("tiered", "tiered_keys", "storage_options", "filesystem") and name not in known:
@@ -480,50 +462,91 @@ def unknown_keyword(name: str, known: Collection[str]) -> str:
         return "the result has write(path), to_html(), to_markdown() and to_dict()"
     if meant := _meant_keywords(name, known):
         return f"use {' or '.join(meant)}"
-    close = near(name, [*known])
-    return f"did you mean {close}=?" if close else f"there are {', '.join(known) or 'none'}"
+    if close := near(name, [*known]):
+        return f"did you mean {close}=?"
+    return f"there are {likely(name, known)}" if known else "it has none"
+
+
+def likely(word: str, names: Collection[str]) -> str:
+    """The names that a word is most likely to mean, first."""
+    ranked = sorted(names, key=lambda one: -_likeness(word, one))
+    return ", ".join(ranked[:_SHOWN]) + (", ..." if len(ranked) > _SHOWN else "")
+
+
+def _likeness(word: str, name: str) -> float:
+    """How likely a name is meant by a word: by the parts that they share, or else by their letters."""
+    import difflib
+
+    shares = not set(word.split("_")).isdisjoint(name.split("_"))
+    return shares + difflib.SequenceMatcher(None, word, name).ratio()
+
+
+_SHOWN: Final = 8
+"""The names that an error lists at most."""
+
+
+def meant_keyword(name: str, known: Collection[str]) -> str | None:
+    """The keyword argument, of those that are known, that has this name in other libraries."""
+    return next((one for one in _pairs(_KEYWORDS).get(name, ()) if one in known), None)
 
 
 def _meant_keywords(name: str, known: Collection[str]) -> list[str]:
     leads = _pairs(_KEYWORDS).get(name) or _pairs(_KEYWORDS).get(american(name), ())
-    return [f"{one}=" for one in leads if one in known] or [one[2:] for one in leads if one.startswith("> ")]
-
-
-def wrong_arguments(function: FunctionType, message: str) -> str | None:
-    """What to type after Python's own message about too many arguments by position, or too few; None for others."""
-    positional = _positional(function)
-    if re.search(r" takes .*positional arguments? but ", message):
-        others = [f"{name}=" for name in documented_keywords(function) if name not in positional]
-        named = ", ".join(others[:_SHOWN_KEYWORDS]) + (" ..." if len(others) > _SHOWN_KEYWORDS else "")
-        return f"{function.__name__} takes {' and '.join(positional)} by position, and the others by name: {named}"
-    if missing := re.search(r" missing \d+ required .*argument", message):
-        purpose = (function.__doc__ or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
-        names = [f"{name}=" for name in re.findall(r"'(\w+)'", message[missing.end() :])]
-        reads = "; kafkalog.read_table(path) reads a log" if function.__name__ in ("load", "write_table") else ""
-        return f"{function.__name__} needs {' and '.join(names)} ({function.__name__}: {purpose}{reads})"
-    return None
-
-
-_SHOWN_KEYWORDS: Final = 6
+    divided = [one.partition("> ") for one in leads]
+    texts = [text for needs, _, text in divided if text and needs.strip() in known]
+    named = [f"{one}=" for one in leads if one in known]
+    return texts[:1] or named or [text for needs, _, text in divided if text and not needs]
 
 
 def unknown_function(name: str, known: Iterable[str]) -> str | None:
     """The end of the message about an unknown name of the package; None if nothing is meant."""
     alike = _alike(name, known)
+    if texts := _pairs(_FUNCTIONS).get(name.lower()):
+        return f"use {texts[0]}"
     lead = command_lead(plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name))) or command_lead(plain(name))
     if lead is not None and name.lower() not in map(str.lower, alike):
-        return f"use kafkalog.{lead.python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
+        return f"use {_called(lead.python)}"
     for module in ("codec", "functions"):
         if name in getattr(sys.modules["kafkalog"], module).__all__:
             return f"use kafkalog.{module}.{name}"
-    reads = re.fullmatch(r"(?:read|scan|from|open|load|iter)_(\w+)", name)
-    if reads is not None and reads[1] in _READERS:
-        return _READERS[reads[1]]
-    if close := near(name, alike):
+    verb, _, noun = name.partition("_")
+    if verb in _READING and noun in _READERS:
+        return _READERS[noun]
+    if close := _near_name(name, alike):
         return f"did you mean kafkalog.{close}?"
     if re.search(r"(?:Error|[Ee]xceptions?)$", name):
         return "the errors are in kafkalog.errors; KafkalogError is the base of all"
-    return _READ if reads is not None else None
+    if noun and verb in _READING and (function := _function_of(noun)):
+        return function
+    return _OF_VERBS.get(verb) if noun else None
+
+
+def _function_of(noun: str) -> str | None:
+    """The function about something, as groups(path) for group_offsets."""
+    for one in (noun, *noun.split("_")):
+        for spelt in (one, f"{one}s", one.removesuffix("s")):
+            if spelt in _log_functions():
+                return f"use kafkalog.{spelt}(path)"
+    lead = command_lead(plain(noun))
+    return None if lead is None or lead.python.startswith(("open(", "cat(")) else f"use {_called(lead.python)}"
+
+
+def _called(python: str) -> str:
+    """The text of a lead with the name of the package before each function."""
+    return f"kafkalog.{python.replace(', or ', ', or kafkalog.').replace('; ', '; kafkalog.')}"
+
+
+def _near_name(name: str, known: Iterable[str]) -> str | None:
+    """The most similar name, if it does the same: what writes is never suggested for what reads, nor the reverse."""
+    verb = name.partition("_")[0]
+    names = [one for one in known if _OF_VERBS.keys().isdisjoint((verb, one.partition("_")[0])) or _same(name, one)]
+    return near(name, names)
+
+
+def _same(name: str, other: str) -> bool:
+    """Whether two names with verbs are similar in the verb and in the noun."""
+    pairs = zip(name.partition("_")[::2], other.partition("_")[::2], strict=True)
+    return all(one == two or near(one, [two]) for one, two in pairs)
 
 
 def _alike(name: str, known: Iterable[str]) -> list[str]:
@@ -534,6 +557,32 @@ def _alike(name: str, known: Iterable[str]) -> list[str]:
 
 
 _READ: Final = "use kafkalog.read_table(path)"
+_EXPORT: Final = 'use kafkalog.export(path, "out.parquet"), or kafkalog.read_table(path) for a table'
+_WRITE: Final = "use kafkalog.write_table(table, path, topic=name)"
+_READING: Final = ("read", "scan", "from", "open", "load", "iter", "get", "list", "show", "describe", "fetch", "print")
+_OF_VERBS: Final = {
+    **dict.fromkeys(("read", "scan", "open", "load", "iter"), _READ),
+    **dict.fromkeys(("to", "save", "sink", "export", "dump"), _EXPORT),
+    **dict.fromkeys(("write", "insert", "append", "produce"), _WRITE),
+}
+"""By the verb of a name that means nothing here: what reads, writes files, or writes a log."""
+
+_FUNCTIONS: Final = """
+spark to_spark read_spark from_spark register register_spark spark_session sparksession toSpark = \
+    kafkalog.spark.register(spark), and spark.read.format("kafkalog").load(path)
+offsets_for_times offset_for_timestamp offset_for_time offsets_for_timestamps offset_at time_to_offset seek_time = \
+    kafkalog.lookup(path, timestamp="2026-11-28T00:00Z"), or open_log_dir(path)[topic, 0].offset_for_timestamp(...)
+write_pandas write_polars write_arrow write_df write_dataframe write_records write_batches write_frame to_topic = \
+    kafkalog.write_table(table, path, topic=name)
+to_dask read_dask from_dask dask to_ddf = \
+    kafkalog.export(path, "out.parquet"), and dask.dataframe.read_parquet("out.parquet")
+to_ibis ibis read_ibis = kafkalog.export(path, "out.parquet"), and ibis.read_parquet("out.parquet")
+plot graph chart hist = kafkalog.report(path).write("report.html"), or kafkalog.read_pandas(path) and its plot()
+repair fix heal = kafkalog.salvage(path, output) for the intact batches, kafkalog.boot(path, output) for a cluster \
+    that starts, or kafkalog.recover(path, in_place=True, backup=backup) for what a broker does at its start
+json_normalize from_json parse_json = kafkalog.read_table(path, value_format="json")
+"""
+"""Names that are tried in Python alone, ``=`` and what to call."""
 
 
 _READERS: Final = {
@@ -563,24 +612,36 @@ def unknown_attribute(value: object, name: str) -> str | None:
     is_log = not {"scan", "target"}.isdisjoint(known)
     if meant := _meant_attribute(name, known, is_log=is_log):
         return f"use {meant}"
-    if close := near(name, known):
+    if "tables" in known and name in value.tables:  # type: ignore[attr-defined]
+        return f"use tables[{name!r}], or to_pandas({name!r})"
+    of_parts = _names_of_parts(value) if "topics" in known and "to_pandas" in known and not is_log else ()
+    for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")):
+        if one in of_parts:
+            return f"use [part.{one} for part in result]: each part has it"
+    if close := _near_name(name, known):
         return f"did you mean {close}?"
-    if is_log:
-        return unknown_function(name, ())
-    item = "each item of the list has more names; " if isinstance(value, list) else ""
-    return f"{item}there are {', '.join(known)}" if len(known) <= _MOST_NAMES else None
+    if is_log and (function := unknown_function(name, ())):
+        return function
+    return f"there are {likely(name, known)}" + (f"; each part has {likely(name, of_parts)}" if of_parts else "")
+
+
+def _names_of_parts(value: Any) -> Collection[str]:
+    """The public names of what a result is a container of; of an empty one, as far as its class has the type."""
+    first = next(iter(value._parts()), None)
+    kinds = [kind for base in getattr(type(value), "__orig_bases__", ()) for kind in get_args(base)]
+    kind = kinds[0] if first is None and kinds else type(first)
+    names = [*dir(kind), *getattr(kind, "__dataclass_fields__", ())]
+    return [one for one in dict.fromkeys(names) if not one.startswith("_")]
 
 
 def _meant_attribute(name: str, known: Collection[str], *, is_log: bool) -> str | None:
-    for meant in _pairs(_ATTRIBUTES).get(name, ()):
+    for lead in _pairs(_ATTRIBUTES).get(name, ()):
+        needs, _, text = lead.rpartition("> ")
         # what reads records can be asked for other records; a report cannot
-        of_log = is_log and meant.startswith("kafkalog.")
-        if of_log or re.split(r"\W", meant)[0] in known or (meant.startswith("list(") and "topics" in known):
-            return meant
+        of_log = is_log and text.startswith("kafkalog.") and not needs
+        if of_log or (needs.strip() or re.split(r"\W", text)[0]) in known:
+            return text
     return f"kafkalog.{name}(path)" if is_log and name in _log_functions() else None
-
-
-_MOST_NAMES: Final = 24
 
 
 @cache

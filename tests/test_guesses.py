@@ -61,9 +61,9 @@ kafkalog.read_table(d, tiered=out / "nowhere") -> no directories of remote segme
 kafkalog.scan(d, tiered=out / "nowhere") -> no directories of remote segments
 kafkalog.verify(d, tiered=out / "nowhere") -> no directories of remote segments
 kafkalog.verify(d, value_format="utf8").values
-kafkalog.verify(d, topic="orders") -> topics=
+kafkalog.verify(d, topic="orders").topics == ["orders"] or 1 / 0
 kafkalog.ls(d, tiered=out) -> kafkalog.open(path, tiered=...)
-kafkalog.space(d, topic="orders") -> topics=
+kafkalog.space(d, topic="orders")
 kafkalog.batches(d, filter="x") -> batches has no option
 len(kafkalog.batches(d, topic="orders").to_table()) == 1 or 1 / 0
 kafkalog.boot(d, out, port=9092) -> nodes=
@@ -142,7 +142,7 @@ kafkalog.open(d).history() -> kafkalog.history
 kafkalog.scan(p).read_all() -> to_table()
 kafkalog.scan(p).collect_schema() -> schema
 kafkalog.verify(p).to_json() -> to_dict
-kafkalog.groups(d).lag -> each item of the list
+kafkalog.groups(d).lag -> [part.lag for part in result]
 kafkalog.scan(p, tail=3) -> tail(10)
 kafkalog.scan(p, follow=True) -> --follow
 kafkalog.scan(p, offsets=(1, 3)) -> start_offset=
@@ -263,6 +263,66 @@ kafkalog.codec.decode(str(p)) -> kafkalog.read_numpy(
 kafkalog.codec.decode(kafkalog.open(p).segments[0]) -> to_numpy()
 kafkalog.codec.check_crcs(p) -> kafkalog.read_numpy(
 kafkalog.write_numpy -> kafkalog.write_table
+"""
+SECOND_DAY = """
+# arguments of methods
+kafkalog.scan(d).to_polars(lazy=True) -> to_polars().lazy()
+kafkalog.scan(d).to_batches(batch_size=5) -> kafkalog.scan(path, batch_size=...).to_batches()
+kafkalog.scan(d).to_pandas(chunksize=5) -> kafkalog.scan(path, batch_size=...).to_batches()
+kafkalog.scan(d).to_table(5) -> head(5)
+kafkalog.scan(d).to_table(columns=["offset"]) -> kafkalog.scan(path, columns=...)
+kafkalog.scan(d).to_table(topic="orders") -> kafkalog.scan(path, topics=...)
+kafkalog.batches(d).to_table(columns=["base_offset"]) -> kafkalog.batches(path, columns=...)
+kafkalog.verify(d).to_pandas(orient="records") -> it has none
+kafkalog.open(d).to_table(foo=1) -> a scan has no option 'foo'; there are
+kafkalog.open(d).verify(foo=1) -> no option 'foo'
+# properties, and lists of names
+kafkalog.open(d).topics() -> leave out the parentheses
+kafkalog.open(d).topics["orders"] -> log_dir['orders']
+kafkalog.open(p).segments[0].batches() -> leave out the parentheses
+list(kafkalog.open(p).segments[0].batches) -> to_arrow().to_pylist()
+kafkalog.open(d).partitions -> kafkalog.ls(path).to_pandas()
+next(iter(kafkalog.open(d))).name -> log_dir[it]
+# options
+kafkalog.read_table(d, exclude="orders") -> topics=["!orders"]
+kafkalog.write_table({"id": ["a"]}, out, topic="a", key="id") -> columns={"key": "id"}
+kafkalog.write_table({"value": [b"a"]}, out, topic="a", mode="overwrite") -> another path or topic
+kafkalog.export(d, out / "topic.csv", topic="orders").n_records == 5 or 1 / 0
+kafkalog.ls(d, topic="orders").topics == ["orders"] or 1 / 0
+kafkalog.ls(d, topic="orders", topics="orders") -> topic is topics, which is there twice
+kafkalog.scan(d, foo=1) -> , ...
+# results
+kafkalog.verify(d).problems -> use findings
+kafkalog.verify(d).is_valid -> use ok
+kafkalog.verify(d).lost_records -> use losses
+kafkalog.verify(d).findings.to_pandas()
+kafkalog.verify(d)["orders", 0].ok or 1 / 0
+kafkalog.verify(d)["ordres"] -> did you mean 'orders'?
+kafkalog.report(d).losses -> to_pandas('losses')
+kafkalog.ls(d).end -> [part.end for part in result]
+kafkalog.ls(d).partitions -> result[topic, number]
+kafkalog.schemas(d).subjects -> [part.subject for part in result]
+kafkalog.groups(d).members -> [part.members for part in result]
+# names of the package
+kafkalog.to_spark -> kafkalog.spark.register(spark)
+kafkalog.read_spark -> kafkalog.spark.register(spark)
+kafkalog.register -> kafkalog.spark.register(spark)
+kafkalog.offsets_for_times -> kafkalog.lookup
+kafkalog.offset_for_timestamp -> kafkalog.lookup
+kafkalog.repair(d) -> kafkalog.salvage
+kafkalog.undeleting(d) -> kafkalog.undelete
+kafkalog.plot -> kafkalog.report(path)
+kafkalog.write_pandas -> kafkalog.write_table
+kafkalog.to_dask -> dask.dataframe.read_parquet
+kafkalog.scan(d).to_dask() -> dask.dataframe.read_parquet
+kafkalog.scan(d).json_normalize("value") -> value_format="json"
+kafkalog.read_groups -> kafkalog.groups
+kafkalog.read_group_offsets -> kafkalog.groups
+kafkalog.get_transactions -> kafkalog.transactions
+kafkalog.list_producers -> kafkalog.producers
+kafkalog.write_foo -> kafkalog.write_table
+kafkalog.save_foo -> kafkalog.export
+kafkalog.open(p).read(5) -> start_offset=42
 """
 RESULTS = """
 kafkalog.ls(d)
@@ -778,7 +838,7 @@ def is_right(guess, word, names):
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.ConfigWarning")
-@pytest.mark.parametrize(("guess", "word"), guesses(PYTHON + PYTHON_OF_OTHER_TOOLS))
+@pytest.mark.parametrize(("guess", "word"), guesses(PYTHON + PYTHON_OF_OTHER_TOOLS + SECOND_DAY))
 def test_a_call_in_python_is_right_or_named(guess, word, names):
     assert is_right(guess, word, names)
 

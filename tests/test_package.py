@@ -150,12 +150,19 @@ def test_nor_where_all_modules_were_imported_first(name):
     subprocess.run([sys.executable, "-c", program.format(MODULES, name)], check=True)
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of methods that lead, too: see `kafkalog.calls.lead`."""
+
+    def _from_module(self, module, object):
+        return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
+
+
 @pytest.mark.parametrize("name", sorted(filter(has_examples, ["kafkalog", *MODULES])))
 def test_the_examples_in_docstrings_are_true(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     module = importlib.import_module(name)
     names = {**vars(module), "kafkalog": kafkalog, "np": np}
-    tests = doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs=names)
+    tests = Finder(exclude_empty=True).find(module, name, extraglobs=names)
     runner = Examples(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     report = []
     for test in tests:

@@ -4,8 +4,11 @@ import functools
 import inspect
 import re
 
+import pytest
+
 import kafkalog
 from kafkalog import codec, words
+from kafkalog.calls import keywords_of
 from kafkalog.cli import option_leads
 from kafkalog.cli.app import build_parser
 from kafkalog.cli.commands import SUMMARIES
@@ -67,13 +70,32 @@ def test_keywords_are_those_of_functions():
         name
         for function in (getattr(kafkalog, name) for name in kafkalog.__all__)
         if inspect.isfunction(function)
-        for name in words.documented_keywords(function)
+        for name in keywords_of(function)
     }
     known |= set(ScanOptions.__annotations__)
     methods = (kafkalog.OffsetIndex.build, kafkalog.OffsetIndex.check)
-    known |= {name for method in methods for name in words.documented_keywords(inspect.unwrap(method))}
+    known |= {name for method in methods for name in keywords_of(method)}
     for row in words.rows(words._KEYWORDS):
         meant = row.partition(" = ")[2]
         named = re.findall(r"kafkalog\.(\w+)\(", meant)
         assert all(hasattr(kafkalog, name) for name in named), row
-        assert meant in known or (meant.startswith("> ") and "kafkalog" in meant), row
+        needs, sign, text = meant.partition("> ")
+        assert meant in known or (sign and text and (not needs or needs.strip() in known)), row
+
+
+def leads_in_python():
+    """Each text that names a call of the package, in all tables for Python."""
+    yield from (words._called(lead.python) for lead in words.commands().values() if lead.python.endswith(")"))
+    for table in (words._FUNCTIONS, words._ATTRIBUTES, words._KEYWORDS):
+        yield from (text.rpartition("> ")[2] for texts in words._pairs(table).values() for text in texts)
+    yield from (*words._READERS.values(), *words._OF_VERBS.values())
+
+
+@pytest.mark.parametrize("text", sorted(set(leads_in_python())))
+def test_calls_that_are_named_are_there_and_take_these_arguments(text):
+    for name, arguments in re.findall(r"kafkalog\.([\w.]+)\(([^()]*)", text):
+        function = functools.reduce(getattr, name.split("."), kafkalog)
+        keywords = re.findall(r"(\w+)=", arguments)
+        assert callable(function), name
+        if inspect.isfunction(function):
+            assert set(keywords) <= {*keywords_of(function)}, (name, keywords)

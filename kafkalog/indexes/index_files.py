@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 
 from kafkalog import format as kf
+from kafkalog.calls import leading
 from kafkalog.errors import Finding
 from kafkalog.indexes.builder import build
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.indexes.view import IndexEntries, OffsetEntries, TimeEntries
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.words import leading
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -295,7 +295,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     @property
     def topics(self) -> list[str]:
         """Names of the topics, sorted."""
-        return sorted({key.topic for key in self._found})
+        return html.Names(sorted({key.topic for key in self._found}), "log_dir")
 
     @property
     def is_live(self) -> bool:

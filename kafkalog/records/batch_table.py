@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,16 @@ class BatchTable(PublicNames):
 
     def __len__(self) -> int:
         return self.position.size
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            """Raise TypeError: a table has columns."""
+            raise TypeError("a BatchTable has columns, such as base_offset; for rows use to_arrow().to_pylist()")
+
+        def __call__(self, *args: object, **options: object) -> NoReturn:
+            """Raise TypeError: `Segment.batches` is a property."""
+            raise TypeError("batches is a property, a table: leave out the parentheses")
 
     @overload
     def __getitem__(self, rows: str) -> npt.NDArray[Any]: ...

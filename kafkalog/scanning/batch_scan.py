@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.options import BatchOptions, with_own_names
+from kafkalog.scanning.options import BatchOptions
 from kafkalog.scanning.query import Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.words import unknown_keyword
 
@@ -68,7 +68,6 @@ class BatchScan(ArrowStream):
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[BatchOptions]) -> None:
-        options = cast(BatchOptions, with_own_names(options))
         if unknown := sorted(set(options) - set(BatchOptions.__annotations__)):
             raise TypeError(
                 f"batches has no option {unknown[0]!r}; {unknown_keyword(unknown[0], BatchOptions.__annotations__)}"

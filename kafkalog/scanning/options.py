@@ -99,17 +99,6 @@ class ScanOptions(TaskOptions, FormatOptions, PlaceOfFiles, total=False):
 OPENING: Final = tuple(PlaceOfFiles.__annotations__)
 """Options of `open` that whatever takes a path takes."""
 
-_OTHER_NAMES: Final = {
-    "topic": "topics",
-    "partition": "partitions",
-    "filter": "filters",
-    "usecols": "columns",
-    **dict.fromkeys(("nrows", "n_rows"), "limit"),
-    **dict.fromkeys(("start_time", "since"), "start_timestamp"),
-    **dict.fromkeys(("end_time", "until"), "end_timestamp"),
-}
-"""Options under the names of pandas, Polars, clients and the shell, where these mean the same."""
-
 ENDS: Final = ("end_offset", "end_timestamp", "latest")
 """Options that end a scan, so that they do not go with following a log."""
 
@@ -166,27 +155,6 @@ def _check_offsets(name: str, value: Any) -> int | dict[kf.TopicPartition, int]:
 def unknown_option(name: str) -> str:
     """Return the text of an error about an option that scans do not have, with the one that is meant."""
     return f"a scan has no option {name!r}; {unknown_keyword(name, ScanOptions.__annotations__)}"
-
-
-def with_own_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options under the names that scans have for them; those that scans do not have keep theirs.
-
-    >>> with_own_names({"topic": "orders", "limit": 3})
-    {'topics': 'orders', 'limit': 3}
-    """
-    named: dict[str, Any] = {}
-    for name, value in options.items():
-        own = _own_name(name, value)
-        if own in named or (own != name and own in options):
-            raise TypeError(f"{name} is {own}, which is there twice")
-        named[own] = value
-    return named
-
-
-def _own_name(name: str, value: object) -> str:
-    if name in ("start", "end") and not isinstance(value, (int, np.integer, Mapping)):  # a number may be an offset
-        return f"{name}_timestamp"
-    return name if name in ScanOptions.__annotations__ else _OTHER_NAMES.get(name, name)
 
 
 def check_options(**options: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ from kafkalog.records.gathering import GatheredRecords
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
 from kafkalog.scanning.execution import Pass, Task
-from kafkalog.scanning.options import ScanOptions, with_own_names
+from kafkalog.scanning.options import ScanOptions
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import Explanation, Opened, Query, Target, check_columns, html_of, offset_of
 from kafkalog.values.conditions import ArrowCondition, Conditions
@@ -96,8 +96,6 @@ class Scan(ArrowStream):
     """
 
     def __init__(self, path: Paths | Opened, **options: Unpack[ScanOptions]) -> None:
-        if not options.keys() <= ScanOptions.__annotations__.keys():
-            options = cast(ScanOptions, with_own_names(options))
         columns = options.get("columns")
         if columns is not None and not columns and not options.get("extract"):
             raise ValueError("columns is empty; count_rows() counts records without any")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkalog.text import near
+from kafkalog.words import likely
 
 _OF_BROKERS: Final = ("groupidprefix", "bootstrap.servers", "acks", "transactional.id", "linger.ms")
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -35,7 +36,7 @@ class Options(dict[str, str]):
                     " or save(path)"
                 )
             meant = near(name, known)
-            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+            hint = f"did you mean {meant}?" if meant else f"there are {likely(name, known)}"
             raise ValueError(f"no option {name!r}; {hint}")
 
     def flag(self, name: str, *, default: bool) -> bool:

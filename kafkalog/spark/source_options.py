@@ -39,6 +39,8 @@ _SUPPORTED: Final = (
     *("failOnDataLoss", "kafka.isolation.level", "onCorruption", "checkCrcs", "highWatermark"),
     *DECODE_OPTIONS,
 )
+_OTHER_NAMES: Final = {"topic": "subscribe", "topics": "subscribe", "filter": "filters"}
+"""Options of `kafkalog.scan` that mean the same here."""
 _STORAGE: Final = "storage."
 """Prefix of the options of the store that a URL names."""
 _EXAMPLE_PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -131,7 +133,10 @@ class SourceOptions:
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Check the options of a reader, as Spark passes them; raises ValueError for an invalid one."""
     storage = {name: value for name, value in given.items() if name.lower().startswith(_STORAGE)}
-    options = Options({name: value for name, value in given.items() if name not in storage})
+    own = {_OTHER_NAMES.get(name.lower(), name): value for name, value in given.items() if name not in storage}
+    if len(own) + len(storage) < len(given):
+        raise ValueError("topics is subscribe, which is there twice")
+    options = Options(own)
     options.check_names(_SUPPORTED)
     stores = {name.lower().removeprefix(_STORAGE): value for name, value in storage.items()}
     paths, tiered = _paths(options, stores), options.get("tiered")

@@ -96,7 +96,11 @@ def not_conditions(filters: Any) -> TypeError:
     text = f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}"
     if isinstance(filters, Mapping):
         text += f"; did you mean filters={[(name, '==', value) for name, value in filters.items()]!r}?"
-    if callable(filters):
+    elif type(filters).__module__.startswith("polars"):
+        text += (
+            "; an expression of Polars filters a frame, to_polars().filter(...); filters='offset > 400' filters here"
+        )
+    elif callable(filters):
         text += "; a function goes in where= of a scan"
     return TypeError(text)
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 import kafkalog
-from kafkalog import words
+from kafkalog.calls import documented_keywords
 from kafkalog.cli.app import build_parser
 from kafkalog.scanning.options import CHECKS, ENDS, BatchOptions, ScanOptions, TaskOptions, split_options
 from kafkalog.scanning.query import Query
@@ -20,7 +20,7 @@ OTHERWISE = {"check_crcs": "no_check_crcs"}
 
 
 def test_the_docstring_of_scan_describes_each_option_once():
-    described = words.documented_keywords(kafkalog.scan)
+    described = documented_keywords(kafkalog.scan)
     assert len(described) == len(set(described))
     assert set(described) - {"path"} == OPTIONS
 

@@ -28,6 +28,15 @@ def test_without_options_everything_is_read_but_internal_topics():
         assert parse(path=path).topics.wants(kf.TopicPartition("__consumer_offsets", 3))
 
 
+def test_topics_mean_what_subscribe_means():
+    for name in ("topic", "topics", "subscribe"):
+        assert parse(**{name: "a,b"}).topics == parse(subscribe="a,b").topics
+    with pytest.raises(ValueError, match="subscribe, which is there twice"):
+        parse(topics="a", subscribe="a")
+    with pytest.raises(ValueError, match=r"no option 'nonsense'; there are (\w+, ){8}\.\.\.$"):
+        parse(nonsense="a")
+
+
 def test_a_path_may_be_a_url_of_a_local_file():
     assert parse(path="/a:b").paths == ("/a:b",)
     assert parse(path="logs/t-0").paths == (os.path.abspath("logs/t-0"),)
