@@ -58,12 +58,12 @@ def leading(function: Value, owner: str = "") -> Value:
     return call  # type: ignore[return-value]
 
 
-def lead(cls: type[Value]) -> type[Value]:
-    """Let the public methods of a class lead; for decorating it."""
+def lead(cls: type, beginnings: tuple[str, ...]) -> None:
+    """Let the public methods of a class lead whose names begin so."""
     for name, value in list(vars(cls).items()):
-        if not name.startswith("_") and type(value) is FunctionType and not hasattr(value, "__wrapped__"):
+        is_method = type(value) is FunctionType and not name.startswith("_") and name.startswith(beginnings)
+        if is_method and not hasattr(value, "__wrapped__"):
             setattr(cls, name, leading(value, cls.__name__))
-    return cls
 
 
 @functools.cache

@@ -122,10 +122,12 @@ class Leading(PublicNames):
     """Its public methods name the arguments that are meant."""
 
     __slots__ = ()
+    _led: ClassVar[tuple[str, ...]] = ("",)
+    """How the names of these methods begin."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        lead(cls)
+        lead(cls, cls._led)
 
 
 class Bulk(Leading):
@@ -183,6 +185,7 @@ class Result(Leading):
     """What every result has: its content as a dict, and its rows as a table of Arrow or pandas."""
 
     __slots__ = ()
+    _led = ("to_", "write")  # others are called for each partition or finding
 
     def __bool__(self) -> bool:
         """Whether the result is `ok`, if it has this attribute; of others, whether they have items."""
