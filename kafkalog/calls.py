@@ -10,9 +10,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, SupportsIndex, TypeVar
-
-Value = TypeVar("Value")
+from typing import Any, Final, SupportsIndex
 
 _OTHER_NAMES: Final = {
     "topic": "topics",
@@ -26,7 +24,7 @@ _OTHER_NAMES: Final = {
 """Options under the names of pandas, Polars, clients and the shell, where these mean the same."""
 
 
-def leading(function: Value, owner: str = "") -> Value:
+def leading(function: Any, owner: str = "") -> Any:
     """Return a function whose error about its arguments names those that are meant; other values as they are.
 
     `owner` is the class of a method.
@@ -55,7 +53,7 @@ def leading(function: Value, owner: str = "") -> Value:
             raise TypeError(f"{title} has no option {name!r}; {_meant(name, known, kind)}")
         raise TypeError(_wrong_arguments(function, message, args) or message)
 
-    return call  # type: ignore[return-value]
+    return call
 
 
 def lead(cls: type, beginnings: tuple[str, ...]) -> None:

@@ -290,12 +290,12 @@ class PartsReport(HtmlReport):
             return parts[key]  # type: ignore[index]
         own, shared = _names_of(parts)
         key = key if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else key
-        if len(found := own.get(key, ())) == 1:
+        if len(found := own.get(key, [])) == 1:
             return found[0]
-        if found := found or shared.get(key, ()):
+        if found := found or shared.get(key, []):
             return ReportList(found)
         known = [*dict.fromkeys(name for name in (*shared, *own) if isinstance(name, str) and "/" not in name)]
-        topic = key[0] if isinstance(key, tuple) and len(key) > 1 else key
+        topic = next(iter(key), key) if isinstance(key, tuple) else key
         known.sort(key=lambda name: not name.startswith(f"{topic}-"))
         close = near(str(key), known)
         raise KeyError(f"no {key!r} here; " + (f"did you mean {close!r}?" if close else f"there are {_listed(known)}"))

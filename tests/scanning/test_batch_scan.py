@@ -61,7 +61,7 @@ def test_topics_partitions_and_columns_are_chosen(log_dir):
         kafkalog.batches(log_dir, columns="crc")
     with pytest.raises(ValueError):
         kafkalog.batches(log_dir, topics="nope")
-    with pytest.raises(TypeError, match="batches has no option 'limit'"):
+    with pytest.raises(TypeError, match="batches has no option 'nrows'"):
         kafkalog.batches(log_dir, nrows=3)
     assert kafkalog.batches(log_dir, topic="p-multi", partition=0).to_table()["topic"].unique().to_pylist() == [
         "p-multi"
