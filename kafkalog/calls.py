@@ -10,7 +10,9 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, SupportsIndex, TypeVar, cast
+
+Call = TypeVar("Call")
 
 _OTHER_NAMES: Final = {
     "topic": "topics",
@@ -24,13 +26,14 @@ _OTHER_NAMES: Final = {
 """Options under the names of pandas, Polars, clients and the shell, where these mean the same."""
 
 
-def leading(function: Any, owner: str = "") -> Any:
+def leading(called: Call, owner: str = "") -> Call:
     """Return a function whose error about its arguments names those that are meant; other values as they are.
 
     `owner` is the class of a method.
     """
-    if type(function) is not FunctionType:
-        return function
+    if type(called) is not FunctionType:
+        return called
+    function: Any = called
     known: dict[str, None] = {}
 
     @functools.wraps(function)
@@ -53,7 +56,7 @@ def leading(function: Any, owner: str = "") -> Any:
             raise TypeError(f"{title} has no option {name!r}; {_meant(name, known, kind)}")
         raise TypeError(_wrong_arguments(function, message, args) or message)
 
-    return call
+    return cast(Call, call)
 
 
 def lead(cls: type, beginnings: tuple[str, ...]) -> None:

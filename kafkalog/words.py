@@ -280,7 +280,7 @@ _ATTRIBUTES: Final = (
 end_offsets beginning_offsets earliest latest watermarks get_watermark_offsets = kafkalog.ls(path)
 filter where query loc iloc = kafkalog.scan(..., filters="key == abc")
 select project with_columns drop rename = kafkalog.scan(..., columns=["offset", "key"])
-read read_at read_offset fetch_offset seek_to = scan(start_offset=42, limit=1).to_table(), or \
+read read_at read_offset fetch_offset seek_to = scan(start_offset=42, limit=1) and its to_table() or to_numpy(), or \
     kafkalog.cat(path, start_offset=42)
 collect lazy compute fetch load execute run read = to_table(), to_pandas(), to_polars() or to_numpy()
 check_crcs crc_ok check_crc verify_crcs verify_checksums valid_crcs = verify()
