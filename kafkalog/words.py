@@ -614,10 +614,9 @@ def unknown_attribute(value: object, name: str) -> str | None:
         return f"use {meant}"
     if "tables" in known and name in value.tables:  # type: ignore[attr-defined]
         return f"use tables[{name!r}], or to_pandas({name!r})"
-    of_parts = _names_of_parts(value) if "topics" in known and "to_pandas" in known and not is_log else ()
-    for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")):
-        if one in of_parts:
-            return f"use [part.{one} for part in result]: each part has it"
+    of_parts = () if is_log else _names_of_parts(value, known)
+    if part := next((one for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")) if one in of_parts), ""):
+        return f"use [part.{part} for part in result]: each part has it"
     if close := _near_name(name, known):
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
@@ -625,8 +624,10 @@ def unknown_attribute(value: object, name: str) -> str | None:
     return f"there are {likely(name, known)}" + (f"; each part has {likely(name, of_parts)}" if of_parts else "")
 
 
-def _names_of_parts(value: Any) -> Collection[str]:
+def _names_of_parts(value: Any, known: Collection[str]) -> Collection[str]:
     """The public names of what a result is a container of; of an empty one, as far as its class has the type."""
+    if not {"topics", "to_pandas"} <= {*known}:
+        return ()
     first = next(iter(value._parts()), None)
     kinds = [kind for base in getattr(type(value), "__orig_bases__", ()) for kind in get_args(base)]
     kind = kinds[0] if first is None and kinds else type(first)
