@@ -615,13 +615,18 @@ def unknown_attribute(value: object, name: str) -> str | None:
     if "tables" in known and name in value.tables:  # type: ignore[attr-defined]
         return f"use tables[{name!r}], or to_pandas({name!r})"
     of_parts = () if is_log else _names_of_parts(value, known)
-    if part := next((one for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")) if one in of_parts), ""):
+    if part := _part(name, of_parts):
         return f"use [part.{part} for part in result]: each part has it"
     if close := _near_name(name, known):
         return f"did you mean {close}?"
     if is_log and (function := unknown_function(name, ())):
         return function
-    return f"there are {likely(name, known)}" + (f"; each part has {likely(name, of_parts)}" if of_parts else "")
+    return f"there are {likely(name, known)}" + ("" if not of_parts else f"; each part has {likely(name, of_parts)}")
+
+
+def _part(name: str, names: Collection[str]) -> str | None:
+    """A name, or its singular, if it is among some."""
+    return next((one for one in (name, re.sub(r"ies$", "y", name), name.removesuffix("s")) if one in names), None)
 
 
 def _names_of_parts(value: Any, known: Collection[str]) -> Collection[str]:
