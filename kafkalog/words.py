@@ -495,7 +495,7 @@ def _meant_keywords(name: str, known: Collection[str]) -> list[str]:
     divided = [one.partition("> ") for one in leads]
     texts = [text for needs, _, text in divided if text and needs.strip() in known]
     named = [f"{one}=" for one in leads if one in known]
-    return texts[:1] or named or [text for needs, _, text in divided if text and not needs]
+    return named or texts[:1] or [text for needs, _, text in divided if text and not needs]
 
 
 def unknown_function(name: str, known: Iterable[str]) -> str | None:

@@ -291,6 +291,7 @@ kafkalog.export(d, out / "topic.csv", topic="orders").n_records == 5 or 1 / 0
 kafkalog.ls(d, topic="orders").topics == ["orders"] or 1 / 0
 kafkalog.ls(d, topic="orders", topics="orders") -> topic is topics, which is there twice
 kafkalog.scan(d, foo=1) -> , ...
+kafkalog.export(d, out / "a.csv", mode="append") -> use resume=
 # results
 kafkalog.verify(d).problems -> use findings
 kafkalog.verify(d).is_valid -> use ok
