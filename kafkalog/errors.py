@@ -112,6 +112,7 @@ class Reason(StrEnum):
     WRITE_FAILED = "write_failed"
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"
+    NOT_LOCAL = "not_local"
     UNSUPPORTED_SYSTEM = "unsupported_system"
     NOT_INSTALLED = "not_installed"
     TOO_MANY_DIRECTORIES = "too_many_directories"
@@ -122,6 +123,16 @@ class Reason(StrEnum):
     COLUMN_VALUE = "column_value"
 
 
+LIMIT_NAMES: Final = {
+    Reason.SEGMENT_TOO_LARGE: "max_segment_bytes",
+    Reason.BATCH_TOO_LARGE: "max_batch_bytes",
+    Reason.DECOMPRESSED_TOO_LARGE: "max_decompressed_bytes",
+    Reason.TOO_MANY_RECORDS: "max_records_per_batch",
+    Reason.TOO_MANY_HEADERS: "max_headers_per_record max_headers_per_batch",
+    Reason.TOO_MANY_DIRECTORIES: "max_directories",
+    Reason.TOO_MANY_OPEN_TRANSACTIONS: "max_open_transactions",
+}
+"""The limits that each of these reasons is about."""
 MISSING: Final = (Reason.SEGMENT_MISSING, Reason.LOG_PART_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
 """Reasons of findings about offsets that no file has."""
 
@@ -347,10 +358,15 @@ class Finding(JsonFields):
     def is_unreadable(self) -> bool:
         """Whether a whole file or directory cannot be read, as without permission or key: it need not be damaged.
 
-        Nor is a `.log` that somebody compressed as a whole.
+        Nor is a `.log` that somebody compressed as a whole, or what is larger than a limit.
         """
         is_whole = self.reason is Reason.FILE_UNREADABLE and self.position is None
-        return self.damage and (is_whole or self.reason is Reason.COMPRESSED_FILE)
+        return self.damage and (is_whole or self.reason is Reason.COMPRESSED_FILE or self.is_limit)
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether more than a limit allows was not read; it may be intact."""
+        return self.damage and self.reason in LIMIT_NAMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ import kafkalog
 import kafkalog.spark
 from kafkalog.cli import main
 from kafkalog.cli.app import build_parser
+from kafkalog.cli.exits import exit_of_finding
+from kafkalog.errors import Finding
 from kafkalog.parsing import MAX_READERS
 from kafkalog.protocol.releases import DEFAULT_RELEASE, span
 
@@ -242,6 +244,15 @@ def test_releases_and_threads_in_texts_are_those_of_the_code():
     assert spans == {span(), span(DEFAULT_RELEASE)}
     help = (ROOT / "kafkalog" / "cli" / "options.py").read_text()
     assert re.findall(r"one per CPU, up to (\d+)", help) == [str(MAX_READERS)]
+
+
+def test_the_exit_code_of_every_reason_is_in_the_page():
+    page = (DOCS / "errors.md").read_text()
+    said = {int(code): cell for code, cell in re.findall(r"^\| (\d+) \|[^|]*\| ([^|]*)\|$", page, re.MULTILINE)}
+    for code in (3, 4, 5, 7):
+        named = [*re.findall("`([a-z_]+[a-z])`", said[code]), *re.findall("begin with `(too_many_)`", said[code])]
+        of_code = [one for one in kafkalog.Reason if exit_of_finding(Finding(one, "")) == code]
+        assert [one for one in kafkalog.Reason if one.startswith(tuple(named))] == of_code
 
 
 def test_every_reason_is_explained():

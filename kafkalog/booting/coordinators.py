@@ -187,8 +187,11 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
 
 
 def is_csv(path: str | os.PathLike[str]) -> bool:
-    """Whether a file of committed offsets is CSV, by its name."""
-    return Path(path).suffix.lower() == ".csv"
+    """Whether a file of committed offsets is CSV, by its name; raises ValueError for the name of another format."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".parquet", ".arrow", ".avro", ".xml", ".yaml", ".yml", ".xlsx", ".txt"):
+        raise ValueError(f"committed offsets are JSON lines or CSV: end {Path(path).name} in .jsonl or .csv")
+    return suffix == ".csv"
 
 
 def encode_commits(commits: Iterable[Commit], *, as_csv: bool = False) -> bytes:

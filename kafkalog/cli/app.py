@@ -272,7 +272,7 @@ def _places(args: argparse.Namespace) -> list[Any]:
     from kafkalog.storage.stores import locate
 
     if args.command in LOCAL:
-        refuse_url(args.paths)
+        refuse_url(args.paths, is_output=args.command == "sample")
     try:
         if tiered is not None:
             from kafkalog.tiered.joined import tiered_location

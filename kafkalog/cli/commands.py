@@ -63,9 +63,23 @@ LISTING_VERBS: Final = ("list", "describe", "show")
 """What Kafka's scripts have after such a command."""
 
 LOCAL: Final = frozenset(
-    {"preflight", "recover", "truncate", "trim", "compact", "merge", "reindex", "boot", "sample", "undelete"},
+    {
+        *(
+            "preflight",
+            "recover",
+            "truncate",
+            "trim",
+            "compact",
+            "merge",
+            "reindex",
+            "boot",
+            "undelete",
+            "load",
+            "sample",
+        ),
+    }
 )
-"""Commands that take no URLs of logs."""
+"""Commands whose paths are no URLs."""
 
 JOBS: Final = {job: [name.partition(".")[2].replace("_", "-") for name in commands] for job, commands in _JOBS.items()}
 _COMMANDS: Final = {name: summary for commands in _JOBS.values() for name, summary in commands.items()}

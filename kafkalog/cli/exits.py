@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
@@ -60,15 +60,6 @@ exit codes:
                                    141  the reader of the output closed the pipe
 If several apply, the first of 70, 7, 6, 3, 1, 5, 4."""
 
-_LIMIT_NAMES: Final = {
-    "segment_too_large": "max_segment_bytes",
-    "batch_too_large": "max_batch_bytes",
-    "decompressed_too_large": "max_decompressed_bytes",
-    "too_many_records": "max_records_per_batch",
-    "too_many_headers": "max_headers_per_record max_headers_per_batch",
-    "too_many_directories": "max_directories",
-    "too_many_open_transactions": "max_open_transactions",
-}
 _UNREADABLE_REASONS: Final = frozenset({"file_changed", "file_unreadable", "not_a_file", "not_kafka", "other_segment"})
 _UNSUPPORTED_REASONS: Final = frozenset({"unknown_codec", "compressed_file"})
 
@@ -96,7 +87,7 @@ def exit_of_error(error: BaseException) -> Exit:
     if isinstance(error, (OutputError, errors.WriteError)):
         return Exit.NOT_WRITTEN
     if isinstance(error, (errors.OutputExistsError, errors.UnsafePathError)):
-        return Exit.REFUSED
+        return Exit.USAGE if error.reason is errors.Reason.NOT_LOCAL else Exit.REFUSED
     if isinstance(error, errors.LimitExceededError) or is_out_of_memory(error) or is_out_of_threads(error):
         return Exit.LIMIT
     if isinstance(error, errors.UnsupportedError):
@@ -139,7 +130,7 @@ def exit_of_finding(finding: Finding) -> Exit:
     """Return the exit code for a finding."""
     if not finding.damage:
         return Exit.GOOD
-    if finding.reason in _LIMIT_NAMES:
+    if finding.is_limit:
         return Exit.LIMIT
     if finding.reason in _UNREADABLE_REASONS:
         return Exit.UNREADABLE
@@ -150,7 +141,9 @@ def exit_of_finding(finding: Finding) -> Exit:
     return Exit.DAMAGE
 
 
-def limit_hint(reason: str) -> str:
+def limit_hint(reason: Any) -> str:
     """Return a hint about the option that changes the limit in `reason`; "" for other reasons."""
-    names = " or ".join(f"{name}=N" for name in _LIMIT_NAMES.get(reason, "").split())
+    from kafkalog.errors import LIMIT_NAMES
+
+    names = " or ".join(f"{name}=N" for name in LIMIT_NAMES.get(reason, "").split())
     return f"use --limits {names} to change the limit" if names else ""

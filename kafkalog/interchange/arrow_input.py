@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import format as kf
-from kafkalog.errors import Reason, UnwritableError
+from kafkalog.errors import Reason, UnknownNameError, UnwritableError
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.arrow_values import (
@@ -288,9 +288,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
         if name not in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
             raise ValueError(f"columns: no role {name!r}; there are {', '.join(WRITTEN_COLUMNS + PLACE_COLUMNS)}")
         if source not in present:
-            raise UnwritableError(
-                Reason.COLUMN_MISSING, f"no column {source!r} for the {name}; there are {_listed(present)}"
-            )
+            raise UnknownNameError(f"no column {source!r} for the {name}; there are {_listed(present)}")
     taken = set(wanted.values())
     # a column that is named for one role does not fill the role of its own name
     names = dict(wanted)

@@ -20,6 +20,7 @@ from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, UNCERTAIN, file_type
+from kafkalog.storage.location import refuse_url
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value for null in Hive's directory names."""
@@ -49,7 +50,9 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
     for each in inputs:
         if not isinstance(each, (str, os.PathLike)):
             found.append(InputFile(each, {}))
-        elif os.path.isdir(each):
+            continue
+        refuse_url(each)
+        if os.path.isdir(each):
             found += [InputFile(path, _place(path)) for path in _files_below(Path(each), format)]
         else:
             found.append(InputFile(each, _place(each)))

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from kafkalog.errors import Reason, UnwritableError
+from kafkalog.errors import Reason, UnknownNameError, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
 from kafkalog.interchange.table_types import json_text
@@ -209,8 +209,7 @@ def _type_of(role: str) -> pa.DataType:
 def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in names:
-            detail = f"there is no column {name!r}: there are {', '.join(names)}"
-            raise UnwritableError(Reason.COLUMN_MISSING, detail)
+            raise UnknownNameError(f"there is no column {name!r}: there are {', '.join(names)}")
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from typing import Final
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.file_locks import require_locks
+from kafkalog.storage.location import not_local
 from kafkalog.storage.own_names import OLD_SUFFIX
 
 require_locks()  # all that writes imports this module first
@@ -26,6 +28,7 @@ StrPath = str | os.PathLike[str]
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
+_URL: Final = re.compile(r"[A-Za-z][\w+.-]+:/")
 _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 MAY_NOT_LAST: Final = "it is in place, but may not outlive a crash"
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -85,11 +88,10 @@ def closest_parent(path: Path) -> Path:
 
 
 def resolve(path: StrPath) -> Path:
-    """The absolute path of an output, with all symbolic links resolved; raises WriteError for a URL."""
-    if "://" in os.fspath(path):
-        # a path of that form would end in a directory `s3:` here, or in an error about it
-        detail = "this is a URL, and kafkalog writes local files only: write one, then copy it"
-        raise WriteError(Reason.WRITE_FAILED, detail, path=path)
+    """The absolute path of an output, with all symbolic links resolved; raises UnsafePathError for a URL."""
+    # `pathlib` has made one slash of two; the path would end in a directory `s3:` here
+    if _URL.match(os.fspath(path)):
+        raise not_local(path, is_output=True)
     return Path(os.path.realpath(path))
 
 

@@ -230,7 +230,7 @@ def store_of(path: AnyPath) -> Store:
 def local_path(path: Place) -> Path:
     """The path, for what works on local files only; raises `UnsafePathError` for one in another store."""
     if isinstance(path, Location):
-        raise _not_local(path)
+        raise not_local(path)
     return path
 
 
@@ -239,17 +239,23 @@ def plain(path: AnyPath) -> str | Location:
     return path if isinstance(path, Location) else os.fspath(path)
 
 
-def refuse_url(path: object) -> None:
+def refuse_url(path: object, *, is_output: bool = False) -> None:
     """Raise `UnsafePathError` for a URL, or what was opened from one, where only local files will do."""
     for one in path if isinstance(path, (list, tuple)) else [path]:
         place = getattr(one, "paths", [getattr(one, "path", one)])[0]
         if is_url(place):
-            raise _not_local(place)
+            raise not_local(place, is_output=is_output)
 
 
-def _not_local(path: object) -> UnsafePathError:
+def not_local(path: object, *, is_output: bool = False) -> UnsafePathError:
+    """The error for a URL where only a local path will do."""
     detail = "this works on local files, not on a URL: copy it to a local directory first"
-    return UnsafePathError(Reason.UNSAFE_PATH, detail, path=clean(str(path)))
+    if is_output:
+        detail = "this writes local files, and this is a URL: write a local file, then copy it"
+    # `pathlib` makes one slash of two
+    return UnsafePathError(
+        Reason.NOT_LOCAL, detail, path=clean(re.sub(r"^([A-Za-z][\w+.-]+:)/(?!/)", r"\1//", str(path)))
+    )
 
 
 def is_public_option(name: str) -> bool:

@@ -144,14 +144,18 @@ def check_stage_in(stage_in: StrPath) -> None:
         below = directory.name
 
 
-def check_log_dir(log_dir: StrPath) -> None:
-    """Raise if a log dir for new partitions would be a partition directory, or inside one or inside another log dir."""
+def check_log_dir(log_dir: StrPath) -> Path:
+    """The resolved path of a log dir for new partitions.
+
+    Raises UnsafePathError if it would be a partition directory, or inside one or inside another log dir.
+    """
     resolved = resolve(log_dir)
     # where output is staged was checked before
     above = () if is_staged(resolved) else (resolved, *resolved.parents)
     for directory, what in _kafka_directories(above).items():
         if what == "partition directory" or directory != resolved:
             raise UnsafePathError(Reason.UNSAFE_PATH, f"{directory} is a {what}", path=os.fspath(log_dir))
+    return resolved
 
 
 def copy_ownership(path: StrPath, like: StrPath) -> None:

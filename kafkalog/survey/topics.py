@@ -26,7 +26,7 @@ from kafkalog.state.cluster_metadata import cluster_metadata, leading_metadata
 from kafkalog.state.log_config import COMPACTED, LogConfig, broker_setting, default_config, topic_name, topic_setting
 from kafkalog.state.properties import read_properties, read_settings
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import Place, parent_of
+from kafkalog.storage.location import Place, parent_of, refuse_url
 from kafkalog.survey.startup_config import NO_CONFIG, BrokerConfig
 from kafkalog.text import first_names
 
@@ -122,6 +122,8 @@ class TopicSettings:
             LogConfig.from_properties(properties)  # raises for wrong values, and warns of names that are misspelt
         broker = NO_CONFIG if config is None else BrokerConfig.of(config, properties or {})
         others = broker.others(roots) or []
+        if metadata is not None:
+            refuse_url(metadata)
         places = [*roots, *others] if metadata is None else [_log_dir_of(Path(metadata))]
         image, place, problem, later = _leading_image(places, broker, limits)
         if image is None and metadata is not None:

@@ -27,7 +27,7 @@ from kafkalog.storage.atomic import writing
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.file_locks import try_lock
-from kafkalog.storage.location import kind_of
+from kafkalog.storage.location import kind_of, refuse_url
 from kafkalog.storage.source import Bytes, ByteSource
 
 BATCH: Final = np.dtype([
@@ -129,6 +129,7 @@ class Journal:
 
 def open_image(path: str | os.PathLike[str]) -> BadSectorSource:
     """Open an image file, or a block device; bad sectors read as zeros. Raises ReadError."""
+    refuse_url(path)
     if kind_of(path) is None:
         raise missing_path(path)
     source = BadSectorSource(path, devices=True)

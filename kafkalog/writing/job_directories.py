@@ -19,7 +19,7 @@ from typing import Final
 
 from kafkalog.errors import Reason, SidecarError, UnsafePathError, WriteError
 from kafkalog.log.live import PAUSE_SECONDS, repeated
-from kafkalog.storage.atomic import writing
+from kafkalog.storage.atomic import resolve, writing
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.file_locks import try_lock
 from kafkalog.storage.files import read_if_there
@@ -53,12 +53,11 @@ class StagingArea:
         Raises UnsafePathError if the log dir lies in a partition or in another log dir, or if there is no directory to
         stage in; WriteError if neither the log dir nor its parent exists, or `stage_in` does not.
         """
-        path = Path(os.path.realpath(log_dir))
-        check_log_dir(path)
+        path = check_log_dir(log_dir)
         is_there = kind_of(path) == "directory"
         if stage_in is not None:
             check_stage_in(stage_in)
-            directory = Path(os.path.realpath(stage_in))
+            directory = resolve(stage_in)
         elif is_there:
             directory = staging_directory(path / "any-0")
         else:

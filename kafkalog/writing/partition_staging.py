@@ -20,7 +20,7 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.state.leader_epochs import merge
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
-from kafkalog.storage.atomic import truncate_file
+from kafkalog.storage.atomic import is_staged, truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_log_dir, copy_ownership, has_directory, staging_directory
@@ -52,7 +52,8 @@ class PartitionStaging:
         self._groups: list[list[Move]] = []
         with contextlib.ExitStack() as stack:
             stack.enter_context(hold_locks([path.parent]))
-            check_log_dir(path.parent)
+            if not is_staged(path):  # what is staged was checked before
+                check_log_dir(path.parent)
             # never in the log dir: a broker stops at a directory there whose name is not a partition's
             stage_in = staging_directory(path, stage_in)
             if not has_directory(path):

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,60 @@ def test_an_error_says_what_to_do(run_lines, place, argv, code, message):
     assert found == code
     assert message in err
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "ls data --report URL",
+        "groups data -o URL",
+        "report data -o URL.html",
+        "index-stats data --plot URL.png",
+        "convert data -o URL",
+        "salvage data -o URL",
+        "load table.csv --topic t -o URL",
+        "load table.csv --topic t -o URL --dry-run",
+        "reindex data -o URL",
+        "merge data data -o URL",
+        "compact data -o URL",
+        "truncate data --to-offset 3 -o URL",
+        "trim data --before-offset 3 -o URL",
+        "recover data --in-place --backup URL",
+        "tiered restore data -o URL",
+        "boot data -o URL",
+        "boot data -o URL --dry-run",
+        "undelete table.csv -o URL",
+        "undelete table.csv --dry-run --journal URL",
+        "sample URL",
+        "load URL --topic t -o out",
+        "undelete URL -o out",
+        "boot URL -o out",
+        "merge data URL -o out",
+        "preflight URL",
+        "recover URL --dry-run",
+        "preflight data --metadata URL",
+    ],
+)
+def test_a_url_is_misuse_where_only_a_local_path_will_do(run_lines, place, argv):
+    before = sorted(place.rglob("*"))
+    code, _, err = run_lines(*argv.replace("URL", "s3://bucket/x-0").split())
+    assert (code, "s3://bucket/x-0" in err, ": not_local: " in err) == (2, True, True), err
+    assert sorted(place.rglob("*")) == before
+
+
+def test_python_writes_to_no_url_either(place):
+    table = {"key": [b"k"], "value": [b"v"]}
+    for output in ("s3://bucket/x-0", Path("s3://bucket/x-0"), kafkalog.location("memory://bucket/x-0")):
+        for write in (
+            lambda path: kafkalog.write_table(table, path, topic="t"),
+            lambda path: kafkalog.load("table.csv", path, topic="t"),
+            kafkalog.PartitionWriter,
+            lambda path: kafkalog.undelete("table.csv", path),
+            lambda path: kafkalog.sample(path),
+        ):
+            with pytest.raises(kafkalog.errors.UnsafePathError, match="://bucket/x-0: not_local"):
+                write(output)
+    assert not Path("s3:").exists()
 
 
 @pytest.mark.parametrize(

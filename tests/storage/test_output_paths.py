@@ -110,9 +110,9 @@ def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy, tmp_path):
 
 
 def test_output_to_a_url_is_refused_with_the_url_as_given():
-    with fails_with("write_failed"):
+    with fails_with("not_local"):
         check_outside("s3://bucket/lake", [])
-    with fails_with("write_failed"):
+    with fails_with("not_local"):
         staged_directory("s3://bucket/lake", overwrite=False).__enter__()
 
 
