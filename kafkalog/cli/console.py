@@ -64,6 +64,9 @@ class Console:
         self._n_printed = 0
         self._n_unprinted = 0
         self._losses: dict[str, Loss] = {}
+        self._limits: set[str] = set()
+        """Hints about limits, unless they were printed with a finding."""
+        self._hinted: set[str] = set()
         self._report: FindingsFile | None = None
 
     def report_to(self, path: str | None, command: str, sources: Iterable[str]) -> None:
@@ -201,6 +204,7 @@ class Console:
             elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
                 self._n_printed += 1
                 hint = limit_hint(finding.reason)
+                self._hinted.add(hint)
                 self.message(WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
                 self._n_unprinted += 1
@@ -238,6 +242,8 @@ class Console:
 
         code = exit_of_finding(finding)
         self._codes.add(code)
+        if code is Exit.LIMIT:
+            self._limits.add(limit_hint(finding.reason))
         add_loss(self._losses, finding)
         if self._report is not None:
             self._report.add(finding)
@@ -279,6 +285,8 @@ class Console:
     def close(self) -> None:
         """Remove the progress bar, print the losses and how many findings were not printed, and write the report."""
         self.progress.close()
+        for hint in sorted(self._limits - self._hinted):
+            self.message("limit", hint)
         # last, so that what was lost is what stays on the screen
         for path, loss in self._losses.items():
             if loss.n_records or loss.n_unknown or loss.n_markers:

@@ -36,7 +36,7 @@ from kafkalog.errors import (
     error_from_status,
 )
 from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
-from kafkalog.records.header import BatchHeader, Claims, claims_of
+from kafkalog.records.header import MAGIC_END, BatchHeader, Claims, claims_of
 from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
@@ -196,8 +196,29 @@ def _half_written(source: ByteSource, window: Window) -> int | None:
     return int(wrong[0])
 
 
+def is_followed(source: ByteSource, position: int, size: int, stop: int) -> bool:
+    """Whether a batch of this size is followed by another one, by zeros or by the end: then its size is not damaged.
+
+    Of a batch that is too large to be read, nothing else tells whether it is intact.
+    """
+    end = position + size
+    if end >= stop:
+        return end == stop
+    header, before = (BatchHeader(window_of(source, at, min(at + MAGIC_END, stop))) for at in (end, position))
+    if len(header) < MAGIC_END:
+        return True
+    is_batch = header.magic <= 2 and header.size_in_bytes > kf.LOG_OVERHEAD and header.offset > before.offset
+    return is_batch or source.is_zero(end, end + MAGIC_END)
+
+
 def _check_batch_size(source: ByteSource, position: int, needed: int, stop: int, limits: Limits) -> None:
     if needed > limits.max_batch_bytes:
+        if not is_followed(source, position, needed, stop):
+            detail = "the size field leads to bytes that are no batch"
+            offset = _offset_at(source, position, stop)
+            raise error_from_status(
+                STATUS["CRC_MISMATCH"], path=source.path, position=position, base_offset=offset, detail=detail
+            )
         raise LimitExceededError(
             Reason.BATCH_TOO_LARGE,
             f"the batch has {needed} bytes, max_batch_bytes is {limits.max_batch_bytes}",

@@ -257,7 +257,7 @@ def report(
         contents.add_values(verify_values(log_dir, decode=decode, **options))
     contents.end()
     has_strays = bool(log_dir.set_apart["stray"])
-    if is_local and not advice and contents.findings.n_damage:
+    if is_local and not advice and any(one.damage and not one.is_limit for one in contents.findings.rows):
         advice = [boot_step(log_dirs, has_strays=has_strays)]
     for step in advice:
         contents.add_next(step)

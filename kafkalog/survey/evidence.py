@@ -113,9 +113,13 @@ class SegmentContents:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether nothing of it could be read, as without permission or key: then no gap there is a loss."""
+        """Whether nothing of it could be read, as without permission or key, or not all of it because of a limit.
+
+        Then no gap there is a loss.
+        """
         # an object in remote storage has another path
-        return self.last_offset < self.base_offset and any(one.is_unreadable for one in self.findings)
+        is_empty = self.last_offset < self.base_offset
+        return any(one.is_limit or (is_empty and one.is_unreadable) for one in self.findings)
 
     @property
     def hides_end(self) -> bool:

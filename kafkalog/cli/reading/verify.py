@@ -241,7 +241,8 @@ def _state_of(findings: list[Finding], n_more: int = 0) -> str:
     is_unreadable = any(finding.is_unreadable for finding in findings)
     n_damage = sum(finding.damage and not finding.is_unreadable for finding in findings) + n_more
     damage = f"{counted(n_damage, 'finding')} of damage" if n_damage else ""
-    return ", ".join(filter(None, ["unreadable" if is_unreadable else "", damage])) or "OK"
+    unread = "limit" if any(finding.is_limit for finding in findings) else "unreadable" if is_unreadable else ""
+    return ", ".join(filter(None, [unread, damage])) or "OK"
 
 
 _MOST_LINES: Final = 20

@@ -145,6 +145,8 @@ class SegmentCheck:
                 return end
         result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps
         size = source.size
+        if any(one.is_limit for one in findings.rows):
+            return end  # what was not read may have what the indexes name
         for finding in (*indexes.of_offsets(end, size), *indexes.of_times(end, size, largest)):
             findings.add(finding)
         return end

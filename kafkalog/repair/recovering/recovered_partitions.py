@@ -129,6 +129,9 @@ class Preflight(PartitionsReport, JsonFields):
         is_harmless = replace(self, problems=[one for one in self.problems if not one.is_configured]).ok
         # what an empty disk had may be on the others
         has_blank = any(one.reason is Reason.NOT_KAFKA for one in self.findings.rows)
+        damage = [one for one in self.findings.rows if one.damage]
+        if damage and all(one.is_limit for one in damage) and not (self.losses or self.problems):
+            return []  # with a larger limit there may be nothing to do
         if not self.log_dirs or (is_harmless and not (are_set_apart(paths) or has_blank)):
             return []
         has_strays = any(map(is_stray, paths))

@@ -523,6 +523,9 @@ class LogPlan:
             detail = f"{detail}, with {lost_markers(lost.n_markers)}" if lost.n_markers else detail
             found = replace(found, detail=detail, n_records=lost.n_records, certainty=lost.certainty)
             found = replace(found, n_markers=lost.n_markers)
+        if any(one.has_limit for one in self.replicas):
+            self.findings.append(replace(found, detail=f"{detail} below the limit", damage=False))
+            return
         self.findings.append(found)
         hole = Lost(path, start, end, found.n_records, found.certainty, 0, found.reason, found.n_markers)
         self.holes.append(hole)

@@ -91,6 +91,8 @@ class Replica:
     """What the copy lost; `salvage` reports the same."""
     gaps: list[Finding]
     """Offsets before and between its segments that may be lost: the files do not tell."""
+    has_limit: bool
+    """Whether it has batches that are larger than a limit: they are not among `rows`, and may be intact."""
     remade: Callable[[Rows], Replica]
     """Makes this copy again, of other rows."""
 
@@ -184,6 +186,7 @@ def _replica(search: _Search, partition: Partition, is_topic_compacted: bool | N
         is_compacted,
         _with_known(rows, losses, partition.path),
         gaps,
+        search.has_limit,
         partial(_replica, search, partition, is_topic_compacted),
     )
 
@@ -261,6 +264,7 @@ class _Search(PartitionSalvage):
         self.parts: list[Rows] = []
         self.identities: dict[int, FileIdentity] = {}
         self.gaps: list[Finding] = []
+        self.has_limit = False
         self.n_bytes_lost = 0
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
         self.is_end_lost = False  # whether bytes are lost after the last row
@@ -296,6 +300,9 @@ class _Search(PartitionSalvage):
             self.gaps.append(finding)
         if finding.reason is Reason.FILE_UNREADABLE and finding.position is None:
             self.is_tail_lost = self.is_end_lost = True  # a segment that cannot be opened
+        if finding.is_limit:
+            self.has_limit = True
+            self._report_finding(finding)
         is_of_log, name = finding.reason is Reason.EPOCH_ORDER, os.path.basename(finding.path or "")
         if is_of_log or (not name.endswith(kf.LOG_SUFFIX) and finding.n_records is None):
             self._report_finding(finding if is_of_log else replace(finding, damage=False))

@@ -25,7 +25,7 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header import BatchHeader, claims_of
-from kafkalog.records.header_walk import claims_up_to, intact_batch_at, packed_kind
+from kafkalog.records.header_walk import claims_up_to, intact_batch_at, is_followed, packed_kind
 from kafkalog.repair.salvaging.plan import (
     COPY_BYTES,
     KeptRanges,
@@ -418,7 +418,7 @@ class PartitionSalvage:
     def _report_hole(self, segment: Segment, hole: LostRange) -> None:
         """Add a hole to the report, and the finding about it; one for each loss if readers see several."""
         losses, note = self._as_read(segment, hole), hole.to_finding()
-        if losses is None:
+        if losses is None or note.is_limit:
             self._report.lost.append(hole)
             self._note(note)
             return
@@ -461,7 +461,7 @@ class PartitionSalvage:
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, head, is_zero = self._quarantine.add(source, start, end)
             is_copy = is_suspect and self._is_copy(source, start, end, following)
-            reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero)
+            reason = _reason_of_piece(plan, source, row, head, is_zero=is_zero, limits=self._limits)
             if not is_suspect and end == source.size and (whole := claims_up_to(source, start, end, self._limits)):
                 # its size alone is wrong
                 reason = Reason.SIZE_EXCEEDS_FILE if reason is Reason.PARTIAL_TAIL else reason
@@ -544,7 +544,9 @@ class _Pieces(NamedTuple):
     """Whether their checksums say so."""
 
 
-def _reason_of_piece(plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool) -> Reason:
+def _reason_of_piece(
+    plan: KeptRanges, source: BadSectorSource, row: int, head: bytes, *, is_zero: bool, limits: Limits
+) -> Reason:
     """Return why a lost row of a segment, which begins with `head`, is not kept."""
     lost = plan.lost
     start, end = int(lost.start[row]), int(lost.end[row])
@@ -555,6 +557,9 @@ def _reason_of_piece(plan: KeptRanges, source: BadSectorSource, row: int, head: 
         return Reason.OFFSET_ORDER
     if source.is_unreadable(start, end):
         return Reason.FILE_UNREADABLE
+    size = BatchHeader(head).size_in_bytes
+    if reason is Reason.CRC_MISMATCH and limits.max_batch_bytes < size:
+        return Reason.BATCH_TOO_LARGE if is_followed(source, start, size, source.size) else reason
     # its size leads to an intact batch, so that it is whole, and its content is wrong
     if lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
         return Reason.CRC_MISMATCH

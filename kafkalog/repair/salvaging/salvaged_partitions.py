@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
+from kafkalog.errors import DEFAULT_LIMITS, LIMIT_NAMES, Certainty, Finding, Findings, Reason
 from kafkalog.html import JsonFields, PartsReport
 from kafkalog.survey.losses import Lost, PartitionsReport, records_lost
 from kafkalog.text import counted
@@ -78,6 +78,8 @@ class LostRange:
         offsets = f"{self.first_offset}..{'?' if self.end_offset is None else self.end_offset}"
         is_suspect = not self.size_in_bytes
         what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
+        if self.reason in LIMIT_NAMES:
+            what = f"{self.size_in_bytes:,} bytes left out, which may be intact"
         detail, is_damage = f"{what}, of offsets {offsets}", not self.is_torn
         if not self.pieces:
             is_damage = self.end_offset is not None or self.is_fatal
@@ -233,6 +235,8 @@ class SalvageReport(CopyReport, PartitionsReport):
 def _hole(lost: LostRange) -> str:
     end = "?" if lost.end_offset is None else lost.end_offset
     records, times = records_lost(lost.n_records, lost.certainty, lost.n_markers), ""
+    if lost.reason in LIMIT_NAMES:
+        records = records.replace("records lost", "records left out")
     if lost.timestamp_before is not None or lost.timestamp_after is not None:
         before, after = ("?" if time is None else time for time in (lost.timestamp_before, lost.timestamp_after))
         times = f", between {before} and {after} ms"
