@@ -65,9 +65,11 @@ def read_cluster_metadata(
     if metadata is None:
         metadata = ClusterMetadata(with_credentials=with_credentials)
         metadata.findings = findings
-        begin = kf.parse_base_offset(logs[0]) if logs else 0
+        starts = [one.end_offset for one in kf.raft_snapshots(names).values()]
+        begin = kf.parse_base_offset(logs[0]) if logs else min(starts, default=0)
         if begin and end != _End(None, None):
-            raise ValueError(f"{directory} has no snapshot from before then, and its log begins at offset {begin}")
+            oldest = f"its log begins at offset {begin}" if logs else f"the oldest is of offset {begin}"
+            raise ValueError(f"{directory} has no snapshot from before then, and {oldest}")
     metadata.findings = findings
     _replay(metadata, directory, logs, end, limits, [other / kf.METADATA_DIRECTORY for other in others])
     return metadata

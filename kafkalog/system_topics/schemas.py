@@ -293,7 +293,8 @@ def schemas(
         check_names("topic", topic, log_dir.topics)
     found = read_schemas(log_dir, topic=topic, as_of=as_of)
     found._of_topic = tuple(found)
-    check_known("subject", subjects, sorted({one.subject for one in found}), as_of, found.findings)
+    if topic in log_dir.topics:
+        check_known("subject", subjects, sorted({one.subject for one in found}), as_of, found.findings)
     is_wanted = name_matcher(subjects)
     found[:] = [one for one in found if (deleted or one.deleted is None) and is_wanted(one.subject)]
     return found

@@ -196,7 +196,7 @@ def test_a_url_is_reported_but_for_the_start(tmp_path, capsys):
     places = [{**row, "verdict": "", "path": ""} for found in (local, remote) for row in found["partitions"]]
     assert places[: len(places) // 2] == places[len(places) // 2 :]
     assert main(["report", url]) == 0
-    assert main(["preflight", url]) == 6
+    assert main(["preflight", url]) == 2
     capsys.readouterr()
 
 

@@ -108,6 +108,26 @@ def test_no_metadata_log_and_a_state_that_is_not_in_the_files_any_more(tmp_path)
         kafkalog.metadata(tmp_path, end_offset=450)
 
 
+def test_a_snapshot_alone_has_no_earlier_state(tmp_path, capsys):
+    """As a new broker begins with."""
+    directory = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(unpacked("k44") / directory.name, directory)
+    newest = max(directory.glob("*.checkpoint"))
+    for path in directory.iterdir():
+        if path != newest:
+            path.unlink()
+    oldest = int(newest.name[:20])
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    for as_of in (["--end-offset", str(oldest - 1)], ["--end-timestamp", "2020-01-01T00:00Z"]):
+        for form in ([], ["--json"]):
+            assert main(["metadata", str(tmp_path), *as_of, *form]) == 2
+            out, err = capsys.readouterr()
+            assert (out, f"the oldest is of offset {oldest}" in err) == ("", True)
+    assert main(["metadata", str(tmp_path), "--history"]) == 0
+    assert "has only a snapshot, up to offset" in capsys.readouterr().err
+    assert main(["metadata", str(LOG_DIR), "--history"]) == 3
+
+
 def test_the_command_says_the_same(capsys):
     path = str(unpacked("k44"))
     found = kafkalog.metadata(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import COMPARING, Command, chosen
-from kafkalog.cli.system_topics.state_options import AS_OF, print_history
+from kafkalog.cli.system_topics.state_options import AS_OF, or_before, print_history
 from kafkalog.cli.terminal import shown_table
 from kafkalog.cli.text import counted, iso_seconds
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return _write(found, args, console)
     if not found:
         why = "none matches -g" if args.groups else "the log dirs have no __consumer_offsets, or it is empty"
-        console.note(f"no groups: {why}")
+        console.note(f"no groups: {why}{or_before(args)}")
     for number, group in enumerate(found):
         console.show([group], _text(group, with_members=args.members, is_first=not number))
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import Command, chosen
-from kafkalog.cli.system_topics.state_options import AS_OF, print_history
+from kafkalog.cli.system_topics.state_options import AS_OF, or_before, print_history
 from kafkalog.cli.terminal import shown_table
 from kafkalog.cli.text import iso_seconds
 from kafkalog.text import counted
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(found.findings)
     if not found:
         nothing = "" if args.output is None else "; nothing is written"
-        console.note(f"no schemas: the log dirs have no {args.topic}, or no schema matches{nothing}")
+        console.note(f"no schemas: the log dirs have no {args.topic}, or no schema matches{or_before(args)}{nothing}")
     elif args.output is not None:
         found.write(args.output)
         referred = len(found.referred())

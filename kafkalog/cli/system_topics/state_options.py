@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import chosen
-from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.format import METADATA_TOPIC, SCHEMAS_TOPIC
 
 if TYPE_CHECKING:
     from kafkalog.system_topics.history import StateRecord
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
 """The options that all functions of `kafkalog.system_topics` have."""
+
+
+def or_before(args: argparse.Namespace) -> str:
+    """Why a past state may be empty; "" for the latest one."""
+    given = [f"--{name.replace('_', '-')}" for name in AS_OF[:2] if getattr(args, name) is not None]
+    return f", or nothing was written before {' and '.join(given)}" if given else ""
 
 
 def print_history(
@@ -35,4 +41,11 @@ def print_history(
         n_records += 1
     console.findings(records.findings)
     if not n_records:
-        console.note(f"no records: the log dirs have no {' and no '.join(topics)}, or no such record")
+        if METADATA_TOPIC in topics:
+            from kafkalog.system_topics.metadata import metadata
+
+            found = metadata(args.paths, limits=args.limits)  # raises if there is no metadata log
+            where = f"the metadata log in {found.path} has only a snapshot, up to offset {found.end_offset}"
+        else:
+            where = f"the log dirs have no {' and no '.join(topics)}, or no such record"
+        console.note(f"no records: {where}{or_before(args)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import Command, chosen
-from kafkalog.cli.system_topics.state_options import print_history
+from kafkalog.cli.system_topics.state_options import or_before, print_history
 from kafkalog.cli.terminal import shown_table
 from kafkalog.cli.text import counted, duration, iso_seconds
 from kafkalog.format import TRANSACTION_STATE
@@ -70,6 +70,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(found.findings)
     if TRANSACTION_STATE not in log_dir.topics:
         console.note(f"the log dirs have no {TRANSACTION_STATE}, so the transactional ids of producers are unknown")
+    elif not found and (before := or_before(args)):
+        console.note(f"no transactions{before}")
     shown = [one for one in found if one.is_hanging or not args.hanging]
     shown = [one for one in shown if one.is_open or not args.open]
     n_open = sum(one.is_open for one in found)

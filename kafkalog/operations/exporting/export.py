@@ -39,7 +39,7 @@ from kafkalog.operations.exporting.resuming import ResumedTable, Resumption, Row
 from kafkalog.scanning.options import OPENING, ScanOptions, with_formats
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
-from kafkalog.storage.location import Location, Place, remote_place
+from kafkalog.storage.location import Location, Place, kind_of, remote_place
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.storage.uploads import RemoteDirectory, remote_file
@@ -122,6 +122,8 @@ class Exporter:
                 to, format, given.pop("compression", None), self._is_directory or is_resumed
             )
             self._options = OutputFormat(format, compression, **given)
+            if self._keys or is_resumed:
+                _check_directory(to, "resume" if is_resumed else "partition_by")
             if self._is_directory and not isinstance(to, (str, os.PathLike)):
                 raise ValueError("partition_by writes a directory: name one as the output")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
@@ -308,6 +310,13 @@ class Exporter:
 def _sizes(parts: Sequence[WrittenPart]) -> dict[str, int]:
     """The sizes of the files of a directory, by their names in it."""
     return {name: size for part in parts for name, size in part.files.items()}
+
+
+def _check_directory(to: Any, option: str) -> None:
+    """Raise ValueError for the name of a file where a directory is written, unless it is there already."""
+    if isinstance(to, (str, os.PathLike)) and file_type(os.fspath(to))[0] is not None and kind_of(to) != "directory":
+        name = os.path.basename(os.fspath(to))
+        raise ValueError(f"with {option} the output is a directory, and {name} is a name for a file")
 
 
 def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: bool) -> None:

@@ -48,6 +48,7 @@ from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.state.properties import read_properties
+from kafkalog.storage.atomic import resolve
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.storage.files import file_status, read_if_there
@@ -146,7 +147,7 @@ def install(
 
     Source: LogManager.loadLogs, LogManager.isStrayKraftReplica, LogLoader.load, Kafka 4.3.
     """
-    source, root = Path(os.path.realpath(partition_dir)), Path(os.path.realpath(log_dir))
+    source, root = resolve(partition_dir), resolve(log_dir)
     key = check_partition_name(source)
     target = root / str(key)
     given = None if topic_id is None else parse_topic_id(topic_id)
@@ -190,6 +191,21 @@ def install(
             if partition.log_start_offset > partition.segments[0].base_offset:
                 checkpoints.set_log_start_offset(key, partition.log_start_offset)
     return report
+
+
+def stray_note(log_dir: Path) -> str:
+    """What a KRaft broker does with new partitions without a topic id in its log dir; "" for any other directory.
+
+    Source: LogManager.isStrayKraftReplica, BrokerMetadataPublisher.initializeManagers, Kafka 4.3.
+    """
+    properties = read_properties(log_dir / kf.META_PROPERTIES)
+    if properties is None or properties.get("version") == "0":
+        return ""
+    return (
+        f"{log_dir} is a broker's own log dir (meta.properties), and without a topic id the broker renames these"
+        " partitions to -stray and later deletes them: for topics that the cluster has, use install=True (--install),"
+        " or give topic_id (--topic-id)"
+    )
 
 
 class BrokerLogDir:

@@ -28,6 +28,7 @@ from kafkalog.errors import (
     NotKafkaError,
     OutputExistsError,
     Reason,
+    UnsafePathError,
     UnwritableError,
 )
 from kafkalog.interchange.arrow_input import ColumnReader, InputOptions, slices
@@ -38,7 +39,7 @@ from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.exporting.export import check_on_decode_error
 from kafkalog.operations.loading.avro_files import AvroFile
-from kafkalog.operations.loading.install import BrokerLogDir, load_target
+from kafkalog.operations.loading.install import BrokerLogDir, load_target, stray_note
 from kafkalog.operations.loading.loaded_partitions import LoadedPartition, LoadResult
 from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.rows import Rows, in_rows
@@ -191,7 +192,12 @@ class LoadOptions:
             names = self.only_topics
             object.__setattr__(self, "only_topics", (names,) if isinstance(names, str) else tuple(names))
         if self.topic is not None:
-            check_topic(self.topic)
+            if not isinstance(self.topic, str):
+                raise TypeError(f"topic is a str, not {type(self.topic).__name__}")
+            try:
+                check_topic(self.topic)
+            except UnsafePathError as error:
+                raise ValueError(f"topic {self.topic!r}: {error.detail}") from None
         elif self.topic_id is not None:
             raise ValueError("topic_id (--topic-id) requires topic (--topic)")
 
@@ -452,13 +458,14 @@ def run_load(
     progress: Callable[[int], object] = lambda done: None,
 ) -> LoadResult:
     """Read sources in order and write partitions: the common part of `write_table` and `load`."""
-    log_dir = Path(os.path.realpath(path))
-    check_log_dir(log_dir)
+    log_dir = check_log_dir(path)
     kind = kind_of(log_dir)
     if install and kind != "directory":
         raise NotKafkaError(Reason.NOT_KAFKA, "no such log dir to install into", path=log_dir)
     if kind not in (None, "directory"):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
+    may_stray = kind is not None and not install and options.topic_id is None
+    notes = [stray_note(log_dir)] if may_stray else []
     with contextlib.ExitStack() as stack:
         if kind is not None and dry_run:
             refuse_if_locked([log_dir])
@@ -477,11 +484,11 @@ def run_load(
         if dry_run:
             load = _LoadState(log_dir, None, options, targets)
             load.read(sources, progress)
-            return load.finish()
+            return load.finish(notes)
         with load_target(log_dir, options.stage_in, targets) as target:
             with _LoadState(log_dir, target.path, options, targets) as load:
                 load.read(sources, progress)
-                result = load.finish()
+                result = load.finish(notes)
             target.publish({kf.TopicPartition(each.topic, each.partition) for each in result.partitions})
         return result
 
@@ -606,8 +613,8 @@ class _LoadState:
             self._configs[topic] = cluster.log_config(topic)
         return self._configs[topic]
 
-    def finish(self) -> LoadResult:
-        """Write the waiting records and finish all partitions."""
+    def finish(self, notes: Sequence[str] = ()) -> LoadResult:
+        """Write the waiting records and finish all partitions; the notes come first in the result."""
         partitions = self._waiting.partitions
         if not partitions and self._options.topic is not None:
             self._waiting.partition(kf.TopicPartition(self._options.topic, 0))
@@ -616,7 +623,9 @@ class _LoadState:
             self._writers[key].close()
         loaded = [LoadedPartition.of(partitions[key]) for key in sorted(partitions)]
         partitioner = None if self._options.partitions is None else self._options.partitioner or "kafka"
-        return LoadResult(str(self._log_dir), loaded, self._notes(), partitioner, self._n_tombstones)
+        return LoadResult(
+            str(self._log_dir), loaded, [*filter(None, notes), *self._notes()], partitioner, self._n_tombstones
+        )
 
     def _notes(self) -> list[str]:
         options, now_ms = self._options, time.time_ns() // 10**6

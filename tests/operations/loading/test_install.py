@@ -335,3 +335,16 @@ def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir, roo
         if faulty.n_calls < n:
             break
     assert n_told > 15
+
+
+def test_a_load_into_a_brokers_log_dir_without_a_topic_id_has_a_note(tmp_path):
+    kafkalog.sample(tmp_path / "log")
+    for number, dry_run in enumerate((True, False)):
+        notes = kafkalog.write_table({"value": [b"v"]}, tmp_path / "log", topic="new", dry_run=dry_run).notes
+        assert "-stray and later deletes them" in notes[0], number
+        assert "--install" in notes[0]
+    notes = kafkalog.write_table({"value": [b"v"]}, tmp_path / "log", topic="known", topic_id="A" * 21 + "Q").notes
+    assert not any("-stray" in note for note in notes)
+    kafkalog.write_table({"value": [b"v"]}, tmp_path / "plain", topic="a")
+    notes = kafkalog.write_table({"value": [b"v"]}, tmp_path / "plain", topic="b").notes
+    assert not any("-stray" in note for note in notes)
