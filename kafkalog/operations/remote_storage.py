@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.html import PartsReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
@@ -126,7 +126,7 @@ def verify_tiered(
     -------
     StorageReport
     """
-    place = _remote_place(remote, log_dir, keys, storage_options)
+    place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
     store: Any = place.store
     opened = LogDir(place, limits=limits)
     report = StorageReport(store.layout.name)
@@ -155,18 +155,6 @@ def verify_tiered(
         StorageFault("unknown_file", f"not an object of a segment: {one}") for one in store.layout.unknown
     ]
     return report
-
-
-def _remote_place(
-    remote: AnyPath, log_dir: AnyPath | None, keys: Mapping[str, Any] | None, options: Mapping[str, Any] | None
-) -> Location:
-    """The log dir that is joined with remote storage; raises NotKafkaError if that is a broker's own log dir."""
-    place = tiered_location(log_dir, remote, keys=keys, storage_options=options)
-    store: Any = place.store
-    if store.layout.is_broker_log_dir:
-        detail = "this is a broker's log dir, not remote storage: kafkalog verify checks it, kafkalog salvage copies it"
-        raise NotKafkaError(Reason.NOT_KAFKA, detail, path=remote)
-    return place
 
 
 def _topic_ids(store: JoinedStore) -> set[str] | None:
@@ -383,7 +371,7 @@ def restore_tiered(
     KafkalogError
         A copy cannot be read, or the output cannot be written. Nothing is written then.
     """
-    place = _remote_place(remote, log_dir, keys, storage_options)
+    place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
     opened = LogDir(place, limits=limits)
     with staged_directory(output) as staged:
         findings = write_partitions(opened, opened.select(topics, internal=topics is not None), staged, progress)

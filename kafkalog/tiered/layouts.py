@@ -218,8 +218,6 @@ class Layout:
 
     starts_at_epochs: bool = True
     """Whether a log starts at its first leader epoch, as a broker's tiered log does, whatever copies are below."""
-    is_broker_log_dir: bool = False
-    """Whether it is the log dir of a broker, and not remote storage."""
 
     def __init__(self, root: Location, keys: Keys, prefix: str = "") -> None:
         self._root, self._keys, self._prefix = root, keys, prefix
@@ -320,10 +318,6 @@ class PlainLayout(Layout):
     _file = re.compile(r"(?P<start>\d{20})(?P<suffix>\.(?:log|index|timeindex|txnindex|snapshot))", re.ASCII)
     _others = (kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA)
     required = (kf.LOG_SUFFIX,)
-
-    def __init__(self, root: Location, keys: Keys, prefix: str = "") -> None:
-        super().__init__(root, keys, prefix)
-        self.is_broker_log_dir = kf.META_PROPERTIES in root.entries()
 
     def copies(self, of: PartitionId) -> list[Copy]:
         """See `Layout.copies`. Leader epochs are those of the partition, if they were copied, too."""

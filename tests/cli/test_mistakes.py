@@ -203,3 +203,11 @@ def test_a_full_disk_is_named_with_what_to_do(run_lines, place, monkeypatch):
     assert code == 7
     assert "No space left on device; free space there, or choose an output on another disk" in err
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize("argv", ["groups data -o g.xml", "groups data -o g.parquet", "export data -o x.csv --resume"])
+def test_the_name_of_another_format_is_refused(run_lines, place, argv):
+    code, _, err = run_lines(*argv.split())
+    assert code == 2
+    assert "end g." in err or "the output is a directory, and x.csv is a name for a file" in err
+    assert sorted(one.name for one in place.iterdir()) == ["data", "table.csv"]

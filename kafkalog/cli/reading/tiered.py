@@ -79,10 +79,22 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return {"keys": dict(args.keys or ()), **chosen(args, "log_dir", "topics", "limits")}
 
 
+def _note_log_dir(args: argparse.Namespace, console: Console) -> None:
+    """Say that the remote storage is the log dir of a broker."""
+    from kafkalog.format import META_PROPERTIES
+    from kafkalog.storage.files import size_if_there
+    from kafkalog.storage.location import place_of
+
+    if size_if_there(place_of(args.paths[0]) / META_PROPERTIES) is not None:
+        where = "is a broker's log dir, not remote storage, and read as copies of its segments"
+        console.note(f"{args.paths[0]} {where}; kafkalog verify and kafkalog salvage are for log dirs")
+
+
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import Finding, Reason
     from kafkalog.operations.remote_storage import verify_tiered
 
+    _note_log_dir(args, console)
     report = verify_tiered(args.paths[0], **_options(args), deep=args.deep)
     console.show([report], _lines(report))
     faults = (fault for fault in report.faults if fault.damage)
@@ -108,5 +120,6 @@ def _lines(report: StorageReport) -> Iterator[str]:
 def _run_restore(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.remote_storage import restore_tiered
 
+    _note_log_dir(args, console)
     console.findings(restore_tiered(args.paths[0], args.output, **_options(args)))
     console.note(f"written to {args.output}")

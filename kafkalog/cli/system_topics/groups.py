@@ -68,6 +68,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     if args.translate_to is not None and (args.history or args.members):
         raise UsageError("--history and --members do not go with --translate-to")
+    if args.output is not None:
+        from kafkalog.booting.coordinators import is_csv
+
+        with usage_errors():
+            is_csv(args.output)  # raises for the name of another format, before anything is read
     if args.history:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE, is_wanted=_is_wanted(args.groups))
     if args.translate_to is not None:

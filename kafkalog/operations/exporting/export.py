@@ -122,13 +122,13 @@ class Exporter:
                 to, format, given.pop("compression", None), self._is_directory or is_resumed
             )
             self._options = OutputFormat(format, compression, **given)
-            if self._keys or is_resumed:
-                _check_directory(to, "resume" if is_resumed else "partition_by")
             if self._is_directory and not isinstance(to, (str, os.PathLike)):
                 raise ValueError("partition_by writes a directory: name one as the output")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         self._shown = self._written_columns(is_table=format in TABLE_FORMATS)
+        if (self._keys or is_resumed) and format not in TABLE_FORMATS:
+            _check_directory(to, "resume" if is_resumed else "partition_by")
         if is_resumed and not self._is_dry:
             self._resume(path, scan, format)
         if on_decode_error == "skip":
