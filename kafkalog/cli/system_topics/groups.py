@@ -70,6 +70,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("--history and --members do not go with --translate-to")
     if args.output is not None:
         from kafkalog.booting.coordinators import is_csv
+        from kafkalog.cli.scan_options import usage_errors
 
         with usage_errors():
             is_csv(args.output)  # raises for the name of another format, before anything is read
