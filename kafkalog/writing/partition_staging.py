@@ -20,10 +20,11 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata
 from kafkalog.state.leader_epochs import merge
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_snapshot
-from kafkalog.storage.atomic import is_staged, truncate_file
+from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_log_dir, copy_ownership, has_directory, staging_directory
+from kafkalog.storage.own_names import is_staged
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.log_end import LogEnd, read_log_end
 from kafkalog.writing.partition_files import PartitionFiles
